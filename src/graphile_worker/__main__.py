@@ -1,0 +1,5 @@
+"""Runs `graphile-worker` as `python -m graphile_worker`."""
+
+from .cli.main import main
+
+main()

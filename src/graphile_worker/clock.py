@@ -1,0 +1,37 @@
+"""Where time comes from. Everything that waits or asks for the time takes a Clock, so tests can move it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time, and waiting."""
+
+    def now(self) -> datetime:
+        """The wall time, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; only differences mean something."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so many seconds of this clock."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,147 @@
+"""Every error this package raises on purpose.
+
+    GraphileWorkerError
+    ├── ConfigError                  an option, file or argument is wrong
+    │   ├── ConnectionConfigError    no way, or two ways, to reach a database were given
+    │   ├── CrontabError             a crontab line or item cannot be read
+    │   └── TaskLoadError            a task file cannot be used
+    ├── InvalidArgumentError         a value given to add or manage jobs is out of bounds
+    ├── DatabaseError                the database said no
+    │   ├── ConnectionFailedError    server unreachable, password wrong, database missing
+    │   ├── SchemaMissingError       the Graphile Worker schema is not installed
+    │   ├── PermissionDeniedError    the role may not do this
+    │   ├── JobNotAddedError         a keyed add came back empty although it was tried again
+    │   └── MigrationError           the schema could not be installed or upgraded
+    │       ├── SchemaTooOldError    older than what this package upgrades
+    │       └── SchemaTooNewError    changed by a newer worker in a way we do not understand
+    ├── JobError                     one job cannot go on
+    │   ├── UnknownTaskError         no task has the job's identifier
+    │   ├── PayloadError             the payload does not fit the task's annotation
+    │   ├── BatchFailureError        some items of a batch job failed
+    │   ├── JobInterruptedError      the worker had to stop before the task ended
+    │   └── ExecutableFailedError    an executable task ended with a bad status
+    ├── JobRefusedError              an interceptor refused to add the job
+    ├── WorkerStoppedError           the worker died of an error, or was stopped by force
+    └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
+
+Each error names the thing and the way out in its message and carries the parts as fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class GraphileWorkerError(Exception):
+    """Root of all errors raised by this package."""
+
+
+class ConfigError(GraphileWorkerError):
+    """An option, file or argument is wrong."""
+
+
+class ConnectionConfigError(ConfigError):
+    """No way, or two ways at once, to reach a database were given."""
+
+
+class CrontabError(ConfigError):
+    """A crontab line or item cannot be read."""
+
+
+class TaskLoadError(ConfigError):
+    """A task file cannot be used; `path` and `line` say where."""
+
+    def __init__(self, message: str, *, path: str | None = None, line: int | None = None) -> None:
+        self.path = path
+        self.line = line
+        where = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
+        super().__init__(f"{where}{message}")
+
+
+class InvalidArgumentError(GraphileWorkerError, ValueError):
+    """A value given to add or manage jobs is out of bounds; `argument` names it."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        self.argument = argument
+        super().__init__(f"{argument}: {message}")
+
+
+class DatabaseError(GraphileWorkerError):
+    """The database said no; `sqlstate` is its code where it gave one."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        self.sqlstate = sqlstate
+        super().__init__(message)
+
+
+class ConnectionFailedError(DatabaseError):
+    """The server cannot be reached, refuses the password, or lacks the database."""
+
+
+class SchemaMissingError(DatabaseError):
+    """The Graphile Worker schema is not installed in this database."""
+
+
+class PermissionDeniedError(DatabaseError):
+    """The role that is connected may not do this."""
+
+
+class JobNotAddedError(DatabaseError):
+    """A keyed add came back empty although it was tried again."""
+
+
+class MigrationError(DatabaseError):
+    """The schema could not be installed or upgraded."""
+
+
+class SchemaTooOldError(MigrationError):
+    """The schema is older than what this package can upgrade."""
+
+
+class SchemaTooNewError(MigrationError):
+    """A newer worker changed the schema in a way this package does not understand."""
+
+
+class JobError(GraphileWorkerError):
+    """One job cannot go on; the worker itself is well."""
+
+
+class UnknownTaskError(JobError):
+    """No task is registered under the job's identifier."""
+
+
+class PayloadError(JobError):
+    """The payload does not fit the task's annotation; the message says which field."""
+
+
+class BatchFailureError(JobError):
+    """Some items of a batch job failed; `errors` holds one exception per failed item."""
+
+    def __init__(self, errors: Sequence[BaseException]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(["Batch failures:", *(describe(error) for error in errors)]))
+
+
+class JobInterruptedError(JobError):
+    """The worker had to stop before the task ended."""
+
+
+class ExecutableFailedError(JobError):
+    """An executable task ended with a bad status or by a signal."""
+
+
+class JobRefusedError(GraphileWorkerError):
+    """An interceptor refused to add the job."""
+
+
+class WorkerStoppedError(GraphileWorkerError):
+    """The worker died of an error, or was stopped by force."""
+
+
+class EmbeddedPostgresError(GraphileWorkerError):
+    """The embedded server cannot be found, started or stopped."""
+
+
+def describe(error: BaseException) -> str:
+    """The text stored as a job's `last_error`: the message, else the type's name."""
+    return str(error) or type(error).__name__
