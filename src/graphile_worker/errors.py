@@ -19,7 +19,8 @@
     │   ├── PayloadError             the payload does not fit the task's annotation
     │   ├── BatchFailureError        some items of a batch job failed
     │   ├── JobInterruptedError      the worker had to stop before the task ended
-    │   └── ExecutableFailedError    an executable task ended with a bad status
+    │   ├── ExecutableFailedError    an executable task ended with a bad status
+    │   └── ExtensionMissingError    a task asked for application state that was not given
     ├── JobRefusedError              an interceptor refused to add the job
     ├── WorkerStoppedError           the worker died of an error, or was stopped by force
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
@@ -30,6 +31,7 @@ Each error names the thing and the way out in its message and carries the parts 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class GraphileWorkerError(Exception):
@@ -45,7 +47,41 @@ class ConnectionConfigError(ConfigError):
 
 
 class CrontabError(ConfigError):
-    """A crontab line or item cannot be read."""
+    """A crontab line or item cannot be read; `problems` holds every fault that was found, with its place."""
+
+    def __init__(self, message: str, *, problems: Sequence[CrontabProblem] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrontabProblem:
+    """One fault in a crontab: where it is, what was found, and what is allowed there.
+
+    `line` and `column` count from 1 and are None for items that were written in code.
+    """
+
+    source: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    text: str | None = None
+
+    @property
+    def place(self) -> str:
+        """`source:line:column`, as far as it is known."""
+        parts = (self.source, self.line, self.column)
+        return ":".join(str(part) for part in parts if part is not None)
+
+    def __str__(self) -> str:
+        lines = [f"{self.place}: {self.message}"]
+        if self.text is not None:
+            lines.append(f"    {self.text}")
+            if self.column is not None:
+                # A tab keeps its own width in front of the mark, so that the mark stands below its character.
+                before = self.text[: self.column - 1]
+                lines.append("    " + "".join("\t" if sign == "\t" else " " for sign in before) + "^")
+        return "\n".join(lines)
 
 
 class TaskLoadError(ConfigError):
@@ -128,6 +164,19 @@ class JobInterruptedError(JobError):
 
 class ExecutableFailedError(JobError):
     """An executable task ended with a bad status or by a signal."""
+
+
+class ExtensionMissingError(JobError, LookupError):
+    """A task asked for application state that was not given at start; `kind` is the type asked for."""
+
+    def __init__(self, kind: type, given: Sequence[str] = (), *, ambiguous: bool = False) -> None:
+        self.kind = kind
+        name, known = kind.__name__, ", ".join(given) or "none"
+        if ambiguous:
+            message = f"several extensions fit {name}; ask for one of: {known}"
+        else:
+            message = f"no extension of type {name}; start the worker with extensions=[{name}(...)] (given: {known})"
+        super().__init__(message)
 
 
 class JobRefusedError(GraphileWorkerError):

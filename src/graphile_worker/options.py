@@ -47,12 +47,7 @@ class LocalQueueOptions:
     def __post_init__(self) -> None:
         _at_least(self.size, 1, "local_queue.size")
         _seconds(self, "ttl", "local_queue.ttl")
-        if isinstance(self.refetch_delay, Mapping):
-            object.__setattr__(
-                self,
-                "refetch_delay",
-                _from_mapping(RefetchDelayOptions, self.refetch_delay, "local_queue.refetch_delay"),
-            )
+        _nested(self, "refetch_delay", RefetchDelayOptions, "local_queue.refetch_delay")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +104,7 @@ class WorkerOptions:
             raise ConfigError("min_reset_locked_interval: must be more than 0 seconds")
         if self.max_reset_locked_interval < self.min_reset_locked_interval:
             raise ConfigError("max_reset_locked_interval: must not be less than min_reset_locked_interval")
-        if isinstance(self.local_queue, Mapping):
-            object.__setattr__(
-                self, "local_queue", _from_mapping(LocalQueueOptions, self.local_queue, "local_queue")
-            )
+        _nested(self, "local_queue", LocalQueueOptions, "local_queue")
         delay = self.local_queue.refetch_delay if self.local_queue else None
         if delay is not None and delay.duration > self.poll_interval:
             raise ConfigError(
@@ -162,6 +154,15 @@ def _from_mapping(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
         return cls(**values)
     except TypeError as error:
         raise ConfigError(f"{prefix or 'options'}: {error}") from error
+
+
+def _nested(owner: object, name: str, cls: type[Any], label: str) -> None:
+    """Turn a mapping, as configuration files give it, into its options object in place."""
+    value = getattr(owner, name)
+    if isinstance(value, Mapping):
+        object.__setattr__(owner, name, _from_mapping(cls, value, label))
+    elif value is not None and not isinstance(value, cls):
+        raise ConfigError(f"{label}: expected a mapping or {cls.__name__}, got {value!r}")
 
 
 def _seconds(owner: object, name: str, label: str) -> None:

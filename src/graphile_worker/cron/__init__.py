@@ -1,0 +1,30 @@
+"""Recurring jobs: crontab text or items in code, and the scheduler that adds a job when its minute comes.
+
+`crontab` and `code` read, `matcher` and `due` decide, `scheduler` acts.
+"""
+
+from .code import parse_cron_item, parse_cron_items
+from .crontab import parse_crontab, read_crontab, unknown_tasks
+from .digest import TimestampDigest
+from .item import CronItem, CronItemOptions, ParsedCronItem, ParsedCronOptions
+from .preview import UpcomingRun, upcoming_runs
+from .scheduler import CronScheduler
+from .source import collect_cron_items, read_crontab_file
+
+__all__ = [
+    "CronItem",
+    "CronItemOptions",
+    "CronScheduler",
+    "ParsedCronItem",
+    "ParsedCronOptions",
+    "TimestampDigest",
+    "UpcomingRun",
+    "collect_cron_items",
+    "parse_cron_item",
+    "parse_cron_items",
+    "parse_crontab",
+    "read_crontab",
+    "read_crontab_file",
+    "unknown_tasks",
+    "upcoming_runs",
+]

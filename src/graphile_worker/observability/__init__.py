@@ -1,0 +1,6 @@
+"""Plugins that tell the outside what a worker does."""
+
+from .log_format import configure_logging
+from .log_plugin import LogPlugin
+
+__all__ = ["LogPlugin", "configure_logging"]

@@ -1,0 +1,31 @@
+"""How an error of ours leaves the command: one clean line, and the exit status it stands for."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from ..errors import SchemaTooNewError, describe
+
+BREAKING_MIGRATION = 57
+
+
+def report(error: Exception) -> int:
+    """Say what is wrong on standard error, with a traceback only at debug level; returns the exit status."""
+    if logging.getLogger("graphile_worker").isEnabledFor(logging.DEBUG):
+        import traceback
+
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    click.echo(f"graphile-worker: error: {describe(error)}", err=True)
+    return exit_status(error)
+
+
+def exit_status(error: Exception) -> int:
+    """57 when a newer worker changed the schema in a breaking way, here or underneath; else 1."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, SchemaTooNewError):
+            return BREAKING_MIGRATION
+        cause = cause.__cause__
+    return 1

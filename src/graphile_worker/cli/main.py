@@ -1,0 +1,144 @@
+"""The command itself: its flags, its sub-commands, and how every ending becomes an exit status.
+
+Start-up time matters here (`graphile-worker --once` from a script): sub-commands and everything heavy are
+imported only when they are used.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..errors import GraphileWorkerError
+from .parameters import CONFIG_OPTION, SHARED_FLAGS, connection_options, worker_options
+
+PROGRAM = "graphile-worker"
+COMMANDS = {
+    "add": "adding:add_command",
+    "cleanup": "maintenance:cleanup_command",
+    "complete": "managing:complete_command",
+    "config": "configuration:config_command",
+    "crontab": "crontab:crontab_group",
+    "fail": "managing:fail_command",
+    "force-unlock": "maintenance:force_unlock_command",
+    "list": "listing:list_command",
+    "migrate": "database:migrate_command",
+    "queues": "statistics:queues_command",
+    "remove": "managing:remove_command",
+    "reschedule": "managing:reschedule_command",
+    "show": "listing:show_command",
+    "stats": "statistics:stats_command",
+}
+"""Sub-commands and where they are: module in this folder, and name in it."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, or when help lists them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        from importlib import import_module
+
+        module, _, name = target.partition(":")
+        command: click.Command = getattr(import_module(f".{module}", __package__), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(version(PROGRAM))
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    name=PROGRAM,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every option can also be set in a file or in the environment; "
+    "`graphile-worker config` shows what is set and where.",
+)
+@connection_options
+@CONFIG_OPTION
+@worker_options
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version.",
+)
+@click.pass_context
+def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
+    """Run jobs from a PostgreSQL database.
+
+    Without a COMMAND this runs a worker: it installs or upgrades the schema, loads the tasks from ./tasks and
+    recurring jobs from ./crontab, and runs jobs until it is stopped.
+    """
+    if ctx.invoked_subcommand is not None:
+        _refuse_worker_flags(ctx)
+        return 0
+    from .run import run_command
+
+    return run_command(ctx, values)
+
+
+def _refuse_worker_flags(ctx: click.Context) -> None:
+    """Flags of the worker in front of a sub-command would do nothing; better to say so."""
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in SHARED_FLAGS and parameter.expose_value:
+            flag = max(parameter.opts, key=len)
+            raise click.UsageError(
+                f"{flag} is for running a worker; it has no meaning for {ctx.invoked_subcommand!r}.", ctx
+            )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and leave the process with its exit status."""
+    sys.exit(run_main(arguments))
+
+
+def run_main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit status: 0 done, 1 error, 2 wrong usage, 57 breaking migration."""
+    try:
+        status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except GraphileWorkerError as error:
+        from .failure import report
+
+        return report(error)
+    except Exception as error:
+        # What the server says and nobody has better words for: its own words, without a traceback.
+        if getattr(error, "sqlstate", None) is None:
+            raise
+        from .failure import report
+
+        return report(error)
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,16 @@
+"""Adding and managing jobs from Python: `make_worker_utils`, `add_job_adhoc`, `run_migrations`."""
+
+from __future__ import annotations
+
+from .entry import add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
+from .opening import Opening
+from .worker_utils import WorkerUtils
+
+__all__ = [
+    "Opening",
+    "WorkerUtils",
+    "add_job_adhoc",
+    "make_worker_utils",
+    "quick_add_job",
+    "run_migrations",
+]

@@ -1,0 +1,258 @@
+"""WorkerUtils: the client. It checks and encodes, borrows a connection, and leaves the SQL to `queries/`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, Unpack, overload
+
+from ..clock import Clock, SystemClock
+from ..db.connection import Connection, Pool
+from ..db.errors import translate_errors
+from ..db.open import lend
+from ..errors import GraphileWorkerError
+from ..hooks import Hooks
+from ..job import Job
+from ..migrate import MigrationReport, migrate
+from ..queries import add_jobs as adding
+from ..queries import inspect, maintenance, manage_jobs
+from ..queries.inspect import JobDetails, JobFilter, QueueSummary, Statistics
+from ..queries.maintenance import CleanupReport, CleanupTask
+from ..schema_name import SchemaName
+from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
+
+P = TypeVar("P")
+
+
+class WorkerUtils:
+    """Adds and manages jobs. Made by `make_worker_utils`; safe for concurrent use in one event loop.
+
+    Every method that takes `connection` uses that one, and so works inside its transaction, instead of a
+    connection of the pool.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        schema: SchemaName | None = None,
+        owns_pool: bool = False,
+        use_local_time: bool = False,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.pool = pool
+        self.schema = schema if schema is not None else SchemaName()
+        self.hooks = hooks if hooks is not None else Hooks()
+        self._owns_pool = owns_pool
+        self._clock = clock if clock is not None else SystemClock()
+        self._use_local_time = use_local_time
+        self._released = False
+
+    # -- the schema ----------------------------------------------------------------------------------------
+
+    async def migrate(self) -> MigrationReport:
+        """Install the schema, or bring it to the revision that this package supports."""
+        async with self._connection(None) as connection:
+            return await migrate(connection, self.schema)
+
+    # -- adding --------------------------------------------------------------------------------------------
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[P],
+        payload: P,
+        *,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: str | TaskLike[None],
+        payload: object = None,
+        *,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    async def add_job(
+        self,
+        task: Any,
+        payload: Any = None,
+        *,
+        queue_name: str | None = None,
+        run_at: datetime | timedelta | None = None,
+        max_attempts: int | None = None,
+        job_key: str | None = None,
+        job_key_mode: JobKeyMode | None = None,
+        priority: int | None = None,
+        flags: Collection[str] | None = None,
+        connection: Connection | None = None,
+    ) -> Job:
+        """Add one job, or change the one with the same key, and return its row."""
+        spec = JobSpec(
+            task,
+            payload,
+            queue_name=queue_name,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            job_key=job_key,
+            job_key_mode=job_key_mode,
+            priority=priority,
+            flags=flags,
+        )
+        if self.hooks.interceptors_before_add:
+            spec = await self.hooks.intercept_add(spec)
+        async with self._connection(connection) as session:
+            return await adding.add_job(session, self.schema, spec, now=self._now())
+
+    async def add_jobs(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        job_key_preserve_run_at: bool = False,
+        connection: Connection | None = None,
+    ) -> list[Job]:
+        """Add many jobs in one transaction; the rows come back in the order of the specs."""
+        if self.hooks.interceptors_before_add:
+            specs = [await self.hooks.intercept_add(spec) for spec in specs]
+        async with self._connection(connection) as session:
+            return await adding.add_jobs(
+                session,
+                self.schema,
+                specs,
+                job_key_preserve_run_at=job_key_preserve_run_at,
+                now=self._now(),
+            )
+
+    # -- managing ------------------------------------------------------------------------------------------
+
+    async def remove_job(self, job_key: str, *, connection: Connection | None = None) -> Job | None:
+        """Delete the job with this key; one that is running only loses the key and its further tries."""
+        async with self._connection(connection) as session:
+            return await manage_jobs.remove_job(session, self.schema, job_key)
+
+    async def complete_jobs(
+        self, job_ids: Iterable[int], *, connection: Connection | None = None
+    ) -> list[Job]:
+        """Delete these jobs as if they had run; returns those that were not locked and so are gone."""
+        async with self._connection(connection) as session:
+            return await manage_jobs.complete_jobs(session, self.schema, job_ids)
+
+    async def permanently_fail_jobs(
+        self, job_ids: Iterable[int], reason: str | None = None, *, connection: Connection | None = None
+    ) -> list[Job]:
+        """Give these jobs up, with the reason as their last error; returns those that were not locked."""
+        async with self._connection(connection) as session:
+            return await manage_jobs.permanently_fail_jobs(session, self.schema, job_ids, reason)
+
+    async def reschedule_jobs(
+        self,
+        job_ids: Iterable[int],
+        *,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: Connection | None = None,
+    ) -> list[Job]:
+        """Change what is given (0 is a value) on these jobs; returns those that were not locked."""
+        async with self._connection(connection) as session:
+            return await manage_jobs.reschedule_jobs(
+                session,
+                self.schema,
+                job_ids,
+                run_at=run_at,
+                priority=priority,
+                attempts=attempts,
+                max_attempts=max_attempts,
+            )
+
+    async def force_unlock_workers(
+        self, worker_ids: Iterable[str], *, connection: Connection | None = None
+    ) -> None:
+        """Unlock all jobs and queues that these pools (ids as in `locked_by`) hold; be sure they are dead."""
+        async with self._connection(connection) as session:
+            await maintenance.force_unlock_workers(session, self.schema, worker_ids)
+
+    async def cleanup(
+        self,
+        tasks: Iterable[CleanupTask] | None = None,
+        *,
+        task_identifiers_to_keep: Iterable[str] | None = None,
+        connection: Connection | None = None,
+    ) -> CleanupReport:
+        """Delete what is no longer needed and say how much it was.
+
+        Without arguments: unused queues. With `task_identifiers_to_keep` alone: unused task names as well.
+        `DELETE_PERMAFAILED_JOBS` must be asked for.
+        """
+        async with self._connection(connection) as session:
+            return await maintenance.cleanup(
+                session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
+            )
+
+    # -- looking -------------------------------------------------------------------------------------------
+
+    async def get_job(self, job_id: int, *, connection: Connection | None = None) -> JobDetails | None:
+        """One job with its queue's name and its state, or None."""
+        async with self._connection(connection) as session:
+            return await inspect.get_job(session, self.schema, job_id)
+
+    async def list_jobs(
+        self, filter: JobFilter | None = None, *, connection: Connection | None = None
+    ) -> list[JobDetails]:
+        """The jobs that the filter lets through, in its order, a page at a time."""
+        async with self._connection(connection) as session:
+            return await inspect.list_jobs(
+                session, self.schema, filter if filter is not None else JobFilter()
+            )
+
+    async def list_queues(
+        self, *, limit: int = 100, exact: bool = False, connection: Connection | None = None
+    ) -> list[QueueSummary]:
+        """Named queues, the fullest first, with who holds them; counts as in `statistics`."""
+        async with self._connection(connection) as session:
+            return await inspect.list_queues(session, self.schema, limit=limit, exact=exact)
+
+    async def statistics(self, *, exact: bool = False, connection: Connection | None = None) -> Statistics:
+        """How many jobs there are, by state and by task; estimated in a large table unless `exact`."""
+        async with self._connection(connection) as session:
+            return await inspect.statistics(session, self.schema, exact=exact)
+
+    # -- connections ---------------------------------------------------------------------------------------
+
+    def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection of the pool: `async with utils.with_pg_client() as connection`."""
+        self._check_open()
+        return lend(self.pool) if self._owns_pool else self.pool.acquire()
+
+    async def release(self) -> None:
+        """Close the pool, if it was made for this client; the client cannot be used any more."""
+        self._check_open()
+        self._released = True
+        if self._owns_pool:
+            await self.pool.close()
+
+    @asynccontextmanager
+    async def _connection(self, given: Connection | None) -> AsyncIterator[Connection]:
+        """The caller's connection, or one of the pool; errors that have advice come out as ours."""
+        self._check_open()
+        with translate_errors(self.schema):
+            if given is not None:
+                yield given
+            else:
+                async with self.pool.acquire() as connection:
+                    yield connection
+
+    def _check_open(self) -> None:
+        if self._released:
+            raise GraphileWorkerError("these worker utils have been released already; open new ones")
+
+    def _now(self) -> datetime | None:
+        """The time that jobs are due by default: None leaves it to the server."""
+        return self._clock.now() if self._use_local_time else None

@@ -1,0 +1,113 @@
+"""Puts the sources together: defaults < file < environment < command line or call.
+
+The result says for every option where its value came from, and an error about a value names that place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from ..options import WorkerOptions
+from .settings import CommandLineOptions, known_settings
+from .sources import Source, find_file, from_call, from_environment, from_file
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that was configured; `provenance` tells for each option, by dotted name, who set it."""
+
+    worker: WorkerOptions
+    command_line: CommandLineOptions
+    provenance: dict[str, str]
+
+
+def resolve(
+    call_values: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    config_file: str | Path | None = None,
+) -> tuple[WorkerOptions, dict[str, str]]:
+    """The options of a worker or client, and for each of them where its value came from."""
+    settings = resolve_settings(call_values, environ, cwd, config_file)
+    return settings.worker, {
+        name: place
+        for name, place in settings.provenance.items()
+        if known_settings()[name].owner is WorkerOptions
+    }
+
+
+def resolve_settings(
+    call_values: Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    config_file: str | Path | None = None,
+    *,
+    call: str = "call",
+) -> Settings:
+    """The same with the command line's own options; `call` names the place of `call_values` in messages."""
+    environment = os.environ if environ is None else environ
+    folder = Path.cwd() if cwd is None else Path(cwd)
+    # `folder / absolute path` is the absolute path
+    path = find_file(folder) if config_file is None else folder / config_file
+    sources = [from_file(path)] if path is not None else []
+    sources += [from_environment(environment), from_call(call_values, call)]
+    values, places = _merged(sources)
+    worker = _build(WorkerOptions, values, places)
+    command_line = _build(CommandLineOptions, values, places)
+    provenance = {name: _place(name, places) for name in known_settings() if _exists(name, worker)}
+    return Settings(worker, command_line, provenance)
+
+
+def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Later sources win; a whole object given for a group of options replaces all of the group."""
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for source in sources:
+        for name, value in source.values.items():
+            for earlier in [key for key in values if key.startswith(f"{name}.")]:
+                del values[earlier], places[earlier]
+            values[name] = value
+            places[name] = source.places[name]
+    return values, places
+
+
+def _build(cls: type[Any], values: Mapping[str, Any], places: Mapping[str, str]) -> Any:
+    names = {field.name for field in fields(cls)}
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        first, *inner = name.split(".")
+        if first in names:
+            target = nested
+            for part in (first, *inner)[:-1]:
+                target = target.setdefault(part, {})
+            target[(first, *inner)[-1]] = value
+    try:
+        return cls.from_mapping(nested) if hasattr(cls, "from_mapping") else cls(**nested)
+    except ConfigError as error:
+        option = str(error).partition(":")[0]
+        place = places.get(option)
+        raise ConfigError(f"{place}: {error}" if place else str(error)) from error
+
+
+def _place(name: str, places: Mapping[str, str]) -> str:
+    """Where an option came from: its own entry, or that of the group it was given with."""
+    while name:
+        if name in places:
+            return places[name]
+        name = name.rpartition(".")[0]
+    return DEFAULT
+
+
+def _exists(name: str, options: WorkerOptions) -> bool:
+    """Whether the option has a value: those of a group that is switched off have none."""
+    value: Any = options
+    for part in name.split(".")[:-1]:
+        value = getattr(value, part, None)
+    return value is not None

@@ -1,0 +1,195 @@
+"""Crontab text to items, and every fault in it with line and column. Pure; files are `source.py`'s business.
+
+A line is five time fields (or an `@` word), a task, and optionally `?options` and a `{…}` payload in JSON5.
+Empty lines and lines that start with `#` are left out; there are no comments behind an item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ..errors import CrontabError, CrontabProblem
+from .check import LONGEST_NAME
+from .fields import KINDS, CronFields, FieldError, expand_macro, parse_field, parse_pattern
+from .item import ParsedCronItem
+from .matcher import PatternMatcher
+from .option_text import OptionText, parse_option_text
+
+_BLANK = " \t\r\f\v\u00a0\ufeff\u2028\u2029"
+_COMMAND = re.compile(
+    r"(?P<task>[A-Za-z_][A-Za-z0-9_:/-]*)(?:\s+\?(?P<options>\S+))?(?:\s+(?P<payload>\{.*\}))?", re.DOTALL
+)
+_COMMAND_FORM = "a task, then optionally ?options without spaces, then optionally a {payload}"
+
+
+def parse_crontab(text: str, *, source: str = "crontab") -> list[ParsedCronItem]:
+    """Read a whole crontab. Raises CrontabError that lists every fault; `source` names the file in it."""
+    items, problems = read_crontab(text, source=source)
+    if problems:
+        raise CrontabError("\n".join(map(str, problems)), problems=problems)
+    return items
+
+
+def read_crontab(
+    text: str, *, source: str = "crontab", known_tasks: Iterable[str] | None = None
+) -> tuple[list[ParsedCronItem], list[CrontabProblem]]:
+    """The items that can be read and every fault; with `known_tasks`, other tasks are faults too."""
+    items: list[ParsedCronItem] = []
+    problems: list[CrontabProblem] = []
+    for number, line in enumerate(re.split(r"\r?\n", text), 1):
+        content = line.strip().strip(_BLANK)
+        if content and not content.startswith("#"):
+            reader = _LineReader(content, source, number, line.index(content))
+            item = reader.read()
+            problems += reader.problems
+            if item is not None:
+                items.append(item)
+    problems += _duplicates(items)
+    if known_tasks is not None:
+        problems += unknown_tasks(items, known_tasks)
+    return items, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def unknown_tasks(items: Iterable[ParsedCronItem], known_tasks: Iterable[str]) -> list[CrontabProblem]:
+    """A problem for each item whose task nobody here can run."""
+    import difflib
+
+    known = frozenset(known_tasks)
+    problems = []
+    for item in items:
+        if item.task not in known:
+            near = difflib.get_close_matches(item.task, known, n=1, cutoff=0.7)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            problems.append(_at_task(item, f"unknown task {item.task!r}{hint}"))
+    return problems
+
+
+def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
+    first: dict[str, ParsedCronItem] = {}
+    problems = []
+    for item in items:
+        other = first.setdefault(item.identifier, item)
+        if other is not item:
+            message = (
+                f"the identifier {item.identifier!r} is used in line {other.line} already; give one ?id="
+            )
+            problems.append(_at_task(item, message))
+    return problems
+
+
+def _at_task(item: ParsedCronItem, message: str) -> CrontabProblem:
+    return CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
+
+
+class _LineReader:
+    """Reads one line and gathers its faults; columns count from the start of the untrimmed line."""
+
+    def __init__(self, content: str, source: str, number: int, indent: int) -> None:
+        self.content = content
+        self.source = source
+        self.number = number
+        self.indent = indent
+        self.problems: list[CrontabProblem] = []
+
+    def read(self) -> ParsedCronItem | None:
+        words = [(match.group(), match.start()) for match in re.finditer(r"\S+", self.content)]
+        field_count = 1 if self.content.startswith("@") else len(KINDS)
+        if len(words) <= field_count:
+            self._report_too_short(words, field_count)
+            return None
+        fields = self._fields(words[:field_count])
+        if fields is None and field_count == 1:  # what follows an unknown word means nothing
+            return None
+        start = words[field_count][1]
+        command = _COMMAND.fullmatch(self.content, start)
+        if command is None:
+            found = self.content[start:]
+            self._report(start, f"invalid command specification {found!r}; expected {_COMMAND_FORM}")
+            return None
+        item = self._item(fields, command, " ".join(word for word, _ in words[:field_count]))
+        return None if self.problems else item
+
+    def _item(self, fields: CronFields | None, command: re.Match[str], pattern: str) -> ParsedCronItem | None:
+        task = command["task"]
+        if len(task) > LONGEST_NAME:
+            self._report(command.start("task"), f"the task's name has more than {LONGEST_NAME} characters")
+        text = self._options(command)
+        payload = self._payload(command)
+        if fields is None:
+            return None
+        return ParsedCronItem(
+            task=task,
+            match=PatternMatcher(fields, text.options.tz),
+            options=text.options,
+            payload=payload,
+            identifier=text.identifier or task,
+            pattern=pattern,
+            source=self.source,
+            line=self.number,
+            column=self.indent + command.start("task") + 1,
+        )
+
+    def _fields(self, words: list[tuple[str, int]]) -> CronFields | None:
+        first, start = words[0]
+        if first.startswith("@"):
+            try:
+                return parse_pattern(expand_macro(first))
+            except FieldError as error:
+                self._report(start, f"could not process the line: {error}")
+                return None
+        values = []
+        for (word, offset), kind in zip(words, KINDS, strict=True):
+            try:
+                values.append(parse_field(word, kind, offset))
+            except FieldError as error:
+                self._report(error.offset, str(error))
+        return CronFields(*values) if len(values) == len(KINDS) else None
+
+    def _options(self, command: re.Match[str]) -> OptionText:
+        text = parse_option_text(command["options"] or "")
+        for offset, message in text.faults:
+            self._report(command.start("options") + offset, message)
+        return text
+
+    def _payload(self, command: re.Match[str]) -> dict[str, Any] | None:
+        if command["payload"] is None:
+            return None
+        try:
+            return _decode(command["payload"])
+        except ValueError as error:
+            self._report(command.start("payload"), f"the payload is not JSON5: {error}")
+            return None
+
+    def _report_too_short(self, words: list[tuple[str, int]], field_count: int) -> None:
+        expected = "a task after the time" if field_count == 1 else "five time fields and a task"
+        self._report(0, f"could not process the line: expected {expected}, found {len(words)} words")
+
+    def _report(self, offset: int, message: str) -> None:
+        self.problems.append(
+            CrontabProblem(
+                source=self.source,
+                line=self.number,
+                column=self.indent + offset + 1,
+                message=message,
+                text=" " * self.indent + self.content,
+            )
+        )
+
+
+def _decode(text: str) -> dict[str, Any]:
+    """A JSON5 object. Most payloads are strict JSON, which is read a thousand times faster."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        import json5
+
+    try:
+        value: dict[str, Any] = json5.loads(text)
+        msgspec.json.encode(value)  # half a surrogate pair can be read but not written
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value

@@ -1,0 +1,114 @@
+"""Every decision of the scheduler: what is due, what was missed, when to tick, how long to rest. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+
+from ..hooks.events import CronJob
+from ..queries.crontabs import KnownCrontab
+from .item import ParsedCronItem
+from .matcher import MINUTE, round_up
+
+DueMinute = tuple[datetime, list[ParsedCronItem]]
+
+_SHORTEST_REST = 0.2
+_LONGEST_REST = 60.0
+_REST_GROWTH = 1.5
+
+
+def due_between(items: Sequence[ParsedCronItem], start: datetime, end: datetime) -> Iterator[DueMinute]:
+    """Each minute from `start` on and before `end` in which something is due, and its items in order."""
+    if end - start <= MINUTE:  # the usual tick; asking each item is faster than merging
+        minute = round_up(start)
+        due = [item for item in items if item.match.is_due_at(minute)] if minute < end else []
+        return iter([(minute, due)] if due else [])
+    return _merged(items, [start] * len(items), end)
+
+
+def due_for_backfill(
+    items: Sequence[ParsedCronItem],
+    known: Mapping[str, KnownCrontab],
+    start: datetime,
+    owed: datetime | None = None,
+) -> Iterator[DueMinute]:
+    """The minutes missed before `start`, each item as far back as its own period and what is known of it.
+
+    Items that nobody knew before `start` missed nothing. A scheduler that starts again after a failure owes
+    everything since `owed`, even where that is further back than the period.
+    """
+    eligible = [item for item in items if item.options.backfill_period > 0 and item.identifier in known]
+    starts = [_backfill_from(item, known[item.identifier], start, owed or start) for item in eligible]
+    return _merged(eligible, starts, start)
+
+
+def in_groups(minutes: Iterable[DueMinute], size: int) -> Iterator[list[DueMinute]]:
+    """The minutes in lists that each hold at least one minute and, beyond that, about `size` items."""
+    group: list[DueMinute] = []
+    count = 0
+    for minute in minutes:
+        group.append(minute)
+        count += len(minute[1])
+        if count >= size:
+            yield group
+            group, count = [], 0
+    if group:
+        yield group
+
+
+def _backfill_from(item: ParsedCronItem, known: KnownCrontab, start: datetime, owed: datetime) -> datetime:
+    try:
+        earliest = min(start - timedelta(seconds=item.options.backfill_period), owed)
+    except OverflowError:  # further back than the calendar goes
+        earliest = known.known_since
+    if known.last_execution is not None:
+        return max(earliest, known.last_execution + MINUTE)
+    return max(earliest, known.known_since)
+
+
+def _merged(
+    items: Sequence[ParsedCronItem], starts: Sequence[datetime], end: datetime
+) -> Iterator[DueMinute]:
+    streams = (
+        _numbered(index, item.match.minutes_between(start, end))
+        for index, (item, start) in enumerate(zip(items, starts, strict=True))
+    )
+    for minute, group in groupby(heapq.merge(*streams), key=itemgetter(0)):
+        yield minute, [items[index] for _, index in group]
+
+
+def _numbered(index: int, minutes: Iterable[datetime]) -> Iterator[tuple[datetime, int]]:
+    return ((minute, index) for minute in minutes)
+
+
+def first_tick(start: datetime, owed: datetime | None) -> datetime:
+    """The minute to begin with: the next one, or the one that a failure of the database left undone."""
+    tick = round_up(start)
+    return tick if owed is None else min(tick, owed)
+
+
+def cron_job(item: ParsedCronItem, minute: datetime, *, backfilled: bool) -> CronJob:
+    """The job to add for an item and a minute; `_cron` in its payload tells the task what it runs for."""
+    options = item.options
+    marker = {"ts": minute.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "backfilled": backfilled}
+    return CronJob(
+        identifier=item.identifier,
+        task_identifier=item.task,
+        payload={**(item.payload or {}), "_cron": marker},
+        queue_name=options.queue_name,
+        run_at=minute,
+        max_attempts=options.max_attempts,
+        job_key=options.job_key or None,
+        job_key_mode=options.job_key_mode,
+        priority=options.priority,
+    )
+
+
+def rest_after(failures: int, chance: float) -> float:
+    """Seconds to rest after so many failures in a row; `chance` from 0 to 1 spreads workers apart."""
+    # The power is capped because a worker may fail for days.
+    rest = min(_SHORTEST_REST * _REST_GROWTH ** min(failures - 1, 100), _LONGEST_REST)
+    return rest * (0.5 + chance)

@@ -1,0 +1,168 @@
+"""Whether, and when, one recurring job is due: by pattern or by function, in UTC or in a zone. Pure.
+
+In a zone whose clocks change, a pattern with fixed hours runs once: what falls into the hour that does not
+exist runs at the first instant after it, and of an hour that comes twice only the first counts. A pattern
+that takes every hour just goes on with real time, so an item that runs each minute never pauses.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from .digest import TimestampDigest
+from .fields import CronFields
+from .zone import skipped_minutes, steady_offset
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+logger = logging.getLogger("graphile_worker.cron")
+
+
+class Matcher(Protocol):
+    """What an item must be able to tell about itself. Instants are aware, on the minute, in UTC."""
+
+    def __call__(self, digest: TimestampDigest) -> bool:
+        """Whether a minute with these parts matches."""
+        ...
+
+    def is_due_at(self, minute: datetime) -> bool:
+        """Whether the item is due in this minute."""
+        ...
+
+    def minutes_between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Every due minute from `start` on and before `end`, in order."""
+        ...
+
+
+class PatternMatcher:
+    """Five fields, fast: months and days that do not match are skipped without looking at their minutes."""
+
+    def __init__(self, fields: CronFields, zone: ZoneInfo | None = None) -> None:
+        self.fields = fields
+        self.zone = zone
+        self._minutes = frozenset(fields.minutes)
+        self._hours = frozenset(fields.hours)
+        self._dates = frozenset(fields.dates)
+        self._months = frozenset(fields.months)
+        self._weekdays = frozenset(fields.weekdays)
+        # "Full" lists restrict nothing; if both lists restrict, either of them suffices.
+        self._any_date = len(fields.dates) == 31
+        self._any_weekday = len(fields.weekdays) == 7
+        self._every_hour = len(fields.hours) == 24
+
+    def __call__(self, digest: TimestampDigest) -> bool:
+        return (
+            digest.min in self._minutes
+            and digest.hour in self._hours
+            and digest.month in self._months
+            and self._matches_day(digest.date, digest.dow)
+        )
+
+    def is_due_at(self, minute: datetime) -> bool:
+        if self.zone is None:
+            return self(TimestampDigest.of(minute.astimezone(UTC)))
+        local = minute.astimezone(self.zone)
+        if self._every_hour:
+            return self(TimestampDigest.of(local))
+        if not local.fold and self(TimestampDigest.of(local)):
+            return True
+        return any(self(TimestampDigest.of(wall)) for wall in skipped_minutes(self.zone, minute))
+
+    def minutes_between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        start, end = round_up(start), round_up(end)
+        if self.zone is None:
+            yield from self._walk(start, end)
+            return
+        while start < end:
+            day = start.date()
+            stop = min(end, datetime.combine(day + DAY, time(), UTC))
+            offset = steady_offset(self.zone, day)
+            if offset is not None:
+                yield from (wall - offset for wall in self._walk(start + offset, stop + offset))
+            else:
+                yield from (minute for minute in each_minute(start, stop) if self.is_due_at(minute))
+            start = stop
+
+    def _matches_day(self, day: int, weekday: int) -> bool:
+        if self._any_date:
+            return self._any_weekday or weekday in self._weekdays
+        return day in self._dates or (not self._any_weekday and weekday in self._weekdays)
+
+    def _walk(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """The matching minutes of a clock that never changes."""
+        times = _times_of_day(self.fields.hours, self.fields.minutes)
+        day = start.date()
+        while (midnight := datetime.combine(day, time(), start.tzinfo)) < end:
+            if day.month not in self._months:
+                day = _first_of_next_month(day)
+                continue
+            if self._matches_day(day.day, day.isoweekday() % 7):
+                first = bisect_left(times, start - midnight) if start > midnight else 0
+                last = bisect_left(times, end - midnight) if end - midnight < DAY else len(times)
+                for offset in times[first:last]:
+                    yield midnight + offset
+            day += DAY
+
+
+class FunctionMatcher:
+    """A function of the digest, asked for every minute. One that fails is reported once and is not due."""
+
+    def __init__(
+        self,
+        function: Callable[[TimestampDigest], object],
+        zone: ZoneInfo | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.function = function
+        self.zone = zone
+        self.name = name or getattr(function, "__qualname__", repr(function))
+        self._has_failed = False
+
+    def __call__(self, digest: TimestampDigest) -> bool:
+        try:
+            return bool(self.function(digest))
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception("the match function of cron item %r failed for %s", self.name, digest)
+            return False
+
+    def is_due_at(self, minute: datetime) -> bool:
+        return self(TimestampDigest.of(minute.astimezone(self.zone or UTC)))
+
+    def minutes_between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        return (minute for minute in each_minute(round_up(start), end) if self.is_due_at(minute))
+
+
+def round_up(moment: datetime) -> datetime:
+    """The moment itself if it is a whole minute, else the next one; in UTC."""
+    minute = round_down(moment)
+    return minute if minute == moment else minute + MINUTE
+
+
+def round_down(moment: datetime) -> datetime:
+    """The minute that contains the moment, in UTC."""
+    return moment.astimezone(UTC).replace(second=0, microsecond=0)
+
+
+def each_minute(start: datetime, end: datetime) -> Iterator[datetime]:
+    """Every minute from `start` on and before `end`."""
+    while start < end:
+        yield start
+        start += MINUTE
+
+
+@lru_cache(maxsize=1024)
+def _times_of_day(hours: tuple[int, ...], minutes: tuple[int, ...]) -> tuple[timedelta, ...]:
+    return tuple(timedelta(hours=hour, minutes=minute) for hour in hours for minute in minutes)
+
+
+def _first_of_next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)

@@ -1,0 +1,35 @@
+"""The next runs of recurring jobs, for people who want to see what a crontab means. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from .item import ParsedCronItem
+
+# Some dates are rare: 29 February is eight years away around the year 2100. A function, which must be asked
+# for every single minute, is not searched that far.
+_HORIZON = timedelta(days=366 * 9)
+_FUNCTION_HORIZON = timedelta(days=366)
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingRun:
+    """One run to come."""
+
+    at: datetime
+    item: ParsedCronItem
+
+
+def upcoming_runs(items: Sequence[ParsedCronItem], start: datetime, count: int) -> list[UpcomingRun]:
+    """The next `count` runs from `start` on, in order of time and then of the items."""
+    streams = (_runs(item, number, start) for number, item in enumerate(items))
+    return [UpcomingRun(at, items[number]) for at, number in islice(heapq.merge(*streams), count)]
+
+
+def _runs(item: ParsedCronItem, number: int, start: datetime) -> Iterator[tuple[datetime, int]]:
+    horizon = _FUNCTION_HORIZON if item.pattern is None else _HORIZON
+    return ((at, number) for at in item.match.minutes_between(start, start + horizon))

@@ -1,0 +1,152 @@
+"""Reading connection strings: URLs and libpq's key=value form, what the driver lacks, and hiding passwords.
+
+Everything the driver understands passes through untouched (several hosts, sslmode, service files, server
+settings). Parameters that only libpq knows are taken out, because the server would refuse them as settings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from ..errors import ConnectionConfigError
+
+SCHEMES = ("postgres", "postgresql")
+_LIBPQ_ONLY = frozenset(
+    {
+        "channel_binding", "client_encoding", "gssdelegation", "gssencmode", "hostaddr", "keepalives",
+        "keepalives_count", "keepalives_idle", "keepalives_interval", "load_balance_hosts", "replication",
+        "requirepeer", "require_auth", "sslcertmode", "sslcompression", "sslsni", "tcp_user_timeout",
+    }
+)  # fmt: skip
+_OURS = ("application_name", "connect_timeout", "fallback_application_name")
+_PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?=\s|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Dsn:
+    """A connection string made ready for the driver; what it does not say comes from the PG* variables."""
+
+    url: str = field(repr=False)
+    application_name: str | None = None
+    connect_timeout: float | None = None
+    keepalives: dict[str, int] = field(default_factory=dict)
+    """libpq's keepalives… and tcp_user_timeout parameters, as far as they were given."""
+
+    @classmethod
+    def parse(cls, text: str) -> Dsn:
+        """Read a URL or a key=value string; raise ConnectionConfigError without showing the password."""
+        text = text.strip()
+        scheme = urlsplit(text).scheme if "://" in text else ""
+        url = text if scheme else _url_from_pairs(text)
+        if scheme and scheme not in SCHEMES:
+            raise ConnectionConfigError(
+                f"connection_string: expected a URL that starts with postgres:// or postgresql://, "
+                f"got one that starts with {scheme}://"
+            )
+        parts = urlsplit(url)
+        passed: list[tuple[str, str]] = []
+        own: dict[str, str] = {}
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if name in _LIBPQ_ONLY or name in _OURS:
+                own[name] = value
+            else:
+                passed.append((name, value))
+        return cls(
+            # urlunsplit would drop the empty authority of postgres:///name
+            url=_join(parts.scheme, parts.netloc, parts.path, urlencode(passed, quote_via=quote)),
+            application_name=own.get("application_name") or own.get("fallback_application_name"),
+            connect_timeout=_connect_timeout(own.get("connect_timeout")),
+            keepalives=_numbers(own),
+        )
+
+    @property
+    def target(self) -> str:
+        """Where it leads, for messages: host and port of each host, or the socket's folder."""
+        parts = urlsplit(self.url)
+        query = dict(parse_qsl(parts.query))
+        hosts = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST", "")
+        ports = (query.get("port") or os.environ.get("PGPORT") or "5432").split(",")
+        if not hosts:
+            return f"the local server's socket or localhost, port {ports[0]}"
+        found = []
+        for index, host in enumerate(hosts.split(",")):
+            port = ports[index] if len(ports) > 1 and index < len(ports) else ports[0]
+            host = re.sub(r"%2[fF]", "/", host)
+            if host.startswith("/"):
+                name, _, own_port = host.partition(":")
+                found.append(f"socket {name}/.s.PGSQL.{own_port or port}")
+            else:
+                has_port = re.search(r":\d+$", host) and not (host.count(":") > 1 and "]" not in host)
+                found.append(host if has_port else f"{host}:{port}")
+        return ", ".join(found)
+
+    @property
+    def database(self) -> str | None:
+        """The database's name, if the string or PGDATABASE gives one."""
+        parts = urlsplit(self.url)
+        query = dict(parse_qsl(parts.query))
+        return (
+            parts.path.lstrip("/")
+            or query.get("dbname")
+            or query.get("database")
+            or os.environ.get("PGDATABASE")
+        )
+
+
+def masked(text: str) -> str:
+    """A connection string that may be shown: every password replaced by three asterisks."""
+    text = re.sub(r"(://[^/?#@]*?:)[^/?#]*(@)", r"\1***\2", text)
+    text = re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", text, flags=re.IGNORECASE)
+    if "://" in text:
+        return text
+    return re.sub(r"((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|\S+)", r"\1***", text, flags=re.IGNORECASE)
+
+
+def _url_from_pairs(text: str) -> str:
+    """libpq's `host=… dbname=…` as a URL."""
+    pairs: list[tuple[str, str]] = []
+    position = 0
+    while position < len(text):
+        match = _PAIR.match(text, position)
+        if match is None:
+            raise ConnectionConfigError(
+                "connection_string: expected a URL such as postgres://user@host/database or pairs such as "
+                "host=localhost dbname=database"
+            )
+        value = match[2] if match[2] is not None else match[3]
+        pairs.append((match[1], re.sub(r"\\(.)", r"\1", value)))
+        position = match.end()
+    if not pairs:
+        raise ConnectionConfigError("connection_string: the string is empty")
+    return "postgresql://?" + urlencode(pairs, quote_via=quote)
+
+
+def _join(scheme: str, netloc: str, path: str, query: str) -> str:
+    rest = urlunsplit(("", "", path, query, ""))
+    return f"{scheme}://{netloc}{rest}"
+
+
+def _connect_timeout(text: str | None) -> float | None:
+    """libpq: whole seconds, 0 or less waits for ever (here: as long as the driver waits by itself)."""
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ConnectionConfigError(f"connection_string: connect_timeout is not a number: {text!r}") from None
+    return seconds if seconds > 0 else None
+
+
+def _numbers(parameters: dict[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, text in parameters.items():
+        if name.startswith("keepalives") or name == "tcp_user_timeout":
+            try:
+                found[name] = int(text)
+            except ValueError:
+                message = f"connection_string: {name} is not a whole number: {text!r}"
+                raise ConnectionConfigError(message) from None
+    return found

@@ -1,0 +1,136 @@
+"""Turning the driver's errors into ours where the user can act on them; all others pass unchanged."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from ..errors import (
+    ConnectionConfigError,
+    ConnectionFailedError,
+    DatabaseError,
+    GraphileWorkerError,
+    JobNotAddedError,
+    PermissionDeniedError,
+    SchemaMissingError,
+)
+from ..schema_name import DEFAULT_SCHEMA, SchemaName
+from .dsn import Dsn
+
+_WRONG_PASSWORD = ("28P01", "28000")
+_LOST_ADD = "GWNOR"  # raised by the add_job that the Rust port installs
+_MISSING = ("3F000", "42P01", "42883", "42704")  # schema, table, function, type
+
+
+@contextmanager
+def translate_errors(schema: SchemaName | None = None) -> Iterator[None]:
+    """Around statements: raise our error, with advice, in place of a driver error that has one."""
+    try:
+        yield
+    except GraphileWorkerError:
+        raise
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        translated = translated_error(error, schema=schema)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+@contextmanager
+def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
+    """Around opening a connection: the same, and the message names the server."""
+    try:
+        yield
+    except GraphileWorkerError:
+        raise
+    except asyncpg.ClientConfigurationError as error:
+        raise ConnectionConfigError(f"connection_string: {error}") from error
+    except ValueError as error:
+        # The text of such an error may quote a part of the string, and so a password.
+        raise ConnectionConfigError("connection_string: it cannot be read as a PostgreSQL URL") from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        translated = translated_error(error, target=dsn.target)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def translated_error(
+    error: BaseException, *, schema: SchemaName | None = None, target: str | None = None
+) -> DatabaseError | None:
+    """Our error for a driver error, or None where we have nothing better to say."""
+    where = "the database server" if target is None else f"the database server at {target}"
+    if isinstance(error, asyncpg.PostgresError):
+        return _from_sqlstate(error, schema, where)
+    if isinstance(error, TimeoutError):
+        return ConnectionFailedError(
+            f"{where} did not answer in time; is the address right and the server up?"
+        )
+    if isinstance(error, socket.gaierror):
+        return ConnectionFailedError(f"{where} cannot be found: {error.strerror}; is the host name right?")
+    if isinstance(error, OSError):
+        return ConnectionFailedError(
+            f"{where} cannot be reached: {error.strerror or error}; "
+            "is it running, and are host and port right?"
+        )
+    return None
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """PostgreSQL's code of an error, the driver's or ours, if it has one."""
+    code = getattr(error, "sqlstate", None)
+    return code if isinstance(code, str) else None
+
+
+def _from_sqlstate(
+    error: asyncpg.PostgresError, schema: SchemaName | None, where: str
+) -> DatabaseError | None:
+    code: str | None = error.sqlstate
+    if code in _WRONG_PASSWORD:
+        return ConnectionFailedError(
+            f"{where} refused the login: {error}; check the user and the password", sqlstate=code
+        )
+    if code == "3D000":
+        return ConnectionFailedError(
+            f"{where} has no such database: {error}; create it first, for example with createdb",
+            sqlstate=code,
+        )
+    if code == "53300":
+        return ConnectionFailedError(
+            f"{where} has no connection left: {error}; lower max_pool_size or raise the server's "
+            "max_connections",
+            sqlstate=code,
+        )
+    if code == "57P03":
+        return ConnectionFailedError(f"{where} is not ready for connections: {error}", sqlstate=code)
+    if code == _LOST_ADD:
+        return JobNotAddedError(
+            "a worker took the job with the same key at this moment, so nothing was added; "
+            "run the transaction again",
+            sqlstate=code,
+        )
+    if code in _MISSING and schema is not None:
+        return SchemaMissingError(_missing_schema_message(schema, error), sqlstate=code)
+    if code == "42501":
+        return PermissionDeniedError(_denied_message(schema, error), sqlstate=code)
+    return None
+
+
+def _missing_schema_message(schema: SchemaName, error: asyncpg.PostgresError) -> str:
+    option = "" if schema.name == DEFAULT_SCHEMA else f" --schema {schema.quoted}"
+    return (
+        f"the schema {schema.quoted} of Graphile Worker is not installed in this database, or not completely "
+        f"({error}); install it with `graphile-worker migrate{option}` (or `graphile-worker{option} "
+        "--schema-only`), or in Python with `await utils.migrate()`"
+    )
+
+
+def _denied_message(schema: SchemaName | None, error: asyncpg.PostgresError) -> str:
+    of_schema = "" if schema is None else f" of the schema {schema.quoted}"
+    return (
+        f"the connected role may not do this: {error}; use the role that owns the tables{of_schema}, "
+        "or call a SECURITY DEFINER function made by that role"
+    )

@@ -1,0 +1,138 @@
+"""From a connection string, an existing pool or the environment to a pool or a connection.
+
+Pools made here skip the driver's reset statement when a connection comes back, because our own statements
+leave nothing behind in the session; `lend` resets it after code that is not ours. No statement is run here.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import asyncpg
+
+from ..errors import ConnectionConfigError
+from .connection import Connection, Pool
+from .dsn import Dsn
+from .errors import translate_connect_errors
+
+APPLICATION_NAME = "graphile_worker"
+_KEEPALIVE_DEFAULTS = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_KEEPALIVE_OPTIONS = {
+    "keepalives_idle": "TCP_KEEPIDLE",
+    "keepalives_interval": "TCP_KEEPINTVL",
+    "keepalives_count": "TCP_KEEPCNT",
+    "tcp_user_timeout": "TCP_USER_TIMEOUT",
+}
+
+
+def resolve_connection(
+    connection_string: str | None = None,
+    pg_pool: Pool | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Pool | Dsn:
+    """Which database is meant: the given pool, the given string, DATABASE_URL, or the PG* variables."""
+    environ = os.environ if environ is None else environ
+    if pg_pool is not None and connection_string is not None:
+        raise ConnectionConfigError("both pg_pool and connection_string are set; give only one of them")
+    if pg_pool is not None:
+        return pg_pool
+    if connection_string is not None:
+        return Dsn.parse(connection_string)
+    if environ.get("DATABASE_URL"):
+        return Dsn.parse(environ["DATABASE_URL"])
+    if environ.get("PGDATABASE"):
+        return Dsn("postgresql://")
+    raise ConnectionConfigError(
+        "no database was given; there are four ways: the option pg_pool, the option connection_string "
+        "(on the command line -c/--connection), the environment variable DATABASE_URL, "
+        "or the PG* environment variables, of which PGDATABASE at least must be set"
+    )
+
+
+async def open_pool(
+    dsn: str | Dsn,
+    *,
+    max_pool_size: int = 10,
+    prepared_statements: bool = True,
+    application_name: str = APPLICATION_NAME,
+) -> Pool:
+    """A new pool with one connection open, so that a wrong address or password is found now."""
+    dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn
+    with translate_connect_errors(dsn):
+        pool = asyncpg.create_pool(
+            min_size=0,
+            max_size=max_pool_size,
+            init=lambda connection: _keep_alive(connection, dsn.keepalives),
+            reset=_no_reset,
+            **_driver_arguments(dsn, prepared_statements, application_name),
+        )
+        await pool
+        try:
+            async with pool.acquire():
+                pass
+        except BaseException:
+            pool.terminate()
+            raise
+    return cast(Pool, pool)
+
+
+async def connect(
+    dsn: str | Dsn,
+    *,
+    prepared_statements: bool = True,
+    application_name: str = APPLICATION_NAME,
+) -> Connection:
+    """A connection of its own, outside any pool."""
+    dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn
+    with translate_connect_errors(dsn):
+        connection = await asyncpg.connect(**_driver_arguments(dsn, prepared_statements, application_name))
+    await _keep_alive(connection, dsn.keepalives)
+    return cast(Connection, connection)
+
+
+@asynccontextmanager
+async def lend(pool: Pool) -> AsyncIterator[Connection]:
+    """A connection for code that is not ours; its session is reset before it goes back."""
+    async with pool.acquire() as connection:
+        try:
+            yield connection
+        finally:
+            if not connection.is_closed():
+                # A failed reset closes the connection; the caller's own error must not be hidden by that.
+                with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                    await connection.reset()
+
+
+def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str) -> dict[str, Any]:
+    name = dsn.application_name or os.environ.get("PGAPPNAME") or application_name
+    arguments: dict[str, Any] = {"dsn": dsn.url, "server_settings": {"application_name": name}}
+    if dsn.connect_timeout is not None:
+        arguments["timeout"] = dsn.connect_timeout
+    if not prepared_statements:
+        arguments["statement_cache_size"] = 0
+    return arguments
+
+
+async def _no_reset(_connection: Any) -> None:
+    """In place of the driver's reset statement, which would cost a round trip for every job added."""
+
+
+async def _keep_alive(connection: Any, wanted: Mapping[str, int]) -> None:
+    """Switch TCP keepalives on, so that a server that vanished is noticed; best effort."""
+    transport = getattr(connection, "_transport", None)
+    endpoint = transport.get_extra_info("socket") if transport is not None else None
+    if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    if wanted.get("keepalives", 1) == 0:
+        return
+    with suppress(OSError):
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (_KEEPALIVE_DEFAULTS | dict(wanted)).items():
+        option = getattr(socket, _KEEPALIVE_OPTIONS.get(name, ""), None)
+        if option is not None and value > 0:
+            with suppress(OSError):
+                endpoint.setsockopt(socket.IPPROTO_TCP, option, value)

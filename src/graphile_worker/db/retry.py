@@ -1,0 +1,141 @@
+"""Which database errors pass by themselves, how long to wait before trying again, and doing so.
+
+Conflicts between transactions are over in a moment; a server that starts up or cannot be reached takes
+longer; a connection that broke is replaced at once and then less and less often.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import asyncpg
+
+from ..clock import Clock
+from .errors import sqlstate_of
+
+T = TypeVar("T")
+
+MULTIPLIER = 1.5
+MAX_ATTEMPTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Bounds of the waiting time in seconds; it grows from the first to the second."""
+
+    min_delay: float
+    max_delay: float
+
+
+CONFLICT = Delays(0.05, 5.0)
+UNREACHABLE = Delays(3.0, 120.0)
+BROKEN_CONNECTION = Delays(0.2, 30.0)
+
+_BY_SQLSTATE = {
+    "40001": CONFLICT,  # serialization failure
+    "40P01": CONFLICT,  # deadlock
+    "55P03": CONFLICT,  # lock not available
+    "57P03": UNREACHABLE,  # the server starts up or shuts down
+    "57P01": BROKEN_CONNECTION,  # the backend was terminated, or the server stops
+    "57P02": BROKEN_CONNECTION,  # another backend crashed
+    "57P05": BROKEN_CONNECTION,  # idle session timeout
+    "25006": BROKEN_CONNECTION,  # the old primary after a failover is read only
+    "53300": BROKEN_CONNECTION,  # too many connections for now
+}
+_UNREACHABLE_ERRNO = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
+
+
+class Backoff:
+    """The growing delays of one loop that must go on; `reset` after a success."""
+
+    def __init__(self, delays: Delays = BROKEN_CONNECTION) -> None:
+        self._delays = delays
+        self._failures = 0
+
+    def next_delay(self, error: BaseException | None = None) -> float:
+        """Seconds to wait after one more failure; the error's own bounds apply if it has some."""
+        delays = (delays_for(error) if error is not None else None) or self._delays
+        delay = retry_delay(self._failures, delays)
+        self._failures += 1
+        return delay
+
+    def reset(self) -> None:
+        """Begin with the shortest delay again."""
+        self._failures = 0
+
+
+def delays_for(error: BaseException) -> Delays | None:
+    """How to wait after this error, or None if trying again would not help; looks at its causes too."""
+    seen: BaseException | None = error
+    while seen is not None:
+        found = _delays_for_one(seen)
+        if found is not None:
+            return found
+        seen = seen.__cause__
+    return None
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same statement may well succeed later."""
+    return delays_for(error) is not None
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Whether the connection that raised this is of no more use."""
+    return delays_for(error) in (BROKEN_CONNECTION, UNREACHABLE) and sqlstate_of(error) not in (
+        "25006",
+        "53300",
+    )
+
+
+def retry_delay(
+    previous: int, delays: Delays, *, jitter: Callable[[float, float], float] = random.uniform
+) -> float:
+    """Seconds to wait after `previous` earlier failures, spread so that many clients do not march in step."""
+    # The exponent is bounded because 1.5 to the power of a few thousand is no float.
+    grown = delays.min_delay * MULTIPLIER ** min(previous, 100)
+    return min(grown, delays.max_delay) * jitter(0.5, 1.5)
+
+
+async def with_retries(
+    operation: Callable[[], Awaitable[T]],
+    *,
+    clock: Clock,
+    max_attempts: int = MAX_ATTEMPTS,
+    fallback: Delays | None = None,
+    on_retry: Callable[[BaseException, int, float], None] | None = None,
+) -> T:
+    """The result of `operation`, tried again after errors that pass; others are raised at once.
+
+    `fallback` makes every other error retryable too; `on_retry` hears of the error, how many tries there
+    were, and the delay. The last error is raised when `max_attempts` tries have failed.
+    """
+    failures = 0
+    while True:
+        try:
+            return await operation()
+        except Exception as error:
+            delays = delays_for(error) or fallback
+            if delays is None or failures + 1 >= max_attempts:
+                raise
+            delay = retry_delay(failures, delays)
+            failures += 1
+            if on_retry is not None:
+                on_retry(error, failures, delay)
+        await clock.sleep(delay)
+
+
+def _delays_for_one(error: BaseException) -> Delays | None:
+    code = sqlstate_of(error)
+    if code is not None:
+        return _BY_SQLSTATE.get(code) or (BROKEN_CONNECTION if code.startswith("08") else None)
+    if isinstance(error, OSError):
+        is_unreachable = isinstance(error, TimeoutError) or error.errno in _UNREACHABLE_ERRNO
+        return UNREACHABLE if is_unreachable else BROKEN_CONNECTION
+    if isinstance(error, asyncpg.InterfaceError) and "closed" in str(error):
+        return BROKEN_CONNECTION  # "connection is closed", "connection was closed in the middle of operation"
+    return None

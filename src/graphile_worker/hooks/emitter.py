@@ -1,0 +1,91 @@
+"""Events: the place where observers register and the worker announces what happened.
+
+Observers cannot change or break anything: an exception in one is logged and the worker goes on. A coroutine
+function may observe too; it runs as a task of its own and is waited for when the worker ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from ..errors import ConfigError
+from .events import EVENT_TYPES, Event
+
+E = TypeVar("E", bound=Event)
+Handler = Callable[[E], Any]
+
+logger = logging.getLogger("graphile_worker.events")
+
+
+class Events:
+    """Observers by event type; the same object may serve several workers."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[type[Event], list[Handler[Any]]] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    @overload
+    def on(self, event: type[E], handler: Handler[E]) -> Handler[E]: ...
+    @overload
+    def on(self, event: str, handler: Handler[Any]) -> Handler[Any]: ...
+    @overload
+    def on(self, event: type[E], handler: None = None) -> Callable[[Handler[E]], Handler[E]]: ...
+    @overload
+    def on(self, event: str, handler: None = None) -> Callable[[Handler[Any]], Handler[Any]]: ...
+    def on(self, event: type[Any] | str, handler: Handler[Any] | None = None) -> Any:
+        """Call `handler` at every `event`: a class, `Event` for all, or an upstream name like "job:start".
+
+        Without a handler it is a decorator.
+        """
+        if handler is None:
+            return lambda function: self.on(event, function)
+        self._handlers.setdefault(_event_type(event), []).append(handler)
+        return handler
+
+    def off(self, event: type[Event] | str, handler: Handler[Any]) -> None:
+        """Forget a handler; nothing happens if it was not registered."""
+        handlers = self._handlers.get(_event_type(event), [])
+        if handler in handlers:
+            handlers.remove(handler)
+
+    def wants(self, event: type[Event]) -> bool:
+        """Whether anybody observes this event; asked on the hot path before the event is built."""
+        return bool(self._handlers.get(event) or self._handlers.get(Event))
+
+    def emit(self, event: Event) -> None:
+        """Tell every observer of this event, in the order in which they registered."""
+        for handler in (*self._handlers.get(type(event), ()), *self._handlers.get(Event, ())):
+            try:
+                result = handler(event)
+                if inspect.iscoroutine(result):
+                    self._start(result)
+            except Exception:
+                logger.exception("an observer of %s failed", event.name)
+
+    def _start(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine, name="graphile-worker observer")
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("an observer failed", exc_info=error)
+
+    async def drain(self) -> None:
+        """Wait for observers that are coroutines and still run."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+
+def _event_type(event: type[Event] | str) -> type[Event]:
+    if not isinstance(event, str):
+        return event
+    try:
+        return EVENT_TYPES[event]
+    except KeyError:
+        raise ConfigError(f"unknown event {event!r}; known: {', '.join(sorted(EVENT_TYPES))}") from None

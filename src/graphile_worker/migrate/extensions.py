@@ -1,0 +1,80 @@
+"""Our own objects in the shared schema: numbered files behind a ledger of their own, never required.
+
+Every file can be run again and ends by writing itself into the ledger. A role that may not create the
+objects is told so, and the package works without. Nobody is notified: other runtimes have no part in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from ..db.connection import Connection
+from ..schema_name import SchemaName
+from ..sql import load
+from .refusals import DENIED, sqlstate_of
+from .shared import read_committed
+from .state import SchemaState, read_state
+
+logger = logging.getLogger("graphile_worker.migrate")
+
+READ_ONLY = "25006"
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """One numbered file of `sql/extensions`."""
+
+    number: int
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Where `sql.load` finds it."""
+        return f"extensions/{self.number:04}_{self.name}"
+
+
+@cache
+def known_extensions() -> tuple[Extension, ...]:
+    """All extensions, in the order of their numbers."""
+    folder = files("graphile_worker.sql").joinpath("extensions")
+    stems = sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql"))
+    return tuple(Extension(int(stem[:4]), stem[5:]) for stem in stems)
+
+
+async def migrate_extensions(
+    connection: Connection, schema: SchemaName, found: SchemaState, *, afresh: bool
+) -> tuple[tuple[int, ...], bool]:
+    """Apply what is missing (`afresh`: everything); return the numbers applied and whether all are there."""
+    try:
+        if not await _missing(connection, schema, found, afresh=afresh):
+            return (), True
+        async with read_committed(connection):
+            await connection.fetchval(load("queries/migrate_lock", schema), schema.name)
+            state = await read_state(connection, schema)
+            missing = await _missing(connection, schema, state, afresh=afresh)
+            for extension in missing:
+                await connection.execute(load(extension.path, schema))
+    except Exception as error:
+        if sqlstate_of(error) not in (DENIED, READ_ONLY):
+            raise
+        logger.warning(
+            "This role may not create the package's own objects in the schema %s (%s). It works without "
+            "them; the owner of the schema can create them with: graphile-worker migrate",
+            schema.quoted,
+            error,
+        )
+        return (), False
+    return tuple(extension.number for extension in missing), True
+
+
+async def _missing(
+    connection: Connection, schema: SchemaName, state: SchemaState, *, afresh: bool
+) -> tuple[Extension, ...]:
+    if afresh or not state.has_extension_ledger:
+        return known_extensions()
+    rows = await connection.fetch(load("queries/migrate_extensions_applied", schema))
+    applied = {row["id"] for row in rows}
+    return tuple(extension for extension in known_extensions() if extension.number not in applied)

@@ -1,0 +1,74 @@
+"""What makes migrating impossible, each with the words that tell the way out."""
+
+from __future__ import annotations
+
+import logging
+
+from ..errors import MigrationError, PermissionDeniedError, SchemaTooNewError, SchemaTooOldError
+from ..schema_name import SchemaName
+from .revisions import OLDEST_SERVER_VERSION, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
+from .state import SchemaState
+
+logger = logging.getLogger("graphile_worker.migrate")
+
+DENIED = "42501"
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """The server's code of a driver error; None for any other error."""
+    code = getattr(error, "sqlstate", None)
+    return code if isinstance(code, str) else None
+
+
+def check_server(state: SchemaState) -> None:
+    """Refuse a server that lacks what the tables need."""
+    if state.server_version < OLDEST_SERVER_VERSION:
+        raise MigrationError(
+            f"PostgreSQL 12 or later is needed, this server's version number is {state.server_version}"
+        )
+
+
+def check_not_newer(state: SchemaState, schema: SchemaName) -> None:
+    """Refuse a schema with breaking changes that we do not know; warn of others."""
+    if state.breaking_revision is not None and state.breaking_revision > SUPPORTED_REVISION:
+        raise SchemaTooNewError(
+            f"the schema {schema.quoted} is at revision {state.revision} and its last breaking revision is "
+            f"{state.breaking_revision}, but this version of the package supports revision "
+            f"{SUPPORTED_REVISION}; install a newer version of graphile-worker for Python"
+        )
+    if state.revision is not None and state.revision > SUPPORTED_REVISION:
+        logger.warning(
+            "The schema %s is at revision %s and this version of the package supports revision %s. "
+            "None of the newer revisions is breaking, so it goes on; consider a newer version.",
+            schema.quoted,
+            state.revision,
+            SUPPORTED_REVISION,
+        )
+
+
+def check_nothing_in_the_way(state: SchemaState, schema: SchemaName) -> None:
+    """Refuse to install beside objects that no ledger accounts for."""
+    if state.objects:
+        raise MigrationError(
+            f"the schema {schema.quoted} already holds {', '.join(state.objects)}, but the ledger "
+            f"{schema.quoted}.migrations is {'empty' if state.ledger_exists else 'missing'}; restore the "
+            "ledger's rows from a backup, or choose another schema for Graphile Worker"
+        )
+
+
+def too_old(state: SchemaState, schema: SchemaName) -> SchemaTooOldError:
+    """The error for a schema that only Node's installer can upgrade."""
+    return SchemaTooOldError(
+        f"the schema {schema.quoted} is at revision {state.revision}, and this package upgrades from revision "
+        f"{OLDEST_UPGRADABLE_REVISION} on. Stop all workers and run Node's installer once: "
+        f"npx graphile-worker@0.18 --schema-only --schema {schema.quoted} --connection … ; then try again"
+    )
+
+
+def denied(error: BaseException, schema: SchemaName) -> PermissionDeniedError:
+    """The error for a role that lacks the rights."""
+    return PermissionDeniedError(
+        f"the role may not install or upgrade the schema {schema.quoted}: {error}; connect as the role that "
+        f"owns it, or let an administrator run: create schema {schema.quoted} authorization <this role>",
+        sqlstate=DENIED,
+    )

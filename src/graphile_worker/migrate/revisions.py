@@ -1,0 +1,51 @@
+"""What this package knows of the schema's revisions, and which files bring a database from one to the next.
+
+The numbers are Node's. Only 1 to 20 may ever be written to the shared ledger, with Node's breaking flags;
+our own additions have a ledger of their own (see `extensions`).
+"""
+
+from __future__ import annotations
+
+from ..errors import MigrationError
+from ..schema_name import SchemaName
+
+SUPPORTED_REVISION = 20
+OLDEST_UPGRADABLE_REVISION = 16
+OLDEST_SERVER_VERSION = 120000
+BREAKING_REVISIONS = frozenset({1, 3, 11, 13, 14, 16, 19})
+
+_ADDING = ("functions/add_job", "functions/add_jobs")
+_REMOVING = ("functions/remove_job",)
+_MANAGING = (
+    "functions/complete_jobs",
+    "functions/permanently_fail_jobs",
+    "functions/reschedule_jobs",
+    "functions/force_unlock_workers",
+)
+
+BASELINE: tuple[str, ...] = (
+    "baseline",
+    "000017_jobs_view",
+    *_ADDING,
+    *_REMOVING,
+    *_MANAGING,
+    "installed",
+)
+"""Everything of revision 20, for a database that has nothing yet."""
+
+UPGRADES: dict[int, tuple[str, ...]] = {
+    17: ("000017_jobs_view",),
+    18: ("000018_no_trigger", *_ADDING, *_REMOVING),
+    19: (),  # a marker: from here on locks carry the id of the pool
+    20: _ADDING,
+}
+"""What each revision after 16 changed; the functions are always installed in their present form."""
+
+FUNCTION_QUOTE = "$body$"
+"""How the files quote the bodies of functions."""
+
+
+def check_name(schema: SchemaName) -> None:
+    """Refuse the one text that would end a function's body too early."""
+    if FUNCTION_QUOTE in schema.name:
+        raise MigrationError(f"the schema's name must not contain {FUNCTION_QUOTE}: {schema.name}")

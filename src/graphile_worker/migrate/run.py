@@ -1,0 +1,55 @@
+"""The one door to migrating: the shared schema first, then our own objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..db.connection import Connection
+from ..schema_name import SchemaName
+from .extensions import migrate_extensions
+from .revisions import SUPPORTED_REVISION, check_name
+from .shared import migrate_shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationReport:
+    """What a call of `migrate` found and did."""
+
+    schema: SchemaName
+    found_revision: int | None
+    """The revision before; None when nothing was installed."""
+    revision: int
+    """The revision now; above 20 when a newer worker made changes that are not breaking."""
+    applied_revisions: tuple[int, ...]
+    applied_extensions: tuple[int, ...]
+    has_extensions: bool
+    """False when the role may not create this package's own objects, or was told not to."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was applied."""
+        return bool(self.applied_revisions or self.applied_extensions)
+
+
+async def migrate(connection: Connection, schema: SchemaName, *, extensions: bool = True) -> MigrationReport:
+    """Install the schema or bring it to the revision this package supports; harmless when it is there.
+
+    Raises SchemaTooOldError, SchemaTooNewError, PermissionDeniedError or MigrationError, each with the way
+    out. Several processes, also of other runtimes, may do this at the same time.
+    """
+    check_name(schema)
+    found, applied = await migrate_shared(connection, schema)
+    applied_extensions: tuple[int, ...] = ()
+    has_extensions = False
+    if extensions:
+        applied_extensions, has_extensions = await migrate_extensions(
+            connection, schema, found, afresh=1 in applied
+        )
+    return MigrationReport(
+        schema=schema,
+        found_revision=found.revision,
+        revision=max(found.revision or 0, SUPPORTED_REVISION),
+        applied_revisions=applied,
+        applied_extensions=applied_extensions,
+        has_extensions=has_extensions,
+    )

@@ -1,0 +1,129 @@
+"""The schema shared with Node and Rust: install it whole, or bring revisions 16 to 19 up to 20.
+
+Other runtimes may be installing at the same moment. They know no advisory lock; what they share with us is
+the primary key of the ledger. So each transaction here writes its ledger rows first, and a clash with
+somebody else's work means: look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from datetime import timedelta
+
+from ..db.connection import Connection, Transaction
+from ..schema_name import SchemaName
+from ..sql import load
+from .refusals import (
+    DENIED,
+    check_not_newer,
+    check_nothing_in_the_way,
+    check_server,
+    denied,
+    sqlstate_of,
+    too_old,
+)
+from .revisions import BASELINE, BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION, UPGRADES
+from .state import SchemaState, read_state
+
+logger = logging.getLogger("graphile_worker.migrate")
+
+CLASHES = frozenset({"23505", "42P06", "42P07", "42710"})
+"""Unique violation, duplicate schema, table, object: somebody else is installing."""
+MAX_CLASHES = 20
+STILL_INSTALLING = timedelta(seconds=5)
+"""A ledger below 16 whose newest row is younger than this is being written by another installer."""
+
+
+async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[SchemaState, tuple[int, ...]]:
+    """Bring the shared schema to revision 20; return what was found first and the revisions applied."""
+    found: SchemaState | None = None
+    applied: list[int] = []
+    clashes = 0
+    while True:
+        try:
+            state = await read_state(connection, schema)
+            found = found or state
+            check_server(state)
+            if state.revision is None:
+                applied += await _install(connection, schema)
+            elif state.revision >= OLDEST_UPGRADABLE_REVISION:
+                check_not_newer(state, schema)
+                applied += await _upgrade(connection, schema, state)
+                return found, tuple(applied)
+            elif state.age is not None and state.age < STILL_INSTALLING:
+                await _pause()
+            else:
+                raise too_old(state, schema)
+        except Exception as error:
+            if sqlstate_of(error) == DENIED:
+                raise denied(error, schema) from error
+            clashes += 1
+            if sqlstate_of(error) not in CLASHES or clashes == MAX_CLASHES:
+                raise
+            logger.debug("Somebody else is installing the schema %s: %s", schema.quoted, error)
+            await _pause()
+
+
+async def _install(connection: Connection, schema: SchemaName) -> range:
+    """Create everything in one transaction, unless somebody else was quicker; return what was applied."""
+    async with read_committed(connection):
+        await connection.fetchval(load("queries/migrate_lock", schema), schema.name)
+        state = await read_state(connection, schema)
+        if state.revision is not None:
+            return range(0)
+        check_nothing_in_the_way(state, schema)
+        if not state.schema_exists:
+            await connection.execute(load("queries/migrate_create_schema", schema))
+        if state.ledger_exists and not state.ledger_marks_breaking:
+            await connection.execute(load("queries/migrate_add_breaking_column", schema))
+        for name in BASELINE:
+            await connection.execute(load(f"migrations/{name}", schema))
+    return range(1, SUPPORTED_REVISION + 1)
+
+
+async def _upgrade(connection: Connection, schema: SchemaName, state: SchemaState) -> list[int]:
+    """Apply what is missing, each revision in a transaction of its own; return those that we applied."""
+    assert state.revision is not None  # noqa: S101
+    if not state.ledger_marks_breaking:
+        await _mark_breaking(connection, schema)
+    missing = range(state.revision + 1, SUPPORTED_REVISION + 1)
+    return [revision for revision in missing if await _apply(connection, schema, revision)]
+
+
+async def _apply(connection: Connection, schema: SchemaName, revision: int) -> bool:
+    """Apply one revision; False when somebody else has."""
+    breaking = revision in BREAKING_REVISIONS
+    async with read_committed(connection):
+        try:
+            async with connection.transaction():
+                await connection.execute(load("queries/migrate_add_revision", schema), revision, breaking)
+        except Exception as error:
+            if sqlstate_of(error) in CLASHES:
+                return False
+            raise
+        for name in UPGRADES[revision]:
+            await connection.execute(load(f"migrations/{name}", schema))
+        message = json.dumps({"migrationNumber": revision, "breaking": breaking}, separators=(",", ":"))
+        await connection.fetchval(load("queries/migrate_notify", schema), message)
+    return True
+
+
+async def _mark_breaking(connection: Connection, schema: SchemaName) -> None:
+    """Bring a ledger from before the column `breaking` into its present form."""
+    async with read_committed(connection):
+        await connection.execute(load("queries/migrate_add_breaking_column", schema))
+        await connection.execute(load("queries/migrate_mark_breaking", schema), sorted(BREAKING_REVISIONS))
+
+
+def read_committed(connection: Connection) -> Transaction:
+    """A transaction whose statements each see what was committed before them, also while others install."""
+    if connection.is_in_transaction():
+        return connection.transaction()
+    return connection.transaction(isolation="read_committed")
+
+
+async def _pause() -> None:
+    await asyncio.sleep(random.uniform(0.1, 0.3))  # noqa: S311 — only to keep installers apart

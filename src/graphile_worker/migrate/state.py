@@ -1,0 +1,61 @@
+"""Reading how far a schema has come, without changing anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from ..db.connection import Connection
+from ..errors import MigrationError
+from ..schema_name import SchemaName
+from ..sql import load
+
+LEDGER_COLUMNS = frozenset({"id", "ts"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaState:
+    """What the catalogue and the shared ledger said at one moment."""
+
+    server_version: int
+    schema_exists: bool
+    objects: tuple[str, ...]
+    """Tables, views and types of any revision of the shared schema."""
+    has_extension_ledger: bool
+    ledger_exists: bool = False
+    ledger_marks_breaking: bool = False
+    revision: int | None = None
+    breaking_revision: int | None = None
+    age: timedelta | None = None
+    """How long ago the newest row of the ledger was written."""
+
+
+async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
+    """Look at the schema; a foreign table in the ledger's place is an error."""
+    (catalog,) = await connection.fetch(load("queries/migrate_catalog", schema), schema.name)
+    state = SchemaState(
+        server_version=catalog["server_version"],
+        schema_exists=catalog["schema_exists"],
+        objects=tuple(catalog["objects"]),
+        has_extension_ledger=catalog["has_extension_ledger"],
+    )
+    columns = frozenset(catalog["ledger_columns"])
+    if not columns:
+        return state
+    if not columns >= LEDGER_COLUMNS:
+        raise MigrationError(
+            f"the table {schema.quoted}.migrations is not Graphile Worker's: it has the columns "
+            f"{', '.join(catalog['ledger_columns'])}; choose another schema for Graphile Worker"
+        )
+    if "breaking" not in columns:
+        (ledger,) = await connection.fetch(load("queries/migrate_ledger_without_breaking", schema))
+        return replace(state, ledger_exists=True, revision=ledger["revision"], age=ledger["age"])
+    (ledger,) = await connection.fetch(load("queries/migrate_ledger", schema))
+    return replace(
+        state,
+        ledger_exists=True,
+        ledger_marks_breaking=True,
+        revision=ledger["revision"],
+        breaking_revision=ledger["breaking_revision"],
+        age=ledger["age"],
+    )

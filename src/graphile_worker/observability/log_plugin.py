@@ -1,0 +1,285 @@
+"""Everything the worker says in its log, in one place: an ordinary plugin that turns events into lines.
+
+Handlers are registered only for levels that are switched on when the plugin is installed, so that a job
+costs nothing here when nobody reads about it. Tracebacks appear at debug level only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+from ..hooks import Hooks, events
+from .log_words import (
+    count,
+    elapsed,
+    error_fields,
+    error_text,
+    failure_fields,
+    job_fields,
+    job_scope,
+    milliseconds,
+    minute,
+    outcome_text,
+    pool_scope,
+    retry_delay,
+    waiting_time,
+)
+
+
+class LogPlugin:
+    """Logs what happens to the logger `graphile_worker` and its children, or to a logger of yours.
+
+    A failure that is retried is a warning, one that is not is an error.
+    """
+
+    def __init__(
+        self, logger: logging.Logger | None = None, *, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._core = logging.getLogger("graphile_worker") if logger is None else logger
+        self._worker = self._core.getChild("worker")
+        self._cron = self._core.getChild("cron")
+        self._log_success = not environ.get("NO_LOG_SUCCESS")
+
+    def install(self, hooks: Hooks) -> None:
+        """Register for what the levels let through."""
+        on = hooks.events.on
+        if self._worker.isEnabledFor(logging.DEBUG):
+            on(events.JobStarted, self._started)
+            on(events.WorkerGetJobError, self._get_job_error)
+            on(events.ResetLockedStarted, self._reset_started)
+            on(events.LocalQueueSetMode, self._local_queue_mode)
+        if self._worker.isEnabledFor(logging.INFO):
+            if self._log_success:
+                on(events.JobSucceeded, self._succeeded)
+                on(events.PoolListenSuccess, self._listening)
+            on(events.JobInterrupted, self._interrupted)
+            on(events.PoolGracefulShutdown, self._stopping)
+            on(events.PoolGracefulShutdownComplete, self._stopped)
+            on(events.GracefulShutdown, self._first_signal)
+        if self._cron.isEnabledFor(logging.INFO):
+            on(events.CronStarted, self._cron_started)
+            on(events.CronBackfill, self._cron_backfill)
+            on(events.CronScheduled, self._cron_scheduled)
+        on(events.JobErrored, self._errored)
+        on(events.JobFailed, self._failed)
+        on(events.PoolListenError, self._listen_error)
+        on(events.PoolFatalError, self._pool_fatal)
+        on(events.WorkerFatalError, self._worker_fatal)
+        on(events.PoolGracefulShutdownWorkerError, self._not_ended)
+        on(events.PoolGracefulShutdownError, self._graceful_failed)
+        on(events.PoolForcefulShutdown, self._forcing)
+        on(events.PoolForcefulShutdownComplete, self._forced)
+        on(events.PoolForcefulShutdownError, self._force_failed)
+        on(events.ForcefulShutdown, self._second_signal)
+        on(events.ResetLockedFailure, self._reset_failed)
+        on(events.CronPrematureTimer, self._cron_premature)
+        on(events.CronOverdueTimer, self._cron_overdue)
+
+    # -- said by the runner ------------------------------------------------------------------------------
+
+    def ready(
+        self,
+        *,
+        version: str,
+        pool_id: str,
+        tasks: Sequence[str],
+        cron_items: int,
+        concurrency: int,
+        database: str,
+        schema: str,
+    ) -> None:
+        """One line when the worker is ready: what it runs, how much at once, and where."""
+        if not self._core.isEnabledFor(logging.INFO):
+            return
+        shown = ", ".join(sorted(tasks)[:10]) + (", …" if len(tasks) > 10 else "")
+        self._core.info(
+            "ready: graphile-worker %s, %s%s, %s, %s at a time, database %s, schema %s",
+            version,
+            count(len(tasks), "task"),
+            f" ({shown})" if tasks else "",
+            count(cron_items, "recurring job"),
+            count(concurrency, "job"),
+            database,
+            schema,
+            extra={
+                "pool_id": pool_id, "tasks": sorted(tasks), "cron_items": cron_items,
+                "concurrency": concurrency, "database": database, "schema": schema, "version": version,
+            },
+        )  # fmt: skip
+
+    def no_crontab(self, path: str) -> None:
+        """There is no crontab file; that is all right."""
+        self._cron.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
+
+    def recovered(self, *, pool_id: str, dead_pool_id: str, returned: int, failed: int) -> None:
+        """Jobs of a dead worker were taken care of."""
+        also = f", failed {count(failed, 'job')} recovered too often" if failed else ""
+        self._core.warning(
+            "worker pool %s is dead; gave back %s%s",
+            dead_pool_id, count(returned, "job"), also,
+            extra={
+                "pool_id": pool_id, "dead_pool_id": dead_pool_id, "returned": returned, "failed": failed,
+            },
+        )  # fmt: skip
+
+    # -- jobs --------------------------------------------------------------------------------------------
+
+    def _started(self, event: events.JobStarted) -> None:
+        job = event.job
+        self._worker.debug(
+            "started, attempt %d of %d", job.attempts, job.max_attempts, extra=job_scope(event)
+        )
+
+    def _succeeded(self, event: events.JobSucceeded) -> None:
+        extra = job_scope(event) | {"duration_ms": milliseconds(event.duration)}
+        self._worker.info("completed in %s", elapsed(event.duration), extra=extra)
+
+    def _errored(self, event: events.JobErrored) -> None:
+        job = event.job
+        if job.attempts >= job.max_attempts:
+            return  # JobFailed follows and says it
+        delay = retry_delay(job.attempts)
+        self._worker.warning(
+            "failed after %s at attempt %d of %d: %s; next try in %s",
+            elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), waiting_time(delay),
+            extra=job_scope(event) | failure_fields(event) | {"retry_in_s": round(delay, 3)},
+            exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    def _failed(self, event: events.JobFailed) -> None:
+        job = event.job
+        self._worker.error(
+            "failed for good after %s at attempt %d of %d: %s; the job stays, but is not tried again",
+            elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event),
+            extra=job_scope(event) | failure_fields(event),
+            exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    def _interrupted(self, event: events.JobInterrupted) -> None:
+        self._worker.info(
+            "interrupted: %s; the job went back without losing an attempt", error_text(event.error),
+            extra=job_scope(event) | error_fields(event.error),
+        )  # fmt: skip
+
+    def _get_job_error(self, event: events.WorkerGetJobError) -> None:
+        self._worker.debug(
+            "fetching a job failed: %s", error_text(event.error),
+            extra={"worker_id": event.worker_id} | error_fields(event.error),
+            exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    def _worker_fatal(self, event: events.WorkerFatalError) -> None:
+        task_error = (
+            f" (the task itself failed with {error_text(event.job_error)})" if event.job_error else ""
+        )
+        self._worker.error(
+            "stopped by an error: %s%s", error_text(event.error), task_error,
+            extra={"worker_id": event.worker_id} | error_fields(event.error),
+            exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    # -- the pool ----------------------------------------------------------------------------------------
+
+    def _listening(self, event: events.PoolListenSuccess) -> None:
+        self._core.info("connected; listening for new jobs", extra=pool_scope(event))
+
+    def _listen_error(self, event: events.PoolListenError) -> None:
+        self._core.warning(
+            "not hearing of new jobs: %s; connecting again, polling meanwhile", error_text(event.error),
+            extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    def _pool_fatal(self, event: events.PoolFatalError) -> None:
+        self._core.error(
+            "the worker cannot go on (%s): %s; stopping", event.action, error_text(event.error),
+            extra=pool_scope(event) | error_fields(event.error) | {"action": event.action},
+            exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    def _local_queue_mode(self, event: events.LocalQueueSetMode) -> None:
+        self._core.debug("local queue: %s to %s", event.old_mode, event.new_mode, extra=pool_scope(event))
+
+    def _reset_started(self, event: events.ResetLockedStarted) -> None:
+        self._core.debug("clearing locks older than four hours", extra=pool_scope(event))
+
+    def _reset_failed(self, event: events.ResetLockedFailure) -> None:
+        again = "" if event.delay is None else f"; next try in {waiting_time(event.delay)}"
+        self._core.warning(
+            "clearing locks older than four hours failed: %s%s", error_text(event.error), again,
+            extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    # -- stopping ----------------------------------------------------------------------------------------
+
+    def _first_signal(self, event: events.GracefulShutdown) -> None:
+        self._core.info(
+            "got %s; finishing the running jobs, send it again to stop now", event.signal,
+            extra={"signal": event.signal},
+        )  # fmt: skip
+
+    def _second_signal(self, event: events.ForcefulShutdown) -> None:
+        self._core.warning("got %s again; stopping now", event.signal, extra={"signal": event.signal})
+
+    def _stopping(self, event: events.PoolGracefulShutdown) -> None:
+        self._core.info("stopping: %s", event.message, extra=pool_scope(event))
+
+    def _stopped(self, event: events.PoolGracefulShutdownComplete) -> None:
+        self._core.info("stopped; every finished job is written", extra=pool_scope(event))
+
+    def _not_ended(self, event: events.PoolGracefulShutdownWorkerError) -> None:
+        job = event.job
+        self._core.warning(
+            "task %s (job %d) did not end in time: %s", job.task_identifier, job.id, error_text(event.error),
+            extra=pool_scope(event) | job_fields(job) | error_fields(event.error),
+        )  # fmt: skip
+
+    def _graceful_failed(self, event: events.PoolGracefulShutdownError) -> None:
+        self._core.error(
+            "could not stop gracefully: %s; stopping by force", error_text(event.error),
+            extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    def _forcing(self, event: events.PoolForcefulShutdown) -> None:
+        self._core.warning("stopping by force: %s", event.message, extra=pool_scope(event))
+
+    def _forced(self, event: events.PoolForcefulShutdownComplete) -> None:
+        self._core.warning("stopped by force; no job is left locked by this worker", extra=pool_scope(event))
+
+    def _force_failed(self, event: events.PoolForcefulShutdownError) -> None:
+        self._core.error(
+            "stopping by force failed: %s; jobs may still be locked by %s", error_text(event.error),
+            event.pool_id,
+            extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    # -- recurring jobs ----------------------------------------------------------------------------------
+
+    def _cron_started(self, event: events.CronStarted) -> None:
+        self._cron.info("adding recurring jobs when they are due")
+
+    def _cron_backfill(self, event: events.CronBackfill) -> None:
+        names = [item.identifier for item in event.items_to_backfill]
+        self._cron.info(
+            "making up for %s missed at %s: %s", count(len(names), "job"), minute(event.timestamp),
+            ", ".join(names), extra={"identifiers": names, "timestamp": event.timestamp},
+        )  # fmt: skip
+
+    def _cron_scheduled(self, event: events.CronScheduled) -> None:
+        names = [job.identifier for job in event.jobs_and_identifiers]
+        self._cron.info(
+            "added %s due at %s: %s", count(len(names), "job"), minute(event.timestamp), ", ".join(names),
+            extra={"identifiers": names, "timestamp": event.timestamp},
+        )  # fmt: skip
+
+    def _cron_premature(self, event: events.CronPrematureTimer) -> None:
+        early = (event.expected_timestamp - event.current_timestamp).total_seconds()
+        self._cron.warning("the clock went back, %s to the next minute; waiting again", waiting_time(early))
+
+    def _cron_overdue(self, event: events.CronOverdueTimer) -> None:
+        late = (event.current_timestamp - event.expected_timestamp).total_seconds()
+        self._cron.warning("%s late, after a pause or a change of the clock; catching up", waiting_time(late))
+
+    def _traceback(self, error: BaseException) -> BaseException | None:
+        return error if self._core.isEnabledFor(logging.DEBUG) else None

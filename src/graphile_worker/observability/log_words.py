@@ -1,0 +1,96 @@
+"""The small words of the log: errors on one line, counts, times, and the fields that machines read."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from ..errors import describe
+from ..hooks import events
+from ..job import Job
+
+MAX_ERROR_TEXT = 1000
+
+
+def retry_delay(attempts: int) -> float:
+    """Seconds until a job is tried again, as the database computes them from the attempts made."""
+    return math.exp(min(attempts, 10))
+
+
+def error_text(error: BaseException) -> str:
+    """An error on one line: its type and message, cut when very long."""
+    text = " | ".join(line.strip() for line in describe(error).splitlines() if line.strip())
+    name = type(error).__name__
+    text = text if text in ("", name) else f"{name}: {text}"
+    return text if len(text) <= MAX_ERROR_TEXT else f"{text[:MAX_ERROR_TEXT]}…"
+
+
+def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
+    """What went wrong with a job; for a batch also with how many items."""
+    parts = event.batch_job_errors
+    return (
+        f"{count(len(parts), 'item')} of the batch: {error_text(event.error)}"
+        if parts
+        else error_text(event.error)
+    )
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    """The fields that name a job."""
+    return {
+        "task_identifier": job.task_identifier,
+        "job_id": job.id,
+        "attempt": job.attempts,
+        "max_attempts": job.max_attempts,
+    }
+
+
+def job_scope(event: events.JobEvent) -> dict[str, Any]:
+    """The fields that name a job and who runs it."""
+    return {"worker_id": event.worker_id} | job_fields(event.job)
+
+
+def pool_scope(event: events.PoolEvent) -> dict[str, Any]:
+    """The field that names the pool."""
+    return {"pool_id": event.pool_id}
+
+
+def error_fields(error: BaseException) -> dict[str, Any]:
+    """The fields of an error."""
+    return {"error": describe(error), "error_type": type(error).__name__}
+
+
+def failure_fields(event: events.JobErrored | events.JobFailed) -> dict[str, Any]:
+    """The fields of a task that failed."""
+    return error_fields(event.error) | {"duration_ms": milliseconds(event.duration)}
+
+
+def milliseconds(seconds: float) -> float:
+    """Seconds as milliseconds, to the microsecond."""
+    return round(seconds * 1000, 3)
+
+
+def elapsed(seconds: float) -> str:
+    """A run time."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def waiting_time(seconds: float) -> str:
+    """A waiting time in the two largest units that matter: 7 s, 6 min 43 s, 6 h 7 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def minute(time: datetime) -> str:
+    """A minute of the schedule."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 job, 2 jobs."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,190 @@
+"""Payloads: from Python values to JSON text, and from JSON text to the type that a task asks for.
+
+`encode` takes whatever msgspec takes (plain values, dataclasses, structs, datetime, UUID, Decimal, enums…),
+mappings, and pydantic models. pydantic is never imported here unless a payload or an annotation uses it.
+
+Refused, because PostgreSQL or other runtimes could not read it back: NaN and infinities, half surrogate
+pairs, and NUL characters (the `json` type would store them, but merging two array payloads or reading the
+value with `->>` would fail later, far from the cause).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from .errors import InvalidArgumentError, PayloadError, TaskLoadError
+
+MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
+EMPTY = "{}"
+"""The payload of a job that was given none."""
+
+Decode = Callable[[str | bytes], Any]
+
+
+def encode(payload: object) -> str:
+    """The payload as JSON text; None becomes an empty object."""
+    if payload is None:
+        return EMPTY
+    try:
+        raw = _encoder.encode(payload)
+    except RecursionError:
+        raise InvalidArgumentError("payload", "refers to itself, or is nested too deep for JSON") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError("payload", _explain(payload, error)) from error
+    # msgspec writes NaN and infinities as null, and NUL as an escape: only then is it worth looking closer.
+    if b"null" in raw or b"\\u0000" in raw:
+        _refuse_unreadable(payload)
+    if len(raw) > MAX_PAYLOAD_BYTES:
+        raise InvalidArgumentError(
+            "payload", f"has {len(raw):,} bytes as JSON; at most {MAX_PAYLOAD_BYTES:,} are allowed"
+        )
+    return raw.decode()
+
+
+def decoder_for(annotation: Any) -> Decode:
+    """A function that turns JSON text into `annotation`, or raises PayloadError that names the field."""
+    if annotation in (Any, object, None):
+        return _decode_plain
+    if hasattr(annotation, "model_validate_json"):
+        return _guard_pydantic(annotation.model_validate_json, annotation)
+    try:
+        decoder = msgspec.json.Decoder(annotation, dec_hook=_decode_foreign)
+    except (TypeError, NameError) as error:
+        if _mentions_pydantic(annotation):
+            from pydantic import TypeAdapter
+
+            return _guard_pydantic(TypeAdapter(annotation).validate_json, annotation)
+        raise TaskLoadError(f"payloads cannot be decoded to {_name(annotation)}: {error}") from error
+
+    def decode(text: str | bytes) -> Any:
+        try:
+            return decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise PayloadError(f"payload does not fit {_name(annotation)}: {error}") from error
+
+    return decode
+
+
+def _decode_plain(text: str | bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise PayloadError(f"payload is not valid JSON: {error}") from error
+
+
+# -- values that msgspec does not know ---------------------------------------------------------------------
+
+
+def _encode_foreign(value: Any) -> Any:
+    """msgspec asks here what to write in place of a value whose type it does not know."""
+    dump = getattr(value, "model_dump_json", None)
+    if dump is not None and not isinstance(value, type):
+        return msgspec.Raw(dump().encode())
+    if isinstance(value, Mapping):
+        return dict(value)
+    for base in (str, bool, int, float):  # subclasses of the plain types
+        if isinstance(value, base):
+            return base(value)
+    raise TypeError(f"{_name(type(value))} is not JSON-serialisable")
+
+
+def _decode_foreign(annotation: Any, value: Any) -> Any:
+    """msgspec asks here for types that it does not know, such as a pydantic model inside a dataclass."""
+    validate = getattr(annotation, "model_validate", None)
+    if validate is None:
+        if isinstance(annotation, type) and isinstance(value, annotation):
+            return value
+        raise NotImplementedError(f"{_name(annotation)} is not a type that payloads can have")
+    try:
+        return validate(value)
+    except ValueError as error:
+        raise ValueError(_first_problem(error)) from error
+
+
+def _guard_pydantic(validate: Callable[[str | bytes], Any], annotation: Any) -> Decode:
+    def decode(text: str | bytes) -> Any:
+        try:
+            return validate(text)
+        except ValueError as error:
+            problem = _first_problem(error)
+            raise PayloadError(f"payload does not fit {_name(annotation)}: {problem}") from error
+
+    return decode
+
+
+def _first_problem(error: ValueError) -> str:
+    """The first complaint of a pydantic error, in one line, with the place."""
+    problems = error.errors() if hasattr(error, "errors") else []
+    if not problems:
+        return str(error)
+    first = problems[0]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{first['msg']} - at `${place}`{more}"
+
+
+def _mentions_pydantic(annotation: Any) -> bool:
+    if hasattr(annotation, "__pydantic_validator__"):
+        return True
+    return any(_mentions_pydantic(part) for part in getattr(annotation, "__args__", ()))
+
+
+def _name(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
+
+
+# -- saying what is wrong, and where -----------------------------------------------------------------------
+
+
+def _explain(payload: object, error: Exception) -> str:
+    """Where the first value lies that cannot be written, and why; found only after encoding failed."""
+    for path, value in _walk(payload, "$"):
+        try:
+            _encoder.encode(value)
+        except UnicodeEncodeError:
+            return f"contains half a surrogate pair at {path}, which is not valid text"
+        except (TypeError, ValueError, OverflowError) as problem:
+            return f"cannot be written as JSON at {path}: {problem}"
+    return f"cannot be written as JSON: {error}"
+
+
+def _refuse_unreadable(payload: object) -> None:
+    for path, value in _walk(payload, "$"):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidArgumentError("payload", f"{value} at {path} is not a JSON number")
+        if isinstance(value, str) and "\0" in value:
+            raise InvalidArgumentError(
+                "payload", f"contains a NUL character at {path}, which PostgreSQL cannot turn into text"
+            )
+
+
+def _walk(value: object, path: str) -> Iterator[tuple[str, Any]]:
+    """Every value inside with its path, the innermost first."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                yield f"a key of {path}", key
+            elif isinstance(key, bool) or not isinstance(key, int | float):
+                yield f"a key of {path}", {key: None}
+            yield from _walk(inner, f"{path}.{key}")
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, inner in enumerate(value):
+            yield from _walk(inner, f"{path}[{index}]")
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _walk(getattr(value, name), f"{path}.{name}")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _walk(getattr(value, field.name, None), f"{path}.{field.name}")
+    elif hasattr(value, "model_dump") and not isinstance(value, type):
+        yield from _walk(value.model_dump(), path)
+        return
+    yield path, value

@@ -1,0 +1,90 @@
+"""Upkeep on request: deleting what is no longer needed, and unlocking what dead workers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ..db.connection import Connection
+from ..errors import InvalidArgumentError
+from ..schema_name import SchemaName
+from ..spec import check_text
+from ..sql import load
+
+CleanupTask = Literal["DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"]
+CLEANUP_TASKS: tuple[CleanupTask, ...] = get_args(CleanupTask)
+"""In the order in which they are done: deleted jobs free task names and queues."""
+DELETED_AT_ONCE = 10_000
+"""Jobs per statement, so that no lock is held for long in a large table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupReport:
+    """What a cleanup deleted."""
+
+    permafailed_jobs: int = 0
+    task_identifiers: int = 0
+    job_queues: int = 0
+
+
+async def cleanup(
+    connection: Connection,
+    schema: SchemaName,
+    tasks: Iterable[CleanupTask] | None = None,
+    *,
+    task_identifiers_to_keep: Iterable[str] | None = None,
+) -> CleanupReport:
+    """Do these kinds of cleanup; without any named, queues, and task names if some are to be kept."""
+    wanted = _checked_tasks(tasks, has_names_to_keep=task_identifiers_to_keep is not None)
+    keep = checked_names("task_identifiers_to_keep", task_identifiers_to_keep or ())
+    jobs = names = queues = 0
+    if "DELETE_PERMAFAILED_JOBS" in wanted:
+        jobs = await _delete_permafailed_jobs(connection, schema)
+    if "GC_TASK_IDENTIFIERS" in wanted:
+        names = await connection.fetchval(load("queries/delete_unused_tasks", schema), keep)
+    if "GC_JOB_QUEUES" in wanted:
+        queues = await connection.fetchval(load("queries/delete_unused_queues", schema))
+    return CleanupReport(permafailed_jobs=jobs, task_identifiers=names, job_queues=queues)
+
+
+async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
+    """Unlock all jobs and queues held by these pools."""
+    ids = checked_names("worker_ids", worker_ids)
+    await connection.execute(load("queries/force_unlock_workers", schema), ids)
+
+
+async def _delete_permafailed_jobs(connection: Connection, schema: SchemaName) -> int:
+    total, last_id = 0, 0
+    while True:
+        row = await connection.fetchrow(
+            load("queries/delete_permafailed_jobs", schema), last_id, DELETED_AT_ONCE
+        )
+        deleted = 0 if row is None else row["deleted"]
+        total += deleted
+        if row is None or deleted < DELETED_AT_ONCE:
+            return total
+        last_id = row["last_id"]
+
+
+def _checked_tasks(tasks: Iterable[str] | None, *, has_names_to_keep: bool) -> set[str]:
+    if tasks is None:
+        return {"GC_JOB_QUEUES", "GC_TASK_IDENTIFIERS"} if has_names_to_keep else {"GC_JOB_QUEUES"}
+    given = checked_names("tasks", tasks)
+    unknown = [task for task in given if task not in CLEANUP_TASKS]
+    if unknown:
+        allowed = ", ".join(CLEANUP_TASKS)
+        raise InvalidArgumentError("tasks", f"allowed are {allowed}; got {', '.join(unknown)}")
+    return set(given)
+
+
+def checked_names(argument: str, values: Iterable[str]) -> list[str]:
+    """The names as a list; refuses a single text, which would be read letter by letter."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(argument, f"expected a list of names, got {values!r}")
+    names = list(values)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(argument, f"every name must be text, got {name!r}")
+        check_text(argument, name)
+    return names

@@ -1,0 +1,92 @@
+"""Managing jobs by id or by key: complete, fail, reschedule, remove. Locked jobs are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from ..db.connection import Connection
+from ..errors import InvalidArgumentError
+from ..job import Job
+from ..schema_name import SchemaName
+from ..spec import MAX_JOB_KEY_LENGTH, check_name, check_run_at, check_smallint, check_text
+from ..sql import load
+from .rows import jobs_from_rows
+from .spec_columns import time_and_delay
+
+MAX_ID = 2**63 - 1
+
+
+async def remove_job(connection: Connection, schema: SchemaName, job_key: str) -> Job | None:
+    """Delete the job with this key, or cut a running one off; None when no job has the key."""
+    check_name("job_key", job_key, MAX_JOB_KEY_LENGTH)
+    row = await connection.fetchrow(load("queries/remove_job", schema), job_key)
+    return None if row is None or row[0] is None else Job(*row)
+
+
+async def complete_jobs(connection: Connection, schema: SchemaName, job_ids: Iterable[int]) -> list[Job]:
+    """Delete these jobs; returns those that were deleted, by id."""
+    rows = await connection.fetch(load("queries/complete_jobs_by_hand", schema), _as_texts(job_ids))
+    return jobs_from_rows(rows)
+
+
+async def permanently_fail_jobs(
+    connection: Connection, schema: SchemaName, job_ids: Iterable[int], reason: str | None = None
+) -> list[Job]:
+    """Give these jobs up; returns those that were changed, by id. An empty reason counts as none."""
+    ids = _as_texts(job_ids)
+    if reason is not None:
+        if not isinstance(reason, str):
+            raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
+        check_text("reason", reason)
+    return jobs_from_rows(
+        await connection.fetch(load("queries/permanently_fail_jobs", schema), ids, reason or None)
+    )
+
+
+async def reschedule_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    job_ids: Iterable[int],
+    *,
+    run_at: datetime | timedelta | None = None,
+    priority: int | None = None,
+    attempts: int | None = None,
+    max_attempts: int | None = None,
+) -> list[Job]:
+    """Change what is not None; returns those jobs that were changed, by id."""
+    ids = _as_texts(job_ids)
+    if run_at is not None:
+        check_run_at(run_at)
+    for argument, value, least in (("attempts", attempts, 0), ("max_attempts", max_attempts, 1)):
+        if value is not None:
+            check_smallint(argument, value, least=least)
+    if priority is not None:
+        check_smallint("priority", priority)
+    rows = await connection.fetch(
+        load("queries/reschedule_jobs", schema),
+        ids,
+        *time_and_delay(run_at, None),
+        priority,
+        attempts,
+        max_attempts,
+    )
+    return jobs_from_rows(rows)
+
+
+def _as_texts(job_ids: Iterable[int]) -> list[str]:
+    """Checked ids in the one kind of array that the driver knows without asking the server about it."""
+    return list(map(str, checked_ids(job_ids)))
+
+
+def checked_ids(job_ids: Iterable[int]) -> list[int]:
+    """The ids as a list; refuses what is not a list of whole numbers that a job can have."""
+    if isinstance(job_ids, str | bytes) or not isinstance(job_ids, Iterable):
+        raise InvalidArgumentError("job_ids", f"expected a list of job ids, got {job_ids!r}")
+    ids = list(job_ids)
+    for job_id in ids:
+        if isinstance(job_id, bool) or not isinstance(job_id, int):
+            raise InvalidArgumentError("job_ids", f"every id must be a whole number, got {job_id!r}")
+        if abs(job_id) > MAX_ID:
+            raise InvalidArgumentError("job_ids", f"no job has an id beyond {MAX_ID}, got {job_id}")
+    return ids

@@ -1,0 +1,82 @@
+"""Cutting a long list of specs into portions of one statement each, and checking what lists get wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+
+from ..errors import InvalidArgumentError
+from ..spec import JobSpec
+from .spec_columns import SpecColumns, columns_of
+
+CHUNK_SPECS = 1000
+"""Specs per statement: more gains nothing, and holds more memory here and in the server."""
+CHUNK_BYTES = 8 * 1024 * 1024
+"""Payload bytes after which a chunk is sent although it has fewer specs."""
+
+
+def chunks_of(
+    specs: Iterable[JobSpec], job_key_preserve_run_at: bool, now: datetime | None
+) -> Iterator[tuple[SpecColumns, bool]]:
+    """The specs in portions, each with whether a waiting job with the same key keeps its time."""
+    remaining = iter(specs)
+    keys: set[str] = set()
+    first = 0
+    while batch := list(islice(remaining, CHUNK_SPECS)):
+        _check(batch, first, keys)
+        for part, preserve in _by_mode(batch, job_key_preserve_run_at):
+            columns = columns_of(part, first=first, now=now)
+            for portion in _by_size(columns):
+                yield portion, preserve
+            first += len(part)
+
+
+def _by_mode(batch: list[JobSpec], default: bool) -> Iterator[tuple[list[JobSpec], bool]]:
+    """Split where the mode changes, because the function takes one mode for all its specs."""
+    part: list[JobSpec] = []
+    mode: bool | None = None
+    for spec in batch:
+        if spec.job_key is not None:
+            own = default if spec.job_key_mode is None else spec.job_key_mode == "preserve_run_at"
+            if mode is not None and own is not mode:
+                yield part, mode
+                part = []
+            mode = own
+        part.append(spec)
+    yield part, bool(mode)
+
+
+def _by_size(columns: SpecColumns) -> Iterator[SpecColumns]:
+    """Split where the payloads would grow too large for one statement."""
+    if sum(map(len, columns.payloads)) <= CHUNK_BYTES:
+        yield columns
+        return
+    places: list[int] = []
+    size = 0
+    for place, payload in enumerate(columns.payloads):
+        if places and size + len(payload) > CHUNK_BYTES:
+            yield columns.take(places)
+            places, size = [], 0
+        places.append(place)
+        size += len(payload)
+    yield columns.take(places)
+
+
+def _check(batch: Sequence[JobSpec], first: int, keys: set[str]) -> None:
+    """What can be wrong with specs only when they are added together."""
+    for place, spec in enumerate(batch, start=first):
+        if not isinstance(spec, JobSpec):
+            raise InvalidArgumentError(f"specs[{place}]", f"expected a JobSpec, got {spec!r}")
+        key = spec.job_key
+        if key is None:
+            continue
+        if spec.job_key_mode == "unsafe_dedupe":
+            raise InvalidArgumentError(
+                f"specs[{place}].job_key_mode", "unsafe_dedupe works with add_job only, not in a batch"
+            )
+        if key in keys:
+            raise InvalidArgumentError(
+                f"specs[{place}].job_key", f"{key!r} occurs twice in this batch; keep only the last spec"
+            )
+        keys.add(key)

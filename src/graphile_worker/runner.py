@@ -1,0 +1,446 @@
+"""`run` and `run_once`: the one place that wires a worker together, and the Runner that holds it.
+
+Everything is built here from options and started in order: database, schema, tasks, recurring jobs, the pool
+of slots. Nothing else in the package knows all of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from .client import WorkerUtils
+from .client.opening import Opening
+from .clock import Clock, SystemClock
+from .db.connection import Pool
+from .db.dsn import Dsn
+from .db.errors import translate_errors
+from .db.open import lend, open_pool, resolve_connection
+from .errors import ConfigError, WorkerStoppedError
+from .hooks import Events, Hooks, Plugin
+from .hooks.events import Stopped
+from .job import Job
+from .migrate import migrate
+from .observability.log_plugin import LogPlugin
+from .options import WorkerOptions
+from .queries.queue_names import get_queue_names
+from .recovery.stale_locks import StaleLocks
+from .spec import JobOptions
+from .tasks.extensions import Extensions
+from .tasks.load import load_tasks
+from .tasks.queue_names import QueueNames
+from .tasks.registry import TaskList, TaskRegistry, build_registry
+from .tasks.services import WorkerServices
+from .version import __version__
+from .worker.fetcher import FlagSource
+from .worker.pool import WorkerPool
+from .worker.shutdown import signal_handling
+
+if TYPE_CHECKING:
+    from .cron import CronScheduler, ParsedCronItem
+
+KILL_AFTER = 0.5  # seconds that `kill` leaves to a graceful end
+CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
+
+
+class Runner:
+    """A worker that runs in the background of this event loop until it is stopped."""
+
+    def __init__(self, parts: _Parts, *, once: bool) -> None:
+        self.events: Events = parts.hooks.events
+        """Where to observe what happens."""
+        self._parts = parts
+        self._once = once
+        self._pool: WorkerPool | None = None
+        self._cron: CronScheduler | None = None
+        self._stale_locks: StaleLocks | None = None
+        self._end: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self.signal: int | None = None
+        """The signal that stopped the worker, if one did; a process should end with it."""
+
+    # -- for the user --------------------------------------------------------------------------------------
+
+    @property
+    def pool_id(self) -> str:
+        """What stands in `locked_by` of the jobs that this worker holds."""
+        return self._running_pool.id
+
+    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+        """Add a job, as `WorkerUtils.add_job` does."""
+        return await self._parts.client.add_job(task, payload, **options)
+
+    async def wait(self) -> None:
+        """Until the worker has ended; raises if it died of an error."""
+        if self._end is None:
+            raise WorkerStoppedError("the worker was not started")
+        await asyncio.shield(self._end)
+
+    async def stop(self, reason: str = "the worker is stopping") -> None:
+        """Stop gracefully: running tasks may end, everything is written. An error to do it twice."""
+        if self._is_stopped:
+            raise WorkerStoppedError("the worker is stopped already")
+        self._begin_to_stop()
+        self._running_pool.begin_shutdown(reason)
+        await self.wait()
+
+    async def kill(self, reason: str = "the worker was killed") -> None:
+        """Stop; what still runs after half a second is cancelled and given back."""
+        self._begin_to_stop()
+        self._running_pool.begin_shutdown(reason)
+        await asyncio.wait((self._ended,), timeout=KILL_AFTER)
+        self._running_pool.force_shutdown(reason)
+        await self.wait()
+
+    # -- for signals ---------------------------------------------------------------------------------------
+
+    def stop_by_signal(self, message: str) -> None:
+        """Stop gracefully in the background."""
+        self._begin_to_stop()
+        self._running_pool.begin_shutdown(message)
+
+    def kill_by_signal(self, message: str) -> None:
+        """Stop by force in the background."""
+        self._running_pool.force_shutdown(message)
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start everything; if that fails nothing is left running."""
+        parts = self._parts
+        try:
+            with translate_errors(parts.options.schema_name):
+                if parts.cron_items and not self._once:
+                    self._cron = parts.make_cron()
+                    await self._cron.start()
+                self._pool = parts.make_pool(once=self._once)
+                await self._pool.start()
+        except BaseException:
+            if self._cron is not None:
+                await self._cron.stop()
+            await parts.resources.aclose()
+            raise
+        if parts.options.handle_signals:
+            signal_handling().add(self, self.events)
+        if not self._once:
+            self._stale_locks = parts.make_stale_locks(self._pool.id)
+            self._stale_locks.start()
+            parts.say_ready(self._pool.id)
+        self._end = asyncio.get_running_loop().create_task(self._until_end(), name="graphile-worker runner")
+
+    @property
+    def _running_pool(self) -> WorkerPool:
+        if self._pool is None:
+            raise WorkerStoppedError("the worker was not started")
+        return self._pool
+
+    @property
+    def _ended(self) -> asyncio.Task[None]:
+        if self._end is None:
+            raise WorkerStoppedError("the worker was not started")
+        return self._end
+
+    def _begin_to_stop(self) -> None:
+        if not self._is_stopped:
+            self._is_stopped = True
+            self.events.emit(Stopped())
+
+    async def _until_end(self) -> None:
+        try:
+            await self._wait_for_parts()
+        finally:
+            handling = signal_handling()
+            self.signal = handling.received if self._parts.options.handle_signals else None
+            handling.remove(self)
+            await self.events.drain()
+            await self._parts.resources.aclose()
+
+    async def _wait_for_parts(self) -> None:
+        """The pool and the scheduler end together; whichever fails first takes the other with it."""
+        pool = self._running_pool
+        waiting: set[asyncio.Future[None]] = {asyncio.ensure_future(pool.wait())}
+        if self._cron is not None:
+            waiting.add(asyncio.ensure_future(self._cron.wait()))
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        self._begin_to_stop()
+        pool.begin_shutdown("recurring jobs cannot be scheduled any more")
+        if self._cron is not None:
+            await self._cron.stop()
+        if self._stale_locks is not None:
+            await self._stale_locks.stop()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        for result in (*(future.exception() for future in done), *results):
+            if isinstance(result, BaseException):
+                raise result
+
+
+class _Parts:
+    """What a worker is built from, checked but not started."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        database: Pool,
+        resources: AsyncExitStack,
+        tasks: TaskRegistry,
+        cron_items: Sequence[ParsedCronItem],
+        hooks: Hooks,
+        log: LogPlugin,
+        *,
+        database_name: str,
+        clock: Clock,
+        extensions: Iterable[object] | Mapping[type[Any], object],
+        forbidden_flags: FlagSource,
+    ) -> None:
+        self.options = options
+        self.database = database
+        self.resources = resources
+        self.tasks = tasks
+        self.cron_items = cron_items
+        self.hooks = hooks
+        self.log = log
+        self.database_name = database_name
+        self.clock = clock
+        self.forbidden_flags = forbidden_flags
+        self.client = WorkerUtils(
+            database,
+            schema=options.schema_name,
+            use_local_time=options.use_local_time,
+            hooks=hooks,
+            clock=clock,
+        )
+        self.services = WorkerServices(
+            client=self.client,
+            acquire=lambda: lend(database),
+            queue_names=QueueNames(self._queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
+            loop=asyncio.get_running_loop(),
+            extensions=Extensions(extensions),
+        )
+
+    def make_pool(self, *, once: bool) -> WorkerPool:
+        return WorkerPool(
+            self.options,
+            self.database,
+            self.tasks,
+            self.services,
+            self.hooks,
+            self.clock,
+            forbidden_flags=self.forbidden_flags,
+            once=once,
+        )
+
+    def make_cron(self) -> CronScheduler:
+        from .cron import CronScheduler
+
+        return CronScheduler(
+            self.database.acquire,
+            self.options.schema_name,
+            self.cron_items,
+            events=self.hooks.events,
+            clock=self.clock,
+            known_tasks=tuple(self.tasks),
+        )
+
+    def make_stale_locks(self, pool_id: str) -> StaleLocks:
+        options = self.options
+        return StaleLocks(
+            self.database,
+            options.schema_name,
+            self.hooks.events,
+            self.clock,
+            pool_id=pool_id,
+            min_interval=options.min_reset_locked_interval,
+            max_interval=options.max_reset_locked_interval,
+            use_local_time=options.use_local_time,
+        )
+
+    def say_ready(self, pool_id: str) -> None:
+        self.log.ready(
+            version=__version__,
+            pool_id=pool_id,
+            tasks=tuple(self.tasks),
+            cron_items=len(self.cron_items),
+            concurrency=self.options.concurrency,
+            database=self.database_name,
+            schema=self.options.schema,
+        )
+
+    async def _queue_names(self, ids: Sequence[int]) -> list[str | None]:
+        async with self.database.acquire() as connection:
+            return await get_queue_names(connection, self.options.schema_name, ids)
+
+
+def run(
+    *,
+    pg_pool: Pool | None = None,
+    task_list: TaskList | None = None,
+    crontab: str | None = None,
+    parsed_cron_items: Sequence[ParsedCronItem] | None = None,
+    forbidden_flags: FlagSource = None,
+    events: Events | None = None,
+    hooks: Hooks | None = None,
+    plugins: Iterable[Plugin] = (),
+    extensions: Iterable[object] | Mapping[type[Any], object] = (),
+    logger: logging.Logger | None = None,
+    clock: Clock | None = None,
+    **options: Any,
+) -> Opening[Runner]:
+    """A worker that runs until it is stopped: `async with run(…) as runner: await runner.wait()`.
+
+    `options` are those of `WorkerOptions`. Entering installs or upgrades the schema, loads the tasks, and
+    starts; leaving stops gracefully. `await run(…)` gives the Runner and leaves stopping to the caller.
+    """
+    given = _Given(
+        pg_pool, task_list, crontab, parsed_cron_items, forbidden_flags, events, hooks, plugins, extensions,
+        logger, clock, options,
+    )  # fmt: skip
+
+    async def open_() -> Runner:
+        runner = Runner(await given.parts(), once=False)
+        await runner.start()
+        return runner
+
+    return Opening(open_, _close)
+
+
+async def run_once(
+    *,
+    pg_pool: Pool | None = None,
+    task_list: TaskList | None = None,
+    crontab: str | None = None,
+    parsed_cron_items: Sequence[ParsedCronItem] | None = None,
+    forbidden_flags: FlagSource = None,
+    events: Events | None = None,
+    hooks: Hooks | None = None,
+    plugins: Iterable[Plugin] = (),
+    extensions: Iterable[object] | Mapping[type[Any], object] = (),
+    logger: logging.Logger | None = None,
+    clock: Clock | None = None,
+    **options: Any,
+) -> None:
+    """Run every job that can run now, named queues to their end, and return; recurring jobs are not added.
+
+    Jobs that fail are no error; an unreachable database is.
+    """
+    given = _Given(
+        pg_pool, task_list, crontab, parsed_cron_items, forbidden_flags, events, hooks, plugins, extensions,
+        logger, clock, options,
+    )  # fmt: skip
+    runner = Runner(await given.parts(), once=True)
+    await runner.start()
+    try:
+        await runner.wait()
+    except asyncio.CancelledError:
+        await runner.kill("the run was cancelled")
+        raise
+    if runner.signal is not None:
+        end_by_signal(runner.signal)
+
+
+def end_by_signal(number: int) -> None:
+    """End the process as the signal would have done, so that whoever started it sees why."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+async def _close(runner: Runner) -> None:
+    if not runner._is_stopped:
+        await runner.stop()
+    else:
+        await runner.wait()
+
+
+class _Given:
+    """The arguments of `run` and `run_once` as they came."""
+
+    def __init__(
+        self,
+        pg_pool: Pool | None,
+        task_list: TaskList | None,
+        crontab: str | None,
+        parsed_cron_items: Sequence[ParsedCronItem] | None,
+        forbidden_flags: FlagSource,
+        events: Events | None,
+        hooks: Hooks | None,
+        plugins: Iterable[Plugin],
+        extensions: Iterable[object] | Mapping[type[Any], object],
+        logger: logging.Logger | None,
+        clock: Clock | None,
+        options: dict[str, Any],
+    ) -> None:
+        if task_list is not None and "task_directory" in options:
+            raise ConfigError("both task_list and task_directory are set; give exactly one of them")
+        if events is not None and hooks is not None:
+            raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
+        self.options = WorkerOptions.from_mapping(options)
+        self.has_crontab_file = "crontab_file" in options
+        self.pg_pool = pg_pool
+        self.task_list = task_list
+        self.crontab = crontab
+        self.parsed_cron_items = parsed_cron_items
+        self.forbidden_flags = forbidden_flags
+        self.hooks = hooks if hooks is not None else Hooks(events=events)
+        self.plugins = tuple(plugins)
+        self.extensions = extensions
+        self.log = LogPlugin(logger)
+        self.clock = clock if clock is not None else SystemClock()
+
+    async def parts(self) -> _Parts:
+        """Everything read and checked, the database open and its schema installed."""
+        options = self.options
+        found = resolve_connection(options.connection_string, self.pg_pool)
+        tasks = self._tasks()
+        cron_items = self._cron_items()
+        for plugin in (self.log, *self.plugins):
+            plugin.install(self.hooks)
+        async with AsyncExitStack() as resources:
+            if isinstance(found, Dsn):
+                database = await open_pool(
+                    found,
+                    max_pool_size=max(options.max_pool_size, CONNECTIONS),
+                    prepared_statements=options.prepared_statements,
+                )
+                resources.push_async_callback(database.close)
+            else:
+                database = found
+            async with database.acquire() as connection:
+                with translate_errors(options.schema_name):
+                    await migrate(connection, options.schema_name)
+            return _Parts(
+                options,
+                database,
+                resources.pop_all(),
+                tasks,
+                cron_items,
+                self.hooks,
+                self.log,
+                database_name=found.target if isinstance(found, Dsn) else "the given pool",
+                clock=self.clock,
+                extensions=self.extensions,
+                forbidden_flags=self.forbidden_flags,
+            )
+
+    def _tasks(self) -> TaskRegistry:
+        if self.task_list is not None:
+            return build_registry(self.task_list)
+        return load_tasks(self.options.task_directory)
+
+    def _cron_items(self) -> Sequence[ParsedCronItem]:
+        """A program that gives its tasks itself has no crontab file unless it names one."""
+        is_file_meant = self.has_crontab_file or self.task_list is None
+        if self.crontab is None and self.parsed_cron_items is None:
+            if not is_file_meant or not (self.has_crontab_file or Path(self.options.crontab_file).exists()):
+                return ()
+        from .cron import collect_cron_items
+
+        return collect_cron_items(
+            crontab=self.crontab,
+            parsed_cron_items=self.parsed_cron_items,
+            crontab_file=self.options.crontab_file,
+        )

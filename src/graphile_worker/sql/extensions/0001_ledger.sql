@@ -1,0 +1,15 @@
+-- The ledger of this package's own objects. The other runtimes never look at it, nor we into theirs for ours.
+
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_migrations (
+    id integer not null,
+    name text not null,
+    applied_at timestamptz not null default now(),
+    constraint _private_py_migrations_pkey primary key (id)
+);
+
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_migrations enable row level security;
+
+-- Every extension ends by writing itself down.
+insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
+values (1, 'ledger')
+on conflict (id) do nothing;

@@ -1,0 +1,35 @@
+-- remove_job(job_key): delete the job that has the key, or cut a running one off from its key and its retries.
+--
+-- Returns the row as it was deleted or as it is now; all columns null when no job has the key.
+-- The row is locked before it is judged: a job cannot start or end between the look and the deed.
+
+create or replace function :GRAPHILE_WORKER_SCHEMA.remove_job(job_key text)
+returns :GRAPHILE_WORKER_SCHEMA._private_jobs
+language plpgsql
+strict
+as $body$
+declare
+    v_job :GRAPHILE_WORKER_SCHEMA._private_jobs;
+begin
+    select * into v_job
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+    where jobs.key = remove_job.job_key
+    for update;
+
+    if not found then
+        return null;
+    end if;
+
+    if v_job.locked_at is null or v_job.locked_at < now() - interval '4 hours' then
+        delete from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs where jobs.id = v_job.id;
+        perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":-1}');
+        return v_job;
+    end if;
+
+    update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+    set key = null, attempts = jobs.max_attempts, updated_at = now()
+    where jobs.id = v_job.id
+    returning jobs.* into v_job;
+    return v_job;
+end;
+$body$;

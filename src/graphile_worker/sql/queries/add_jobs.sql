@@ -1,0 +1,53 @@
+-- Add many jobs, with all that a job can have.
+-- $1 … $9 columns of the specs as arrays of texts of equal length, or empty where no spec gives a value: task
+-- identifiers, payloads, queue names, run_at, delays from now in seconds (used where run_at is null), max_attempts,
+-- job keys, priorities, flags (each the text of an array); $10 whether a waiting job with the same key keeps its
+-- run_at; $11 the signature of add_jobs, $12 the md5 of our own body of it.
+-- Returns the jobs' columns in the order of Job, without the task identifier, and is_ours: whether the function is
+-- ours, and so the order that of the specs.
+with installed as materialized (
+    select exists (
+        select from pg_proc
+        where pg_proc.oid = to_regprocedure($11::text)
+        and md5(pg_proc.prosrc) = $12::text
+    ) as is_ours
+)
+select
+    job.id,
+    job.payload::text as payload,
+    job.priority,
+    date_part('epoch', job.run_at) as run_at,
+    job.attempts,
+    job.max_attempts,
+    job.last_error,
+    date_part('epoch', job.created_at) as created_at,
+    date_part('epoch', job.updated_at) as updated_at,
+    job.key,
+    date_part('epoch', job.locked_at) as locked_at,
+    job.locked_by,
+    job.revision,
+    job.flags::text as flags,
+    job.task_id,
+    job.job_queue_id,
+    (select installed.is_ours from installed) as is_ours
+from :GRAPHILE_WORKER_SCHEMA.add_jobs(
+    specs => array(
+        select
+            cast(row(
+                spec.identifier,
+                spec.payload::json,
+                spec.queue_name,
+                coalesce(spec.run_at::timestamptz, now() + make_interval(secs => spec.delay::float8)),
+                spec.max_attempts::smallint,
+                spec.job_key,
+                spec.priority::smallint,
+                spec.flags::text[]
+            ) as :GRAPHILE_WORKER_SCHEMA.job_spec)
+        from unnest(
+            $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[]
+        ) with ordinality as spec
+            (identifier, payload, queue_name, run_at, delay, max_attempts, job_key, priority, flags, place)
+        order by spec.place
+    ),
+    job_key_preserve_run_at => $10::boolean
+) as job

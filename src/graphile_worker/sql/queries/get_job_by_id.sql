@@ -1,0 +1,32 @@
+-- One job.
+-- $1 its id.
+-- Returns the jobs' columns in the order of Job, then queue name and state.
+select
+    job.id,
+    job.payload::text as payload,
+    job.priority,
+    date_part('epoch', job.run_at) as run_at,
+    job.attempts,
+    job.max_attempts,
+    job.last_error,
+    date_part('epoch', job.created_at) as created_at,
+    date_part('epoch', job.updated_at) as updated_at,
+    job.key,
+    date_part('epoch', job.locked_at) as locked_at,
+    job.locked_by,
+    job.revision,
+    job.flags::text as flags,
+    job.task_id,
+    job.job_queue_id,
+    coalesce(tasks.identifier, '') as task_identifier,
+    job_queues.queue_name,
+    case
+        when job.locked_at is not null then 'locked'
+        when not job.is_available then 'failed'
+        when job.run_at > now() then 'scheduled'
+        else 'ready'
+    end as state
+from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = job.task_id
+left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = job.job_queue_id
+where job.id = $1::bigint

@@ -1,0 +1,49 @@
+-- Jobs by id, downwards.
+-- $1 how many at most, $2 state, $3 task identifier, $4 queue name, $5 job key, $6 pool id that holds the job
+-- (null in any of these lets all through),
+-- $7 the id after which to go on, or null.
+-- Returns the jobs' columns in the order of Job, then queue name and state.
+select
+    job.id,
+    job.payload::text as payload,
+    job.priority,
+    date_part('epoch', job.run_at) as run_at,
+    job.attempts,
+    job.max_attempts,
+    job.last_error,
+    date_part('epoch', job.created_at) as created_at,
+    date_part('epoch', job.updated_at) as updated_at,
+    job.key,
+    date_part('epoch', job.locked_at) as locked_at,
+    job.locked_by,
+    job.revision,
+    job.flags::text as flags,
+    job.task_id,
+    job.job_queue_id,
+    coalesce(tasks.identifier, '') as task_identifier,
+    job_queues.queue_name,
+    case
+        when job.locked_at is not null then 'locked'
+        when not job.is_available then 'failed'
+        when job.run_at > now() then 'scheduled'
+        else 'ready'
+    end as state
+from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = job.task_id
+left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = job.job_queue_id
+where ($7::bigint is null or job.id < $7::bigint)
+and (
+    $2::text is null
+    or $2::text = case
+        when job.locked_at is not null then 'locked'
+        when not job.is_available then 'failed'
+        when job.run_at > now() then 'scheduled'
+        else 'ready'
+    end
+)
+and ($3::text is null or tasks.identifier = $3::text)
+and ($4::text is null or job_queues.queue_name = $4::text)
+and ($5::text is null or job.key = $5::text)
+and ($6::text is null or job.locked_by = $6::text)
+order by job.id desc
+limit $1::integer

@@ -1,0 +1,30 @@
+-- What is in the schema before anything is read from its tables.
+-- Parameters: $1 the schema's name (text).
+-- Result: one row: server_version (integer), schema_exists (boolean), ledger_columns (text[], empty without a ledger),
+-- objects (text[], relations of any revision of the shared schema), has_extension_ledger (boolean).
+with relations as (
+    select class.oid, class.relname::text as name
+    from pg_catalog.pg_class as class
+    join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+    where namespace.nspname = $1
+)
+select
+    current_setting('server_version_num')::integer as server_version,
+    exists (select from pg_catalog.pg_namespace where nspname = $1) as schema_exists,
+    array(
+        select attribute.attname::text
+        from relations
+        join pg_catalog.pg_attribute as attribute on attribute.attrelid = relations.oid
+        where relations.name = 'migrations' and attribute.attnum > 0 and not attribute.attisdropped
+        order by attribute.attnum
+    ) as ledger_columns,
+    array(
+        select relations.name
+        from relations
+        where relations.name in (
+            'jobs', 'job_queues', 'known_crontabs', 'job_spec',
+            '_private_tasks', '_private_job_queues', '_private_jobs', '_private_known_crontabs'
+        )
+        order by relations.name
+    ) as objects,
+    exists (select from relations where relations.name = '_private_py_migrations') as has_extension_ledger

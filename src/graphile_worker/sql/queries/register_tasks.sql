@@ -1,0 +1,9 @@
+-- Make sure that every task name has a row, without burning ids for those that have one.
+--
+-- $1 text[]  task identifiers
+insert into :GRAPHILE_WORKER_SCHEMA._private_tasks (identifier)
+select name from unnest($1::text[]) as wanted (name)
+where not exists (
+  select from :GRAPHILE_WORKER_SCHEMA._private_tasks task where task.identifier = wanted.name
+)
+on conflict (identifier) do nothing

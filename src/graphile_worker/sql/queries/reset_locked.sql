@@ -1,0 +1,18 @@
+-- Clear locks older than four hours, whoever holds them: what is left of workers that died unseen.
+--
+-- $1 timestamptz  the time to go by, or null for the server's
+-- Returns the number of jobs and of queues that were freed.
+with
+freed_job as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs
+  set locked_at = null, locked_by = null, run_at = greatest(run_at, coalesce($1::timestamptz, now()))
+  where locked_at < coalesce($1::timestamptz, now()) - interval '4 hours'
+  returning id
+),
+freed_queue as (
+  update :GRAPHILE_WORKER_SCHEMA._private_job_queues
+  set locked_at = null, locked_by = null
+  where locked_at < coalesce($1::timestamptz, now()) - interval '4 hours'
+  returning id
+)
+select (select count(*) from freed_job) as jobs, (select count(*) from freed_queue) as queues

@@ -1,0 +1,27 @@
+-- Give back jobs that were locked but not run to their end: the attempt does not count, the queue is freed.
+--
+-- $1 text      pool id; jobs that another pool holds by now are left alone
+-- $2 bigint[]  job ids
+-- $3 text      what to note as last_error, or null to leave it
+-- $4 integer[] queues that these jobs held
+-- Returns the ids that went back. Other workers are told, since a job that is back is as good as a new one.
+with returned as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set
+    attempts = greatest(0, job.attempts - 1),
+    last_error = coalesce($3::text, job.last_error),
+    locked_by = null,
+    locked_at = null
+  where job.id = any ($2::bigint[]) and job.locked_by = $1::text
+  returning job.id
+),
+released_queue as (
+  update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+  set locked_by = null, locked_at = null
+  where queue.id = any ($4::integer[]) and queue.locked_by = $1
+),
+told as materialized (
+  select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
+  from returned having count(*) > 0
+)
+select returned.id from returned left join told on true

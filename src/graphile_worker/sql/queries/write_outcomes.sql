@@ -1,0 +1,70 @@
+-- Write how jobs ended, free their named queues, and go on at once with the next job of each of these queues.
+--
+-- $1 text         pool id
+-- $2 bigint[]     ids of completed jobs: deleted
+-- $3 bigint[]     ids of failed jobs: kept, to be tried again after the back-off
+-- $4 text[]       their error messages
+-- $5 text[]       their new payloads (JSON text), null to keep the old one
+-- $6 integer[]    queues that these jobs held
+-- $7 integer[]    ids of the tasks this pool can run; null: do not go on with the queues
+-- $8 text[]       forbidden flags, or null
+-- $9 timestamptz  the time to go by when looking for the next job, or null for the server's
+-- Returns the columns of a job for each queue that goes on.
+--
+-- A queue that goes on stays locked throughout, so no other worker can come between. Failures count only
+-- while the pool still holds the job; completions always do (the work was done). Back-off is by the server's
+-- clock. `attempts` was raised when the job was fetched.
+with
+completed as (
+  delete from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = any ($2::bigint[])
+),
+failed as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set
+    last_error = failure.message,
+    payload = coalesce(failure.payload::json, job.payload),
+    run_at = greatest(now(), job.run_at) + exp(least(job.attempts, 10)) * interval '1 second',
+    locked_by = null,
+    locked_at = null
+  from unnest($3::bigint[], $4::text[], $5::text[]) as failure (id, message, payload)
+  where job.id = failure.id and job.locked_by = $1::text
+),
+held_queue as materialized (
+  select id from :GRAPHILE_WORKER_SCHEMA._private_job_queues
+  where id = any ($6::integer[]) and locked_by = $1
+),
+next as materialized (
+  select head.place
+  from held_queue cross join lateral (
+    select job.ctid as place
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id = held_queue.id
+      and job.run_at <= coalesce($9::timestamptz, now())
+      and job.task_id = any ($7::integer[])
+      and ($8::text[] is null or job.flags is null or not job.flags ?| $8)
+    order by job.priority, job.run_at
+    limit 1
+    for update skip locked
+  ) head
+),
+taken as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($9::timestamptz, now())
+  where job.ctid = any (array(select place from next))
+  returning job.*
+),
+released_queue as (
+  update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+  set
+    locked_by = case when queue.id = any (array(select job_queue_id from taken)) then $1 end,
+    locked_at = case
+      when queue.id = any (array(select job_queue_id from taken)) then coalesce($9::timestamptz, now())
+    end
+  where queue.id = any ($6) and queue.locked_by = $1
+)
+select
+  id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
+  date_part('epoch', created_at), date_part('epoch', updated_at), key, date_part('epoch', locked_at), locked_by,
+  revision, flags::text, task_id, job_queue_id
+from taken
+order by priority, run_at

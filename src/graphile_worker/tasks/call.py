@@ -1,0 +1,34 @@
+"""Calling a task: a coroutine on the loop, or a plain function in a thread.
+
+The current job is put into the context first, so that the task, what it calls and what it starts see it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import Any
+
+from .helpers import JobHelpers, current_job
+from .task import AnyTask
+from .threads import TaskThreads
+
+
+def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Awaitable[Any]:
+    """Start a task with a decoded payload; await what comes back for its result.
+
+    Sets `current_job` in the caller's context: call it in the asyncio task that drives the job. For an
+    `async def` this is the task's own coroutine, with nothing around it.
+    """
+    current_job.set(helpers)
+    if task.is_async:
+        coroutine: Awaitable[Any] = task.invoke(payload, helpers)
+        return coroutine
+    return _call_in_thread(task, payload, helpers, threads)
+
+
+async def _call_in_thread(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Any:
+    label = f"{task.identifier} (job {helpers.job.id})"
+    result = await threads.submit(label, task.invoke, payload, helpers)
+    # A plain function may hand back a coroutine, as decorated ones do; that part runs on the loop.
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,117 @@
+"""ChildProcess: an executable file that runs for a job, with its standard streams.
+
+Built on asyncio's protocols rather than on its `Process`, whose `wait` also waits for the pipes: a child that
+leaves something running in the background would never seem to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from .output_lines import OutputLines
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+
+class ChildProcess(asyncio.SubprocessProtocol):
+    """Start it, wait for `exited`, then `finish_output` and `close`."""
+
+    def __init__(self, stdout: OutputLines, stderr: OutputLines) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[int] = loop.create_future()
+        """Comes to the exit status; a negative one is the number of the signal that ended the process."""
+        self._output = {_STDOUT: stdout, _STDERR: stderr}
+        self._open_outputs = {_STDOUT, _STDERR}
+        self._output_ended = asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    async def start(self, path: Path, environment: Mapping[str, str], stdin: bytes) -> None:
+        """Start the file without arguments and write `stdin` to it; OSError if it cannot be started."""
+        try:
+            await self._spawn((str(path),), environment)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            await self._spawn(("/bin/sh", str(path)), environment)  # no #! line: what a shell would do
+        pipe = cast("asyncio.WriteTransport", self._started.get_pipe_transport(_STDIN))
+        with suppress(OSError):  # the child need not read its input; it may even be gone already
+            pipe.write(stdin)
+            pipe.write_eof()
+
+    async def end(self, kill_after: float) -> None:
+        """SIGTERM to the child and what it started, SIGKILL if the child does not end; wait for that."""
+        self._signal(signal.SIGTERM)
+        try:
+            await asyncio.wait((self.exited,), timeout=kill_after)
+        finally:  # cancelled once more: no time left
+            self._signal(signal.SIGKILL)
+        await asyncio.wait((self.exited,))
+
+    async def finish_output(self, longest: float) -> None:
+        """Wait for the end of the output, but not for ever: a background process may hold the pipes open."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._output_ended.wait()
+        for lines in self._output.values():
+            lines.finish()
+
+    def close(self) -> None:
+        """Give everything back; a child that still runs is killed."""
+        self._signal(signal.SIGKILL)
+        if self._transport is None:
+            return
+        stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_STDIN))
+        if stdin is not None and stdin.get_write_buffer_size() > 0:
+            stdin.abort()  # closing would first write what nobody is going to read
+        self._transport.close()
+
+    @property
+    def _started(self) -> asyncio.SubprocessTransport:
+        if self._transport is None:
+            raise RuntimeError("the child process was not started")
+        return self._transport
+
+    async def _spawn(self, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        # A session of its own: Ctrl-C in the terminal asks the worker to stop gracefully, it must not hit the
+        # child; and a signal to the session's group reaches what the child has started.
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: self,
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(environment),
+            start_new_session=True,
+        )
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._transport is None or self.exited.done():
+            return  # once the child is gone its number may belong to another process
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), number)
+
+    # -- called by asyncio ---------------------------------------------------------------------------------
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        self._output[fd].feed(cast("bytes", data))
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd != _STDIN:
+            self._open_outputs.discard(fd)
+            if not self._open_outputs:
+                self._output_ended.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def process_exited(self) -> None:
+        status = self._started.get_returncode()
+        if status is not None and not self.exited.done():
+            self.exited.set_result(status)

@@ -1,0 +1,161 @@
+"""Importing task modules so that they behave as they would under `python -m`, and saying where it broke.
+
+The folder that holds the tasks folder goes onto `sys.path`; `tasks/users/verify.py` becomes the module
+`tasks.users.verify`. So task files can import each other, their helpers and the application, absolutely or
+relatively, and no file is run twice. If another module has the folder's name, a unique prefix replaces it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from ..errors import TaskLoadError
+
+
+def import_name(name: str) -> ModuleType:
+    """Import a module by its dotted name, looked for in the current folder first."""
+    _put_on_path(Path.cwd())
+    with _explained(name, Path.cwd()):
+        return importlib.import_module(name)
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a single file; its folder goes onto `sys.path`."""
+    _put_on_path(path.parent)
+    name = path.name.removesuffix(".py")
+    if "." in name or not _leads_to(name, path):
+        name = _unique(path, name)
+    return _import(name, path, path.parent)
+
+
+class TaskFolder:
+    """A folder of task modules, imported under one prefix."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        _put_on_path(root.parent)
+        self._prefix = root.name
+        if "." in root.name or not _leads_to(root.name, root):
+            self._prefix = _unique(root, root.name)
+
+    def import_file(self, path: Path) -> ModuleType:
+        """Import a file below the folder, and the packages that it lies in."""
+        parts = path.relative_to(self._root).parts
+        name, folder = self._prefix, self._root
+        self._import_package(name, folder)
+        for part in parts[:-1]:
+            name, folder = f"{name}.{part}", folder / part
+            self._import_package(name, folder)
+        return _import(f"{name}.{path.name.removesuffix('.py')}", path, self._root)
+
+    def _import_package(self, name: str, folder: Path) -> None:
+        known = sys.modules.get(name)
+        if known is not None:
+            if not hasattr(known, "__path__"):  # `users.py` beside the folder `users`: it becomes the package
+                known.__path__ = [str(folder)]
+            return
+        init = folder / "__init__.py"
+        if init.is_file():
+            _import(name, init, self._root)
+            return
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(folder)]
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+
+
+def _import(name: str, path: Path, root: Path) -> ModuleType:
+    known = sys.modules.get(name)
+    if known is not None:
+        if _is_from(known, path):  # imported by another task file
+            return known
+        name = f"{name}__task"  # a folder of the same name is there already
+    search = [str(path.parent)] if path.name == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=search)
+    if spec is None or spec.loader is None:
+        raise TaskLoadError("Python cannot import this file", path=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with _explained(str(path), root):
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    package, _, own_name = name.rpartition(".")
+    if package in sys.modules:
+        setattr(sys.modules[package], own_name, module)
+    return module
+
+
+def _is_from(module: ModuleType, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve() == path.resolve()
+
+
+@contextmanager
+def _explained(what: str, root: Path) -> Iterator[None]:
+    """Turn whatever importing raises into a TaskLoadError that names file and line."""
+    try:
+        yield
+    except TaskLoadError:
+        raise
+    except (Exception, SystemExit) as error:
+        path, line = _where(error, what, root)
+        message = traceback.format_exception_only(error)[-1].strip()
+        if isinstance(error, SystemExit):
+            message += "; a task file must not exit when it is imported"
+        raise TaskLoadError(f"cannot be imported: {message}", path=path, line=line) from error
+
+
+def _where(error: BaseException, what: str, root: Path) -> tuple[str, int | None]:
+    """Where importing broke: the syntax error, else the innermost frame inside the folder, else of all."""
+    if isinstance(error, SyntaxError) and error.filename is not None and Path(error.filename).is_file():
+        return error.filename, error.lineno
+    frames: list[tuple[str, int | None]] = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not _is_machinery(frame.f_code.co_filename)
+    ]
+    inside = [(file, line) for file, line in frames if _is_inside(Path(file), root)]
+    return (inside or frames or [(what, None)])[-1]
+
+
+def _is_machinery(file: str) -> bool:
+    return file == __file__ or file.startswith("<frozen importlib") or "importlib" in Path(file).parts
+
+
+def _is_inside(file: Path, root: Path) -> bool:
+    return file.is_relative_to(root) and "site-packages" not in file.parts
+
+
+def _put_on_path(folder: Path) -> None:
+    text = str(folder)
+    if text not in sys.path and not ("" in sys.path and folder == Path.cwd()):
+        sys.path.insert(0, text)
+
+
+def _leads_to(name: str, path: Path) -> bool:
+    """Whether importing `name` would find `path` or nothing at all, so that the name can be used for it."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    if spec is None:
+        return True
+    places = [spec.origin, *(spec.submodule_search_locations or ())]
+    return any(place is not None and Path(place).resolve() == path.resolve() for place in places)
+
+
+def _unique(path: Path, name: str) -> str:
+    import hashlib  # seldom needed, and slow to import
+
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
+    return f"graphile_worker_tasks_{digest}_{name.replace('.', '_')}"

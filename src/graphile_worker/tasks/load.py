@@ -1,0 +1,150 @@
+"""Finding the tasks of a worker: a folder, a single file, a module, or an attribute of one of the latter.
+
+    tasks                      a folder: every file in it, nested folders too
+    jobs.py                    a file
+    jobs.py:exported           one name of it: a task, a list or a mapping
+    package.module             a module
+    package.module:exported    one name of it
+
+Anything wrong stops here with an error that names file and line; a worker never starts with half its tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import TaskLoadError
+from .import_module import TaskFolder, import_file, import_name
+from .load_python import add_tasks_of_file, add_tasks_of_module, add_tasks_of_value
+from .registry import TaskRegistry
+from .task import AnyTask, Task
+from .task_files import TaskFile, find_task_files
+
+_CAN_EXECUTE = os.name == "posix"
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+logger = logging.getLogger("graphile_worker.tasks")
+
+
+def load_tasks(source: str | Path) -> TaskRegistry:
+    """The tasks of a folder, file or module; TaskLoadError if there are none or one cannot be used.
+
+    A text without a dot or colon, and any `Path`, is a file or folder; it is never looked for as a module.
+    """
+    registry = TaskRegistry()
+    path = Path(source).absolute()
+    if path.is_dir():
+        _load_folder(registry, path)
+    elif path.is_file():
+        add_tasks_of_module(registry, _import_single(path), str(path))
+    elif isinstance(source, str) and (target := _split(source)) is not None:
+        _load_target(registry, *target)
+    else:
+        raise _missing(path)
+    if not registry:
+        raise TaskLoadError(f"no tasks found in {source}; a worker needs at least one")
+    return registry
+
+
+def _load_folder(registry: TaskRegistry, root: Path) -> None:
+    folder = TaskFolder(root)
+    groups = find_task_files(root)
+    for identifier, files in groups.items():
+        python = next((file for file in files if file.extension == ".py"), None)
+        executables = [file for file in files if file is not python and _CAN_EXECUTE and file.is_executable]
+        if python is not None:
+            add_tasks_of_file(registry, folder.import_file(python.path), str(python.path), identifier)
+            _warn_of_unused(identifier, python, executables)
+        elif executables:
+            registry.add(_executable_task(executables[0]))
+            _warn_of_unused(identifier, executables[0], executables[1:])
+        else:
+            _warn_of_no_task(identifier, files)
+    if not registry:
+        raise TaskLoadError(
+            "there is no task in it; put a file hello.py with a function hello(payload, helpers) there",
+            path=str(root),
+        )
+
+
+def _executable_task(file: TaskFile) -> AnyTask:
+    from .load_executable import executable_task  # most folders have none, and it costs start-up time
+
+    return executable_task(file)
+
+
+def _load_target(registry: TaskRegistry, place: str, attribute: str) -> None:
+    """Load `place:attribute`, or all of `place` if there is no attribute."""
+    path = Path(place).absolute()
+    if path.is_file():
+        module, where = _import_single(path), str(path)
+    elif place.endswith(".py") or not _MODULE.fullmatch(place):
+        raise _missing(path)
+    else:
+        module, where = import_name(place), place
+    if not attribute:
+        add_tasks_of_module(registry, module, getattr(module, "__file__", None))
+        return
+    value: Any = module
+    for name in attribute.split("."):
+        if not hasattr(value, name):
+            raise TaskLoadError(f"{where} has no attribute {attribute!r}; {_tasks_of(module)}")
+        value = getattr(value, name)
+    add_tasks_of_value(registry, value, f"{where}:{attribute}")
+
+
+def _split(source: str) -> tuple[str, str] | None:
+    """A module or file and the attribute in it; None if the text can only be a path."""
+    place, colon, attribute = source.rpartition(":") if ":" in source else (source, "", "")
+    if colon or (_MODULE.fullmatch(source) and "." in source and not source.endswith(".py")):
+        return place, attribute
+    return None
+
+
+def _import_single(path: Path) -> ModuleType:
+    if path.suffix != ".py":
+        raise TaskLoadError(
+            "is not a Python file; give a folder of tasks, or a file that ends in .py", path=str(path)
+        )
+    return import_file(path)
+
+
+def _missing(path: Path) -> TaskLoadError:
+    hint = "create it with a file such as hello.py in it, or say with --tasks or task_directory where it is"
+    file = path.with_name(path.name + ".py")
+    if file.is_file():
+        hint = f"there is a file {file.name}: use --tasks {file.name} or task_directory={file.name!r}"
+    return TaskLoadError(f"taskDirectory '{path}' does not exist; {hint}")
+
+
+def _warn_of_unused(identifier: str, used: TaskFile, others: list[TaskFile]) -> None:
+    for other in others:
+        logger.warning(
+            "task %r: %s is used, so %s is not; rename one of them", identifier, used.path, other.path
+        )
+
+
+def _warn_of_no_task(identifier: str, files: list[TaskFile]) -> None:
+    for file in files:
+        hint = " (it begins with #! but is not executable: chmod +x)" if _has_shebang(file.path) else ""
+        logger.warning(
+            "no task %r: %s is neither a Python file nor executable%s", identifier, file.path, hint
+        )
+
+
+def _has_shebang(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def _tasks_of(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Task)]
+    return f"tasks there: {', '.join(names)}" if names else "there are no tasks in it"

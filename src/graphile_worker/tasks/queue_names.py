@@ -1,0 +1,106 @@
+"""QueueNames: the names of queues by id, asked for in batches and remembered (QN1).
+
+A job row holds only the id of its queue. Look-ups that come within a short delay share one statement; known
+names need none. Nothing is remembered of a look-up that failed, so the next one asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from ..clock import Clock, SystemClock
+from ..errors import GraphileWorkerError, InvalidArgumentError
+
+LookUp = Callable[[Sequence[int]], Awaitable[Sequence[str | None]]]
+"""Names in the order of the ids, None for those that do not exist."""
+
+REMEMBERED = 10_000  # names kept at most, so that a queue per customer does not fill the memory
+
+
+class QueueNames:
+    """A cache over `look_up` that gathers requests for `delay` seconds."""
+
+    def __init__(self, look_up: LookUp, *, delay: float = 0.05, clock: Clock | None = None) -> None:
+        self._look_up = look_up
+        self._delay = delay
+        self._clock = clock or SystemClock()
+        self._names: dict[int, str] = {}
+        self._waiting: dict[int, asyncio.Future[str]] = {}
+        self._batch: list[int] = []
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    def cached(self, queue_id: int) -> str | None:
+        """The name if it is known already; never asks the database."""
+        return self._names.get(queue_id)
+
+    async def get(self, queue_id: int) -> str:
+        """The name of the queue; does not suspend if it is known. An unknown id is an error."""
+        name = self._names.get(queue_id)
+        if name is not None:
+            return name
+        waiting = self._waiting.get(queue_id)
+        if waiting is None:
+            waiting = self._request(queue_id)
+        # One caller that is cancelled must not take the answer from the others.
+        return await asyncio.shield(waiting)
+
+    async def close(self) -> None:
+        """Stop looking up; whoever waits gets an error."""
+        for flush in self._flushes:
+            flush.cancel()
+        if self._flushes:
+            await asyncio.wait(self._flushes)
+        error = GraphileWorkerError("the worker has stopped, so names of queues are not looked up any more")
+        self._reject(list(self._waiting), error)
+        self._batch.clear()
+
+    def _request(self, queue_id: int) -> asyncio.Future[str]:
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_mark_retrieved)
+        self._waiting[queue_id] = future
+        self._batch.append(queue_id)
+        if len(self._batch) == 1:
+            flush = asyncio.create_task(self._flush_later(), name="graphile-worker queue names")
+            self._flushes.add(flush)
+            flush.add_done_callback(self._flushes.discard)
+        return future
+
+    async def _flush_later(self) -> None:
+        await self._clock.sleep(self._delay)
+        batch, self._batch = self._batch, []
+        try:
+            names = await self._look_up(batch)
+            if len(names) != len(batch):
+                raise GraphileWorkerError(
+                    f"{len(batch)} names of queues were asked for, {len(names)} came back"
+                )
+        except Exception as error:
+            self._reject(batch, error)
+            return
+        for queue_id, name in zip(batch, names, strict=True):
+            if name is None:
+                message = f"there is no queue with the id {queue_id}; was it removed by a cleanup?"
+                self._reject([queue_id], InvalidArgumentError("queue id", message))
+            else:
+                self._remember(queue_id, name)
+
+    def _remember(self, queue_id: int, name: str) -> None:
+        if len(self._names) >= REMEMBERED:
+            del self._names[next(iter(self._names))]
+        self._names[queue_id] = name
+        future = self._waiting.pop(queue_id)
+        if not future.done():
+            future.set_result(name)
+
+    def _reject(self, queue_ids: Sequence[int], error: Exception) -> None:
+        for queue_id in queue_ids:
+            future = self._waiting.pop(queue_id)
+            if not future.done():
+                future.set_exception(error)
+
+
+def _mark_retrieved(future: asyncio.Future[str]) -> None:
+    """Everybody who waited may have been cancelled; then nobody is left to see the error."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,41 @@
+"""WorkerServices: what all tasks of one worker share; the worker builds it once, helpers look into it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..db.connection import Connection
+from ..job import Job
+from .abort_signal import AbortSignal
+from .extensions import Extensions
+from .queue_names import QueueNames
+
+job_logger = logging.getLogger("graphile_worker.job")
+
+
+class JobAdder(Protocol):
+    """The part of a client that tasks reach through their helpers."""
+
+    def add_job(self, *args: Any, **options: Any) -> Awaitable[Job]: ...
+
+    def add_jobs(self, *args: Any, **options: Any) -> Awaitable[list[Job]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerServices:
+    """Shared by every job of one worker."""
+
+    client: JobAdder
+    acquire: Callable[[], AbstractAsyncContextManager[Connection]]
+    """Borrows a connection from the worker's pool for the length of an `async with` block."""
+    queue_names: QueueNames
+    loop: asyncio.AbstractEventLoop
+    """The loop on which the worker runs; tasks in threads hand their calls over to it."""
+    abort_signal: AbortSignal = field(default_factory=AbortSignal)
+    extensions: Extensions = field(default_factory=Extensions)
+    logger: logging.Logger = job_logger

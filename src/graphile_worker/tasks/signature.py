@@ -1,0 +1,214 @@
+"""How a function wants to be called, found out once when it becomes a task.
+
+A task takes `()`, `(payload)` or `(payload, helpers)`; one whose only parameter is annotated `JobHelpers`
+gets the helpers alone. Everything else is refused here, with file and line, not when the first job runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import TaskLoadError
+from .helpers import JobHelpers
+
+Shape = Literal["nothing", "payload", "payload and helpers", "helpers"]
+
+ALLOWED = "a task takes (), (payload) or (payload, helpers)"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSignature:
+    """What to pass to the function, and the payload's annotation as it was written."""
+
+    shape: Shape
+    is_async: bool
+    annotation: Any
+
+    @property
+    def takes(self) -> int:
+        """How many arguments are passed."""
+        return {"nothing": 0, "payload": 1, "helpers": 1, "payload and helpers": 2}[self.shape]
+
+
+def read_signature(function: Callable[..., Any]) -> CallSignature:
+    """Decide how to call `function`; raise TaskLoadError if it cannot be a task."""
+    refuse_what_is_no_task(function)
+    positional, takes_more = _positional_parameters(function)
+    shape = _shape(function, positional, takes_more)
+    annotation: Any = Any
+    if shape in ("payload", "payload and helpers") and positional:
+        annotation = positional[0].annotation
+        if annotation is inspect.Parameter.empty:
+            annotation = Any
+    return CallSignature(shape, is_coroutine_function(function), annotation)
+
+
+def refuse_what_is_no_task(function: object) -> None:
+    """Raise TaskLoadError for classes, generators and things that cannot be called."""
+    if isinstance(function, type):
+        raise load_error(
+            function,
+            f"the class {function.__name__} cannot be a task; use a function, or an instance with __call__",
+        )
+    if not callable(function):
+        raise TaskLoadError(f"expected a function, got {function!r}; {ALLOWED}")
+    target = innermost(function)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise load_error(
+            function,
+            f"{name_of(function)} is a generator, so calling it would run nothing; "
+            "remove the yield, or collect the values and return",
+        )
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine; looks through partial objects, methods and __call__."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.iscoroutinefunction(function):
+        return True
+    return not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
+
+
+def resolve_annotation(
+    function: Callable[..., Any], annotation: Any, local_names: Mapping[str, Any] | None = None
+) -> Any:
+    """The annotation as a type: strings and forward references are looked up where the function stands.
+
+    Only this one is looked up, so that `JobHelpers` may be imported for type checkers alone.
+    """
+    if annotation is Any or type(annotation) is type:
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={"payload": annotation})
+    names = getattr(innermost(function), "__globals__", {})
+    return typing.get_type_hints(holder, names, local_names, include_extras=True)["payload"]
+
+
+def unresolved(function: Callable[..., Any], annotation: Any, error: Exception) -> TaskLoadError:
+    """The error for an annotation that names something that is not there at run time."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", annotation)
+    return load_error(
+        function,
+        f"{name_of(function)}: the payload's annotation {text!r} cannot be resolved ({error}); import it at "
+        "the top of the module (not only under TYPE_CHECKING), or annotate with a type that is defined there",
+    )
+
+
+def innermost(function: Any) -> Any:
+    """The plain function below partial objects, bound methods, wrappers and callable objects."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            function = wrapped
+        elif not inspect.isroutine(function) and inspect.isfunction(type(function).__call__):
+            function = type(function).__call__
+        else:
+            return function
+
+
+def place_of(function: Any) -> tuple[str | None, int | None]:
+    """File and line of a function or class, as far as they are known."""
+    code = getattr(innermost(function), "__code__", None)
+    if code is not None:
+        return code.co_filename, code.co_firstlineno
+    try:
+        return inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
+    except (TypeError, OSError):
+        return None, None
+
+
+def name_of(function: Any) -> str:
+    """The function's own name, for messages."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def load_error(function: Any, message: str) -> TaskLoadError:
+    """A TaskLoadError that points at the function."""
+    path, line = place_of(function)
+    return TaskLoadError(message, path=path, line=line)
+
+
+def _positional_parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
+    """The parameters that can be passed by position, and whether `*args` takes more."""
+    try:
+        parameters = _signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise load_error(
+            function, f"the signature of {function!r} cannot be read; wrap it in a def"
+        ) from None
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise load_error(
+                function,
+                f"{name_of(function)} requires the keyword argument {parameter.name!r}, which a worker does "
+                f"not give; {ALLOWED}",
+            )
+    return positional, any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):  # annotations are evaluated there on demand; names may not exist yet
+        import annotationlib
+
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _shape(function: Callable[..., Any], positional: list[inspect.Parameter], takes_more: bool) -> Shape:
+    if _is_unbound_method(function, positional):
+        raise load_error(
+            function,
+            f"{name_of(function)} is a method without its object; make the bound method a task instead: "
+            "task(instance.method)",
+        )
+    required = [parameter for parameter in positional if parameter.default is parameter.empty]
+    if len(required) > 2:
+        names = ", ".join(parameter.name for parameter in required)
+        raise load_error(
+            function, f"{name_of(function)} requires {len(required)} arguments ({names}); {ALLOWED}"
+        )
+    if not positional:
+        return "payload and helpers" if takes_more else "nothing"
+    if _is_helpers(positional[0].annotation):
+        if len(required) == 2:
+            raise load_error(
+                function,
+                f"{name_of(function)} takes the helpers first; the order is (payload, helpers)",
+            )
+        return "helpers"
+    if len(required) == 2 or takes_more or (len(positional) > 1 and _wants_helpers(positional[1])):
+        return "payload and helpers"
+    return "payload"
+
+
+def _wants_helpers(parameter: inspect.Parameter) -> bool:
+    """Whether an optional second parameter is meant for the helpers, and not a default of the user's own."""
+    return parameter.name == "helpers" or _is_helpers(parameter.annotation)
+
+
+def _is_helpers(annotation: Any) -> bool:
+    if annotation is JobHelpers:
+        return True
+    text = getattr(annotation, "__forward_arg__", annotation)
+    return isinstance(text, str) and text.strip("'\" ").rpartition(".")[2] == "JobHelpers"
+
+
+def _is_unbound_method(function: Any, positional: list[inspect.Parameter]) -> bool:
+    if not positional or positional[0].name not in ("self", "cls") or not inspect.isfunction(function):
+        return False
+    scope = function.__qualname__.rpartition(".")[0]
+    return bool(scope) and not scope.endswith("<locals>")

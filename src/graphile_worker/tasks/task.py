@@ -1,0 +1,192 @@
+"""Task: a function that jobs can name.
+
+A task stays callable like the function it wraps. It knows its identifier, the options its jobs get unless
+they say otherwise, how to call the function, and how to turn the payload's JSON into what the function takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+
+from ..errors import InvalidArgumentError, TaskLoadError
+from ..payload import decoder_for
+from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, check_name
+from .helpers import JobHelpers
+from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
+
+P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
+
+Invoke = Callable[[Any, JobHelpers], Any]
+
+
+class TaskOptions(TypedDict, total=False):
+    """Options that `@task` sets for the jobs of the task; each may be overridden when a job is added."""
+
+    queue_name: str | None
+    max_attempts: int | None
+    priority: int | None
+    job_key: str | None
+    job_key_mode: JobKeyMode | None
+    flags: list[str] | None
+
+
+class Task(Generic[P, Arguments, R]):
+    """A task: `P` is the type of its payload, the rest is the type of the function."""
+
+    function: Callable[Arguments, R]
+    identifier: str
+    spec_defaults: Mapping[str, Any]
+    is_async: bool
+    """Whether calling it gives a coroutine; others are called in a thread."""
+    path: str | None
+    line: int | None
+    takes: int
+    """How many arguments the function is given: 0, 1 or 2."""
+    invoke: Invoke
+    """Call with payload and helpers; passes on those that the function takes."""
+    is_named: bool
+    """Whether the identifier was given, and not taken from the function's name."""
+    decode: Callable[[str], P]
+    """From the JSON text of the payload to what the function takes; PayloadError if it does not fit."""
+
+    def __init__(
+        self,
+        function: Callable[Arguments, R],
+        identifier: str | None = None,
+        spec_defaults: Mapping[str, Any] | None = None,
+        *,
+        path: str | None = None,
+        module: str | None = None,
+        local_names: Mapping[str, Any] | None = None,
+    ) -> None:
+        signature = read_signature(function)
+        functools.update_wrapper(self, function)
+        if module is not None:  # partial and callable objects name the module of their class
+            self.__module__ = module
+        self.function = function
+        self.path, self.line = (path, None) if path is not None else place_of(function)
+        self.is_named = identifier is not None
+        self.identifier = _checked_identifier(function, identifier)
+        self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
+        self.is_async = signature.is_async
+        self.takes = signature.takes
+        self.invoke = _invoker(function, signature.shape)
+        self._takes_payload = signature.shape in ("payload", "payload and helpers")
+        self._annotation = _resolved_early(function, signature.annotation, local_names)
+        self.decode = self._decode_first if self._takes_payload else _decode_nothing
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def spec(self, payload: P, /, **options: Unpack[JobOptions]) -> JobSpec:
+        """A job of this task, to be given to `add_jobs`."""
+        return JobSpec(self, payload, **options)
+
+    def with_identifier(self, identifier: str) -> Task[P, Arguments, R]:
+        """The same task under another name."""
+        if identifier == self.identifier:
+            return self
+        copy: Task[P, Arguments, R] = Task(
+            self.function, identifier, self.spec_defaults, module=self.__module__
+        )
+        copy._annotation = self._annotation
+        return copy
+
+    @property
+    def payload_annotation(self) -> Any:
+        """What the payload is decoded to, resolved; Any is plain JSON. TaskLoadError if a name is missing."""
+        try:
+            return resolve_annotation(self.function, self._annotation)
+        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            raise unresolved(self.function, self._annotation, error) from error
+
+    @property
+    def place(self) -> str:
+        """Where the function stands: `file:line`, or its representation if that is not known."""
+        if self.path is None:
+            return repr(self.function)
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+    def prepare(self) -> None:
+        """Build the decoder now, so that an annotation that cannot be used shows at start-up."""
+        if not self._takes_payload or self.decode != self._decode_first:
+            return
+        annotation = self.payload_annotation
+        try:
+            self.decode = decoder_for(annotation)
+        except TaskLoadError as error:
+            raise load_error(self.function, f"{name_of(self.function)}: {error}") from error
+
+    def _decode_first(self, raw: str) -> P:
+        self.prepare()
+        return self.decode(raw)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.identifier!r} at {self.place}>"
+
+
+AnyTask = Task[Any, ..., Any]
+
+
+def _checked_identifier(function: Any, identifier: str | None) -> str:
+    if identifier is None:
+        identifier = getattr(function, "__name__", None)
+        if identifier is None or identifier == "<lambda>":
+            raise load_error(
+                function,
+                f'{function!r} has no name to serve as identifier; write task("name")(function), or give a '
+                "mapping of names to functions",
+            )
+    try:
+        check_name("identifier", identifier, MAX_IDENTIFIER_LENGTH)
+    except InvalidArgumentError as error:
+        raise load_error(function, str(error)) from None
+    return identifier
+
+
+def _checked_defaults(function: Any, identifier: str, defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not defaults:
+        return _NO_DEFAULTS
+    known = TaskOptions.__annotations__
+    for name in defaults:
+        if name not in known:
+            raise load_error(function, f"@task has no option {name!r}; known: {', '.join(known)}")
+    given = {name: value for name, value in defaults.items() if value is not None}
+    try:
+        JobSpec(identifier, **given)
+    except InvalidArgumentError as error:
+        raise load_error(function, f"@task of {identifier!r}: {error}") from None
+    return MappingProxyType(given)
+
+
+_NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
+
+
+def _resolved_early(function: Any, annotation: Any, local_names: Mapping[str, Any] | None) -> Any:
+    """The annotation with local names looked up while they are there; what comes later is left for later."""
+    if local_names is None:
+        return annotation
+    try:
+        return resolve_annotation(function, annotation, local_names)
+    except Exception:
+        return annotation
+
+
+def _invoker(function: Callable[..., Any], shape: str) -> Invoke:
+    if shape == "nothing":
+        return lambda payload, helpers: function()
+    if shape == "payload":
+        return lambda payload, helpers: function(payload)
+    if shape == "helpers":
+        return lambda payload, helpers: function(helpers)
+    return function
+
+
+def _decode_nothing(raw: str) -> Any:
+    """The function takes no payload, so none is read."""
+    return None

@@ -1,0 +1,68 @@
+"""Which files of a folder are tasks, and under which identifiers (TL2, TL3). Looks at names only.
+
+Folders and the part of a file's name before the first dot become the identifier. Names that begin with `_`
+belong to helper modules, names that begin with `.` to tools; names with other characters than letters,
+digits, `_` and `-` cannot be tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+FILE_NAME = re.compile(r"([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)")
+
+logger = logging.getLogger("graphile_worker.tasks")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A file that may define a task; `extension` is all of the name from the first dot."""
+
+    path: Path
+    folders: tuple[str, ...]
+    base_name: str
+    extension: str
+
+    @property
+    def identifier(self) -> str:
+        return "/".join((*self.folders, self.base_name))
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether its owner may execute it."""
+        return bool(self.path.stat().st_mode & 0o100)
+
+
+def find_task_files(root: Path) -> dict[str, list[TaskFile]]:
+    """The files below `root` by identifier, both in alphabetical order."""
+    groups: defaultdict[str, list[TaskFile]] = defaultdict(list)
+    for file in _walk(root, ()):
+        groups[file.identifier].append(file)
+    return {identifier: groups[identifier] for identifier in sorted(groups)}
+
+
+def _walk(folder: Path, folders: tuple[str, ...]) -> Iterator[TaskFile]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        path = Path(entry.path)
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if FOLDER_NAME.fullmatch(entry.name):
+                yield from _walk(path, (*folders, entry.name))
+            else:
+                logger.info("ignoring folder %s: its name cannot be part of a task identifier", path)
+        elif entry.is_file():  # a link counts if it leads to a file; one to a folder could lead in circles
+            match = FILE_NAME.fullmatch(entry.name)
+            if match:
+                yield TaskFile(path, folders, match[1], match[2])
+            else:
+                logger.info("ignoring file %s: its name cannot be a task identifier", path)

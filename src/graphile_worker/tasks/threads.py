@@ -1,0 +1,132 @@
+"""TaskThreads: where tasks that are plain functions run, so that they never block the event loop.
+
+The caller runs at most `concurrency` jobs at a time and so bounds the number of threads. They are daemon
+threads: one that is stuck in a task, and cannot be cancelled, does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+_Work = tuple[asyncio.Future[Any], contextvars.Context, Callable[..., Any], tuple[Any, ...], str]
+
+
+class TaskThreads:
+    """Threads that are reused; at most `size` wait for work, and one is added whenever none is free."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._free = 0
+        self._alive = 0
+        self._closed = False
+        self._numbers = itertools.count(1)
+        self._running: dict[int, str] = {}
+
+    def submit(self, label: str, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Call the function in a thread, in a copy of this context; `label` says what runs there.
+
+        A future that is cancelled does not stop the thread; only its result is dropped.
+        """
+        if self._closed:
+            raise RuntimeError("the threads for tasks are closed: the worker has stopped")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            start_another = self._free == 0
+            if not start_another:
+                self._free -= 1  # that thread is spoken for
+        self._queue.put((future, contextvars.copy_context(), function, args, label))
+        if start_another:
+            self._start_thread()
+        return future
+
+    @property
+    def running(self) -> list[str]:
+        """What is running in threads now, as labelled; after a stop: what could not be ended."""
+        return list(self._running.values())
+
+    @property
+    def count(self) -> int:
+        """How many threads there are."""
+        return self._alive
+
+    def close(self) -> None:
+        """Let free threads end, and the others when they are done; does not wait."""
+        with self._lock:
+            self._closed = True
+            free, self._free = self._free, 0
+        for _ in range(free):
+            self._queue.put(None)
+
+    def _start_thread(self) -> None:
+        number = next(self._numbers)
+        with self._lock:
+            self._alive += 1
+        name = f"graphile-worker task {number}"
+        threading.Thread(target=self._run, args=(number,), name=name, daemon=True).start()
+
+    def _run(self, number: int) -> None:
+        try:
+            while (work := self._queue.get()) is not None:
+                future, context, function, args, label = work
+                self._running[number] = label
+                result, error = _call(context, function, args)
+                self._running.pop(number, None)
+                may_stay = self._make_free()
+                _deliver(future, result, error)
+                del (
+                    work,
+                    future,
+                    context,
+                    function,
+                    args,
+                    result,
+                    error,
+                )  # a thread at rest keeps nothing alive
+                if not may_stay:
+                    return
+        finally:
+            with self._lock:
+                self._alive -= 1
+
+    def _make_free(self) -> bool:
+        with self._lock:
+            if self._closed or self._free >= self._size:
+                return False
+            self._free += 1
+            return True
+
+
+def _call(
+    context: contextvars.Context, function: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Any, BaseException | None]:
+    try:
+        return context.run(function, *args), None
+    except StopIteration as error:  # a future cannot carry it
+        stopped = RuntimeError("the task raised StopIteration")
+        stopped.__cause__ = error
+        return None, stopped
+    except BaseException as error:  # sys.exit() in a task ends the job, not the thread
+        return None, error
+
+
+def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    with suppress(RuntimeError):  # the loop is closed: the process went on without this task
+        future.get_loop().call_soon_threadsafe(_settle, future, result, error)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():  # cancelled: nobody waits any more
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

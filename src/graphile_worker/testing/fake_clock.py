@@ -1,0 +1,114 @@
+"""FakeClock: a Clock that moves only when told, so that tests of minutes and days take milliseconds.
+
+Moving it wakes whoever sleeps on it and then waits until each of them sleeps again or has ended, so a test
+can look at the result at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_PATIENCE = 30.0  # real seconds until a test that waits here is taken to be stuck
+
+
+@dataclass(slots=True)
+class _Sleeper:
+    deadline: float
+    alarm: asyncio.Future[None]
+    task: asyncio.Task[Any] | None
+
+
+class FakeClock:
+    """Wall time and monotonic time by hand. Serves the tasks of one event loop."""
+
+    def __init__(self, start: datetime) -> None:
+        self._now = _in_utc(start)
+        self._monotonic = 0.0
+        self._sleepers: list[_Sleeper] = []
+        self._changed = asyncio.Event()
+
+    # -- what a Clock must do ------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        alarm = asyncio.get_running_loop().create_future()
+        sleeper = _Sleeper(self._monotonic + seconds, alarm, asyncio.current_task())
+        self._sleepers.append(sleeper)
+        self._changed.set()
+        try:
+            await alarm
+        finally:
+            if sleeper in self._sleepers:  # it was cancelled
+                self._sleepers.remove(sleeper)
+
+    # -- what a test does with it --------------------------------------------------------------------------
+
+    @property
+    def sleeping(self) -> int:
+        """How many tasks sleep on this clock."""
+        return len(self._sleepers)
+
+    async def advance(self, by: timedelta | float, *, timeout: float = _PATIENCE) -> None:
+        """Let time pass at once, wake those whose time has come, and wait until they rest again."""
+        seconds = by.total_seconds() if isinstance(by, timedelta) else float(by)
+        if seconds < 0:
+            raise ValueError("time does not pass backwards; use jump or set to move the wall clock back")
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
+        await self._settle(timeout)
+
+    async def set(self, moment: datetime, *, timeout: float = _PATIENCE) -> None:
+        """Move the wall clock to a moment: forward as `advance` does, or back as `jump` does."""
+        by = _in_utc(moment) - self._now
+        if by < timedelta():
+            self.jump(by)
+        else:
+            await self.advance(by, timeout=timeout)
+
+    def jump(self, by: timedelta | float) -> None:
+        """Put the wall clock forward or back while no time passes; nobody wakes."""
+        self._now += by if isinstance(by, timedelta) else timedelta(seconds=by)
+
+    async def until_sleeping(self, count: int = 1, *, timeout: float = _PATIENCE) -> None:
+        """Wait until so many tasks sleep on this clock."""
+        await self._until(lambda: len(self._sleepers) >= count, timeout)
+
+    async def _settle(self, timeout: float) -> None:
+        while due := [sleeper for sleeper in self._sleepers if sleeper.deadline <= self._monotonic]:
+            # One after the other, earliest first, so that a test sees the same order every time.
+            sleeper = min(due, key=lambda each: each.deadline)
+            self._sleepers.remove(sleeper)
+            sleeper.alarm.set_result(None)
+            await self._until(lambda task=sleeper.task: self._is_at_rest(task), timeout)  # type: ignore[misc]
+
+    def _is_at_rest(self, task: asyncio.Task[Any] | None) -> bool:
+        return task is None or task.done() or any(sleeper.task is task for sleeper in self._sleepers)
+
+    async def _until(self, condition: Callable[[], bool], timeout: float) -> None:
+        async with asyncio.timeout(timeout):
+            while not condition():
+                self._changed.clear()
+                # A task that ends tells nobody here, so look again now and then.
+                try:
+                    async with asyncio.timeout(0.005):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"FakeClock needs a moment with a time zone, found {moment!r}")
+    return moment.astimezone(UTC)

@@ -1,0 +1,107 @@
+"""One job to its outcome: look the task up, decode the payload, call it, judge the result.
+
+Never touches the database and never raises for a task's fault. Runs inside the slot's asyncio task, so an
+interceptor, the task and what they call share one context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from ..errors import JobError, JobInterruptedError, UnknownTaskError
+from ..hooks import FailJob, Hooks, SkipJob
+from ..hooks.interceptors import resolve
+from ..job import Job
+from ..tasks.batch import may_be_batch, settle_batch
+from ..tasks.call import call_task
+from ..tasks.helpers import JobHelpers
+from ..tasks.services import WorkerServices
+from ..tasks.task import AnyTask
+from ..tasks.threads import TaskThreads
+from .outcome import Failed, Interrupted, Outcome
+
+
+class Executor:
+    """Runs jobs with the tasks of one worker."""
+
+    def __init__(
+        self, tasks: Mapping[str, AnyTask], services: WorkerServices, threads: TaskThreads, hooks: Hooks
+    ) -> None:
+        self._tasks = tasks
+        self._services = services
+        self._threads = threads
+        self._before_run = hooks.interceptors_before_run
+        self._after_run = hooks.interceptors_after_run
+
+    def helpers(self, job: Job, worker_id: str) -> JobHelpers:
+        """What the task of this job is given besides the payload."""
+        return JobHelpers(job, self._services, worker_id)
+
+    async def execute(self, job: Job, helpers: JobHelpers) -> Outcome:
+        """Run one job; how it ended. Only a cancellation of the slot itself is told apart from a failure."""
+        try:
+            outcome = await self._run(job, helpers)
+        except asyncio.CancelledError as error:
+            outcome = _cancelled(error)
+        except GeneratorExit:
+            raise
+        except (
+            BaseException
+        ) as error:  # sys.exit() or KeyboardInterrupt in a task fails the job, not the worker
+            outcome = Failed(error)
+        if self._after_run:
+            outcome = await self._tell_after_run(job, outcome)
+        return outcome
+
+    async def _run(self, job: Job, helpers: JobHelpers) -> Outcome:
+        task = self._tasks.get(job.task_identifier)
+        if task is None:
+            raise UnknownTaskError(f"no task is registered as {job.task_identifier!r}")
+        if self._before_run:
+            decision = await self._decide(job)
+            if isinstance(decision, SkipJob):
+                helpers.logger.info("skipped: %s", decision.reason)
+                return None
+            if isinstance(decision, FailJob):
+                return Failed(JobError(decision.message))
+        payload = task.decode(job.raw_payload)
+        result = await call_task(task, payload, helpers, self._threads)
+        if may_be_batch(result):
+            failure = await settle_batch(job.raw_payload, result, helpers.logger)
+            if failure is not None:
+                return Failed(failure.error, failure.errors, failure.remaining_payload)
+        return None
+
+    async def _decide(self, job: Job) -> SkipJob | FailJob | None:
+        for interceptor in self._before_run:
+            decision = await resolve(interceptor(job))
+            if decision is not None:
+                if not isinstance(decision, SkipJob | FailJob):
+                    raise TypeError(f"before_run returned {decision!r}; allowed: SkipJob, FailJob or None")
+                return decision
+        return None
+
+    async def _tell_after_run(self, job: Job, outcome: Outcome) -> Outcome:
+        error = None if outcome is None else outcome.error
+        for interceptor in self._after_run:
+            try:
+                await resolve(interceptor(job, error))
+            except asyncio.CancelledError as cancelled:
+                outcome = _cancelled(cancelled)
+            except GeneratorExit:
+                raise
+            except BaseException as broken:
+                outcome = outcome if outcome is not None else Failed(broken)
+        return outcome
+
+
+def _cancelled(error: asyncio.CancelledError) -> Outcome:
+    """Interrupted if the worker cancelled the slot; else the task raised it by itself: a failure."""
+    current = asyncio.current_task()
+    if current is not None and current.cancelling():
+        while current.uncancel():
+            pass
+        reason = str(error.args[0]) if error.args else "the worker stopped before the task ended"
+        return Interrupted(JobInterruptedError(reason))
+    return Failed(JobError("the task was cancelled from inside"))

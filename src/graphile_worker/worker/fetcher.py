@@ -1,0 +1,98 @@
+"""Fetcher: what every source shares, asking the database for jobs on behalf of one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import cast
+
+from ..clock import Clock
+from ..errors import ConfigError
+from ..hooks.interceptors import resolve
+from ..job import Job
+from ..queries.get_jobs import get_jobs
+from ..queries.task_ids import register_tasks
+from ..queries.write_outcomes import Continuation, return_jobs
+from ..schema_name import SchemaName
+from .session import Session
+
+FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
+"""Flags that are forbidden now: a list, or a function or coroutine function that says so at each fetch."""
+
+
+class Fetcher:
+    """Locks jobs for one pool and gives back those that were not run."""
+
+    def __init__(
+        self,
+        session: Session,
+        schema: SchemaName,
+        *,
+        pool_id: str,
+        identifiers: Sequence[str],
+        forbidden_flags: FlagSource,
+        clock: Clock,
+        use_local_time: bool,
+    ) -> None:
+        self.pool_id = pool_id
+        self._session = session
+        self._schema = schema
+        self._identifiers = identifiers
+        self._forbidden_flags = forbidden_flags
+        self._last_flags: Sequence[str] | None = None
+        self._clock = clock
+        self._use_local_time = use_local_time
+        self._tasks: dict[int, str] = {}
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether flags may change from job to job, so that nothing may be locked ahead."""
+        return callable(self._forbidden_flags)
+
+    @property
+    def has_flags(self) -> bool:
+        """Whether any forbidden flags were given, be it an empty list."""
+        return self._forbidden_flags is not None
+
+    async def register(self) -> None:
+        """Learn the ids of the tasks; asked again when it may have changed."""
+        self._tasks = await self._session.run(
+            lambda connection: register_tasks(connection, self._schema, self._identifiers)
+        )
+
+    async def fetch(self, limit: int) -> list[Job]:
+        """Up to `limit` jobs, locked by this pool."""
+        self._last_flags = flags = await self._flags()
+        return await self._session.run(
+            lambda connection: get_jobs(
+                connection,
+                self._schema,
+                pool_id=self.pool_id,
+                tasks=self._tasks,
+                limit=limit,
+                forbidden_flags=flags,
+                now=self.now(),
+            )
+        )
+
+    async def give_back(self, jobs: Sequence[Job]) -> None:
+        """Unlock jobs that were not started."""
+        await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
+
+    def continuation(self) -> Continuation | None:
+        """How a freed queue may go on; not when flags must be asked for each job anew."""
+        if self.one_at_a_time:
+            return None
+        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=self.now())
+
+    def now(self) -> datetime | None:
+        """The time to go by; None leaves it to the server."""
+        return self._clock.now() if self._use_local_time else None
+
+    async def _flags(self) -> Sequence[str] | None:
+        flags = self._forbidden_flags
+        if callable(flags):
+            flags = cast("Sequence[str] | None", await resolve(flags()))
+        if flags is not None and (isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags)):
+            raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
+        return flags

@@ -1,0 +1,271 @@
+"""LocalQueue: Node's local queue, for those who want its knobs. Locks `size` jobs at a time.
+
+    STARTING ──▶ POLLING ──a fetch brought more than the free slots take──▶ WAITING
+                   ▲ ▲                                                        │ │
+                   │ └────────────the last cached job was handed out──────────┘ │ ttl over: jobs go back
+                   └──────a slot asks for a job────── TTL_EXPIRED ◀─────────────┘
+    any ──the pool stops──▶ RELEASED
+
+One fetch at a time, only in POLLING. After a fetch that found little it may rest (see refetch_delay).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from ..clock import Clock
+from ..db.retry import Backoff, with_retries
+from ..hooks import Events
+from ..hooks.events import (
+    LocalQueueGetJobsComplete,
+    LocalQueueInit,
+    LocalQueueRefetchDelayAbort,
+    LocalQueueRefetchDelayExpired,
+    LocalQueueRefetchDelayStart,
+    LocalQueueReturnJobs,
+    LocalQueueSetMode,
+)
+from ..job import Job
+from ..options import LocalQueueOptions
+from .fetcher import Fetcher
+from .refetch_delay import RefetchDelay
+from .source import PATIENCE, Crew
+
+STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
+    "STARTING",
+    "POLLING",
+    "WAITING",
+    "TTL_EXPIRED",
+    "RELEASED",
+)
+
+
+class LocalQueue:
+    """Hands out jobs from memory and refills by batches of a fixed size."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        events: Events,
+        clock: Clock,
+        options: LocalQueueOptions,
+        *,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._fetcher = fetcher
+        self._events = events
+        self._clock = clock
+        self._options = options
+        self._on_error = on_error
+        self._mode = STARTING
+        self._held: deque[Job] = deque()
+        self._delay = RefetchDelay(options.refetch_delay, options.size) if options.refetch_delay else None
+        self._again = True
+        self._last_was_full = True
+        self._due = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self._timers: set[asyncio.Task[None]] = set()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._crew: Crew | None = None
+
+    # -- for the slots -------------------------------------------------------------------------------------
+
+    def take(self) -> Job | None:
+        if self._held:
+            job = self._held.popleft()
+            if not self._held and self._mode == WAITING:
+                self._set_mode(POLLING)
+                self._want_fetch()
+            return job
+        if self._mode == TTL_EXPIRED:
+            self._set_mode(POLLING)
+            self._want_fetch()
+        return None
+
+    def ran(self, duration: float) -> None:
+        """Sizes are fixed here; how long jobs take changes nothing."""
+
+    def pulse(self, count: int = 1) -> None:
+        if self._delay is not None:
+            if self._delay.announced(count):
+                self._events.emit(
+                    LocalQueueRefetchDelayAbort(
+                        pool_id=self._fetcher.pool_id,
+                        count=self._delay.count,
+                        abort_threshold=self._delay.abort_threshold,
+                    )
+                )
+                self._delay.ended()
+                self._want_fetch()
+                return
+            if self._delay.active:
+                return
+        if self._mode == POLLING:
+            self._want_fetch()
+
+    def poll(self) -> None:
+        if self._mode == POLLING:
+            self._want_fetch()
+
+    def adopt(self, jobs: Sequence[Job]) -> None:
+        self._held.extendleft(reversed(jobs))
+        self._wake(len(jobs))
+
+    @property
+    def is_released(self) -> bool:
+        return self._mode == RELEASED
+
+    @property
+    def may_go_on(self) -> bool:
+        return not self._last_was_full and self._mode != RELEASED
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._at_rest.is_set() and not self._held
+
+    async def quiet(self) -> None:
+        await self._at_rest.wait()
+
+    async def look(self) -> None:
+        if self._mode == TTL_EXPIRED:
+            self._set_mode(POLLING)
+        self._at_rest.clear()
+        if self._delay is not None and self._delay.active:
+            self._delay.ended()
+        self._want_fetch()
+        await self._at_rest.wait()
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def start(self, crew: Crew) -> None:
+        self._crew = crew
+        self._events.emit(LocalQueueInit(pool_id=self._fetcher.pool_id))
+        self._set_mode(POLLING)
+        self._due.set()
+        self._loop_task = asyncio.get_running_loop().create_task(
+            self._run(), name="graphile-worker local queue"
+        )
+
+    async def release(self) -> None:
+        if self._mode != RELEASED:
+            self._set_mode(RELEASED)
+        self._due.set()
+        for timer in self._timers:
+            timer.cancel()
+        if self._loop_task is not None:
+            await asyncio.wait((self._loop_task,))
+        self._at_rest.set()
+        await self._give_back()
+
+    async def _run(self) -> None:
+        backoff = Backoff(PATIENCE)
+        while self._mode != RELEASED:
+            await self._due.wait()
+            self._due.clear()
+            if self._mode != POLLING or self._held or not self._again:
+                self._rest_if_nothing_is_due()
+                continue
+            self._again = False
+            self._at_rest.clear()
+            if self._delay is not None:
+                self._delay.fetch_begins()
+            try:
+                jobs = await self._fetcher.fetch(self._options.size)
+            except Exception as error:
+                self._on_error(error)
+                self._again = True
+                self._after(backoff.next_delay(), self._due.set)
+                continue
+            backoff.reset()
+            self._received(jobs)
+
+    def _received(self, jobs: list[Job]) -> None:
+        self._last_was_full = full = len(jobs) >= self._options.size
+        self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
+        self._held.extend(jobs)
+        waiting = self._crew.free if self._crew is not None else 0
+        if self._mode == POLLING and len(self._held) > waiting:
+            self._set_mode(WAITING)
+            self._after(self._options.ttl, self._expire)
+        elif full:
+            self._again = True
+        self._wake(len(jobs))
+        if self._delay is not None and self._mode == POLLING:
+            self._maybe_delay(len(jobs), full)
+        self._due.set()
+
+    def _want_fetch(self) -> None:
+        if self._delay is not None and self._delay.active:
+            self._delay.fetch_wanted = True
+            return
+        self._again = True
+        self._due.set()
+
+    def _rest_if_nothing_is_due(self) -> None:
+        if not self._again or self._mode == WAITING:
+            self._at_rest.set()
+
+    # -- resting, expiring, giving back --------------------------------------------------------------------
+
+    def _maybe_delay(self, job_count: int, full: bool) -> None:
+        delay = self._delay
+        if delay is None:
+            return
+        seconds = delay.starts_after(job_count, full=full)
+        if seconds is None:
+            return
+        if self._again:
+            self._again, delay.fetch_wanted = False, True
+        self._events.emit(
+            LocalQueueRefetchDelayStart(
+                pool_id=self._fetcher.pool_id,
+                job_count=job_count,
+                threshold=delay.options.threshold,
+                delay=seconds,
+                abort_threshold=delay.abort_threshold,
+            )
+        )
+        self._after(seconds, self._delay_over)
+
+    def _delay_over(self) -> None:
+        if self._delay is None or not self._delay.active:
+            return
+        self._events.emit(LocalQueueRefetchDelayExpired(pool_id=self._fetcher.pool_id))
+        if self._delay.ended():
+            self._want_fetch()
+
+    def _expire(self) -> None:
+        if self._mode == WAITING and self._held:
+            self._set_mode(TTL_EXPIRED)
+            self._start(self._give_back())
+
+    async def _give_back(self) -> None:
+        jobs, self._held = list(self._held), deque()
+        if jobs:
+            self._events.emit(LocalQueueReturnJobs(pool_id=self._fetcher.pool_id, jobs=jobs))
+            await with_retries(
+                lambda: self._fetcher.give_back(jobs), clock=self._clock, max_attempts=20, fallback=PATIENCE
+            )
+
+    def _set_mode(self, mode: str) -> None:
+        old, self._mode = self._mode, mode
+        self._events.emit(LocalQueueSetMode(pool_id=self._fetcher.pool_id, old_mode=old, new_mode=mode))
+
+    def _wake(self, count: int) -> None:
+        if self._crew is not None:
+            self._crew.wake(count)
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await self._clock.sleep(seconds)
+            action()
+
+        self._start(wait())
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine, name="graphile-worker local queue timer")
+        self._timers.add(task)
+        task.add_done_callback(self._timers.discard)

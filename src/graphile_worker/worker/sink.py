@@ -1,0 +1,258 @@
+"""Sink: writes outcomes back, many per statement, one statement at a time.
+
+What finishes while a write is in flight forms the next batch: no timers, no delay when idle, large batches
+when busy. With a batch delay (Node's knobs) outcomes of that kind wait so long after the first of them. A
+write that fails is kept and tried again until the database is back; nothing is reported before it was
+committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from ..clock import Clock
+from ..db.retry import Backoff, Delays
+from ..hooks import Events
+from ..hooks.events import JobCompleted, JobErrored, JobFailed, JobInterrupted, JobSucceeded
+from ..job import Job
+from ..queries.write_outcomes import Continuation, Failure, Outcomes, return_jobs, write_outcomes
+from ..schema_name import SchemaName
+from .outcome import Failed, Finished, Interrupted
+from .session import Session
+
+MAX_BATCH = 2000  # outcomes per statement
+PATIENCE = Delays(0.2, 5.0)
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class Sink:
+    """Takes finished jobs and sees to it that the database learns of them."""
+
+    def __init__(
+        self,
+        session: Session,
+        schema: SchemaName,
+        events: Events,
+        clock: Clock,
+        *,
+        pool_id: str,
+        complete_delay: float | None = None,
+        fail_delay: float | None = None,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._session = session
+        self._schema = schema
+        self._events = events
+        self._clock = clock
+        self._pool_id = pool_id
+        self._delays = (complete_delay or 0.0, fail_delay or 0.0)
+        self._on_error = on_error
+        self._completed: list[Finished] = []
+        self._failed: list[Finished] = []
+        self._interrupted: list[Finished] = []
+        self._wanted = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+        self._hurry = False
+        self._closing = False
+        self._go_on: Callable[[], Continuation | None] = lambda: None
+        self._adopt: Callable[[Sequence[Job]], None] = lambda jobs: None
+        self._freed: Callable[[], None] = lambda: None
+        self._loop_task: asyncio.Task[None] | None = None
+        self.count = 0
+        """How many outcomes were put here so far."""
+
+    def start(
+        self,
+        *,
+        go_on: Callable[[], Continuation | None],
+        adopt: Callable[[Sequence[Job]], None],
+        freed: Callable[[], None],
+    ) -> None:
+        """Begin to write.
+
+        `go_on` says how freed queues may go on, `adopt` takes the jobs with which they do, and `freed` hears
+        that there are queues which did not.
+        """
+        self._go_on, self._adopt, self._freed = go_on, adopt, freed
+        self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
+
+    def put(self, finished: Finished) -> None:
+        """The outcome of one job; returns at once."""
+        self.count += 1
+        outcome = finished.outcome
+        if outcome is None:
+            self._completed.append(finished)
+        elif isinstance(outcome, Failed):
+            self._failed.append(finished)
+        else:
+            self._interrupted.append(finished)
+        if self._written.is_set():
+            self._written.clear()
+        if not self._wanted.is_set():
+            self._wanted.set()
+
+    async def flush(self) -> None:
+        """Until everything that was put here is committed; delays do not count."""
+        self._hurry = True
+        self._wanted.set()
+        await self._written.wait()
+        self._hurry = False
+
+    async def close(self) -> None:
+        """Flush and end."""
+        await self.flush()
+        self._closing = True
+        self._wanted.set()
+        if self._loop_task is not None:
+            await asyncio.wait((self._loop_task,))
+
+    def abandon(self) -> int:
+        """Give up what could not be written; how many outcomes are lost with it."""
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+        return len(self._completed) + len(self._failed) + len(self._interrupted)
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        backoff = Backoff(PATIENCE)
+        while True:
+            if not self._wanted.is_set():
+                await self._wanted.wait()
+            self._wanted.clear()
+            if self._closing:
+                return
+            if any(self._delays) and not self._hurry:
+                await self._gather()
+            while batch := self._next_batch():
+                try:
+                    await self._write(batch)
+                except Exception as error:
+                    self._put_back(batch)
+                    self._on_error(error)
+                    await self._clock.sleep(backoff.next_delay())
+                else:
+                    backoff.reset()
+            if not (self._completed or self._failed or self._interrupted):
+                self._written.set()
+
+    async def _gather(self) -> None:
+        """Wait the configured delay, unless something is to be written at once or somebody flushes."""
+        complete_delay, fail_delay = self._delays
+        delays = []
+        if self._completed:
+            delays.append(complete_delay)
+        if self._failed:
+            delays.append(fail_delay)
+        if self._interrupted or not delays:
+            return
+        timer = asyncio.ensure_future(self._clock.sleep(min(delays)))
+        try:
+            while not timer.done() and not self._hurry and not self._interrupted:
+                self._wanted.clear()
+                wanted = asyncio.ensure_future(self._wanted.wait())
+                await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
+                wanted.cancel()
+        finally:
+            timer.cancel()
+
+    def _next_batch(self) -> list[Finished]:
+        if self._interrupted:
+            batch, self._interrupted = self._interrupted[:MAX_BATCH], self._interrupted[MAX_BATCH:]
+            return batch
+        batch, self._completed = self._completed[:MAX_BATCH], self._completed[MAX_BATCH:]
+        room = MAX_BATCH - len(batch)
+        batch += self._failed[:room]
+        self._failed = self._failed[room:]
+        return batch
+
+    def _put_back(self, batch: list[Finished]) -> None:
+        for finished in batch:
+            self.count -= 1
+            self.put(finished)
+
+    async def _write(self, batch: list[Finished]) -> None:
+        if isinstance(batch[0].outcome, Interrupted):
+            await self._write_interrupted(batch)
+            return
+        outcomes = _outcomes(batch)
+        go_on = self._go_on() if outcomes.queues else None
+        jobs = await self._session.run(
+            lambda connection: write_outcomes(connection, self._schema, self._pool_id, outcomes, go_on=go_on)
+        )
+        if jobs:
+            self._adopt(jobs)
+        if len(jobs) < len(outcomes.queues):
+            self._freed()
+        self._tell(batch)
+
+    async def _write_interrupted(self, batch: list[Finished]) -> None:
+        by_reason: dict[str, list[Finished]] = {}
+        for finished in batch:
+            by_reason.setdefault(str(_error(finished)), []).append(finished)
+        for reason, group in by_reason.items():
+            jobs = [finished.job for finished in group]
+            await self._session.run(
+                lambda connection, jobs=jobs, reason=reason: return_jobs(  # type: ignore[misc]
+                    connection, self._schema, self._pool_id, jobs, note=reason or None
+                )
+            )
+        for finished in batch:
+            error = _error(finished)
+            if str(error):  # one without a reason was never started
+                self._events.emit(JobInterrupted(worker_id=finished.worker_id, job=finished.job, error=error))
+
+    # -- after the commit ----------------------------------------------------------------------------------
+
+    def _tell(self, batch: list[Finished]) -> None:
+        events = self._events
+        tell_success, tell_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
+        for finished in batch:
+            if isinstance(finished.outcome, Failed):
+                self._tell_failure(finished, finished.outcome)
+            elif tell_success:
+                events.emit(
+                    JobSucceeded(worker_id=finished.worker_id, job=finished.job, duration=finished.duration)
+                )
+            if tell_complete:
+                error = None if finished.outcome is None else finished.outcome.error
+                events.emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
+
+    def _tell_failure(self, finished: Finished, outcome: Failed) -> None:
+        job = finished.job
+        kinds: list[type[JobErrored] | type[JobFailed]] = [JobErrored]
+        if job.attempts >= job.max_attempts:
+            kinds.append(JobFailed)
+        for kind in kinds:
+            if self._events.wants(kind):
+                self._events.emit(
+                    kind(
+                        worker_id=finished.worker_id,
+                        job=job,
+                        error=outcome.error,
+                        duration=finished.duration,
+                        batch_job_errors=outcome.batch_errors,
+                    )
+                )
+
+
+def _outcomes(batch: list[Finished]) -> Outcomes:
+    outcomes = Outcomes()
+    for finished in batch:
+        job, outcome = finished.job, finished.outcome
+        if isinstance(outcome, Failed):
+            outcomes.failed.append(Failure(job.id, outcome.message, outcome.remaining_payload))
+        else:
+            outcomes.completed.append(job.id)
+        if job.job_queue_id is not None:
+            outcomes.queues.append(job.job_queue_id)
+    return outcomes
+
+
+def _error(finished: Finished) -> BaseException:
+    assert isinstance(finished.outcome, Interrupted)  # noqa: S101 - told apart by the caller
+    return finished.outcome.error

@@ -1,0 +1,277 @@
+"""Where slots get their jobs from: the protocol of a source, and the one that serves by default.
+
+`AdaptiveSource` has at most one fetch in flight. It asks for as many jobs as there are free slots and, while
+jobs are short, for some more: about `prefetch` seconds of work, judged by how long jobs took. Slow jobs are
+not locked ahead, so no other worker waits for a job that sits here; what was locked ahead and got stuck
+behind a slow job goes back. With `prefetch` 0 every job is locked only when a slot is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..clock import Clock
+from ..db.retry import Backoff, Delays, with_retries
+from ..hooks import Events
+from ..hooks.events import LocalQueueReturnJobs
+from ..job import Job
+from .fetcher import Fetcher
+
+MAX_PREFETCH = 1000  # jobs; beyond this larger fetches gain nothing
+RECENT = 1 / 16  # the weight of the latest job in the average run time
+GROWTH = (
+    16  # a fetch asks for at most so many times more than the last: the first jobs show how long they take
+)
+PATIENCE = Delays(0.2, 5.0)  # seconds between tries while the database is away
+OVERSTAY = 0.1  # seconds that a job may wait here beyond its share before it goes back
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class Crew(Protocol):
+    """The slots, as a source sees them."""
+
+    @property
+    def free(self) -> int: ...
+
+    def wake(self, count: int) -> None: ...
+
+
+class JobSource(Protocol):
+    """Hands out jobs that are locked for this pool."""
+
+    def take(self) -> Job | None:
+        """The next job, if there is one here and now; asking makes the source fetch more when it is due."""
+        ...
+
+    def ran(self, duration: float) -> None:
+        """A job ran for so long."""
+        ...
+
+    def pulse(self, count: int = 1) -> None:
+        """Somebody announced so many jobs."""
+        ...
+
+    def poll(self) -> None:
+        """It is time to look for jobs that nobody announced."""
+        ...
+
+    def adopt(self, jobs: Sequence[Job]) -> None:
+        """Jobs that were locked along with a write are here to be run next; not after a release."""
+        ...
+
+    def start(self, crew: Crew) -> None:
+        """Begin to fetch for these slots."""
+        ...
+
+    async def release(self) -> None:
+        """Fetch no more and give back what was not started."""
+        ...
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it hands out nothing any more."""
+        ...
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a named queue may go on with its next job without regard to other jobs."""
+        ...
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job is held here, no fetch is in flight and none is due."""
+        ...
+
+    async def quiet(self) -> None:
+        """Until that is so, as far as fetching goes."""
+        ...
+
+    async def look(self) -> None:
+        """Fetch once, whatever the last fetch brought, and return when it is over."""
+        ...
+
+
+class AdaptiveSource:
+    """Fetches by demand, with a prefetch measured in time."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        events: Events,
+        clock: Clock,
+        *,
+        concurrency: int,
+        prefetch: float,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._fetcher = fetcher
+        self._events = events
+        self._clock = clock
+        self._concurrency = concurrency
+        self._prefetch = 0.0 if fetcher.one_at_a_time else prefetch
+        self._on_error = on_error
+        self._held: deque[Job] = deque()
+        self._received_at = 0.0
+        self._typical = 0.0  # seconds a job takes, averaged over the last ones
+        self._last_limit = 0
+        self._more = True  # whether the last fetch left something behind
+        self._pulsed = False
+        self._released = False
+        self._due = asyncio.Event()
+        self._at_rest = asyncio.Event()
+        self._crew: Crew | None = None
+        self._loop_task: asyncio.Task[None] | None = None
+
+    # -- for the slots -------------------------------------------------------------------------------------
+
+    def take(self) -> Job | None:
+        held = self._held
+        if not held:
+            self._due.set()
+            return None
+        job = held.popleft()
+        if (self._more or self._pulsed) and len(held) * 2 <= self._last_limit:
+            self._due.set()
+        return job
+
+    def ran(self, duration: float) -> None:
+        self._typical += (duration - self._typical) * RECENT if self._typical else duration
+
+    def pulse(self, count: int = 1) -> None:
+        self._pulsed = True
+        self._due.set()
+
+    def poll(self) -> None:
+        self.pulse()
+
+    def adopt(self, jobs: Sequence[Job]) -> None:
+        self._held.extendleft(reversed(jobs))
+        self._wake(len(jobs))
+
+    @property
+    def is_released(self) -> bool:
+        return self._released
+
+    @property
+    def may_go_on(self) -> bool:
+        return not self._more and not self._released
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._at_rest.is_set() and not self._held
+
+    async def quiet(self) -> None:
+        await self._at_rest.wait()
+
+    async def look(self) -> None:
+        self._at_rest.clear()
+        self.pulse()
+        await self._at_rest.wait()
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def start(self, crew: Crew) -> None:
+        self._crew = crew
+        self._due.set()
+        self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker source")
+
+    async def release(self) -> None:
+        self._released = True
+        self._due.set()
+        if self._loop_task is not None:
+            await asyncio.wait((self._loop_task,))
+        self._at_rest.set()
+        await self._give_back()
+
+    async def _run(self) -> None:
+        backoff = Backoff(PATIENCE)
+        while not self._released:
+            if not self._due.is_set():
+                await self._due.wait()
+            self._due.clear()
+            await self._return_overstayed()
+            limit = self._limit()
+            if self._released or limit <= 0 or not (self._more or self._pulsed):
+                if not (self._more or self._pulsed):
+                    self._at_rest.set()
+                continue
+            self._at_rest.clear()
+            self._pulsed = False
+            try:
+                jobs = await self._fetcher.fetch(limit)
+            except Exception as error:
+                self._on_error(error)
+                self._pulsed = True
+                await self._rest(backoff.next_delay())
+                continue
+            backoff.reset()
+            self._received(jobs, limit)
+
+    def _received(self, jobs: list[Job], limit: int) -> None:
+        self._last_limit = limit
+        self._more = len(jobs) >= limit
+        self._held.extend(jobs)
+        if jobs:
+            self._received_at = self._clock.monotonic()
+            self._wake(len(jobs))
+            if self._prefetch:  # to see then whether a slow job holds them up
+                patience = self._prefetch * 2 + OVERSTAY
+                asyncio.get_running_loop().call_later(patience + 0.001, self._due.set)
+        if self._more or self._pulsed:
+            self._due.set()
+        else:
+            self._at_rest.set()
+
+    def _limit(self) -> int:
+        """How many jobs to ask for: free slots, and what short jobs allow beyond them."""
+        free = self._crew.free if self._crew is not None else 0
+        if self._fetcher.one_at_a_time:
+            return min(1, free - len(self._held))
+        ahead = 0
+        if 0 < self._typical < self._prefetch:
+            ahead = int(self._prefetch / self._typical * self._concurrency)
+            ahead = min(ahead, MAX_PREFETCH, self._last_limit * GROWTH)
+        room = free + ahead - len(self._held)
+        # Half a prefetch is worth a round trip; less is not, unless a slot has nothing to do.
+        return room if room * 2 >= ahead or free > len(self._held) else 0
+
+    def _wake(self, count: int) -> None:
+        if self._crew is not None:
+            self._crew.wake(count)
+
+    # -- giving back ---------------------------------------------------------------------------------------
+
+    async def _return_overstayed(self) -> None:
+        """A slow job holds up those behind it: give them to other workers."""
+        if not self._held or self._crew is None or self._crew.free > 0:
+            return
+        if self._clock.monotonic() - self._received_at > self._prefetch * 2 + OVERSTAY:
+            self._more = True
+            self._typical = max(self._typical, self._prefetch)
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        jobs, self._held = list(self._held), deque()
+        if jobs:
+            await with_retries(
+                lambda: self._fetcher.give_back(jobs), clock=self._clock, max_attempts=20, fallback=PATIENCE
+            )
+            self._events.emit(LocalQueueReturnJobs(pool_id=self._fetcher.pool_id, jobs=jobs))
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait after an error; a release ends it early."""
+        waiting = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            while not waiting.done() and not self._released:
+                self._due.clear()
+                due = asyncio.ensure_future(self._due.wait())
+                await asyncio.wait((waiting, due), return_when=asyncio.FIRST_COMPLETED)
+                due.cancel()
+        finally:
+            waiting.cancel()
+            self._due.set()

@@ -1,0 +1,43 @@
+"""The command as a process of its own, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+COMMAND = [sys.executable, "-m", "graphile_worker"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def check(self) -> Result:
+        assert self.status == 0, self.err
+        return self
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment without anything that configures us."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PG", "GRAPHILE_", "NO_LOG")) and name != "DATABASE_URL"
+    }
+    return kept | more
+
+
+Call = Callable[..., Result]
+"""`call("list", "--json", input=…)`"""

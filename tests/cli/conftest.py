@@ -1,0 +1,71 @@
+"""The command, in this process where that is enough and as a real process where it is not."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import COMMAND, Call, Result, clean_environment
+from graphile_worker.cli.main import run_main
+from graphile_worker.observability.log_format import PipeHandler
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder, an environment without settings, and logging as it was afterwards."""
+    for name in set(os.environ) - set(clean_environment()):
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    logger = logging.getLogger("graphile_worker")
+    for handler in [handler for handler in logger.handlers if isinstance(handler, PipeHandler)]:
+        logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """`call("list", "--json", input=…)`: the command in this process."""
+
+    def run(*arguments: object, input: str = "") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(input))
+        capsys.readouterr()
+        status = run_main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def gw(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The same with a database of its own in which the schema is installed."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    return call
+
+
+@pytest.fixture
+def spawn(place: Path) -> Call:
+    """`spawn("list", DATABASE_URL=…)`: the command as a process of its own."""
+
+    def run(*arguments: object, input: str = "", **environment: str) -> Result:
+        done = subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            env=clean_environment(**environment),
+            cwd=place,
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -1,0 +1,139 @@
+"""The parent of several worker processes: signals, crashes, errors, and its own sudden death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from cli.command_line import clean_environment
+
+SCRIPT = """
+import logging, os, signal, sys
+from graphile_worker.cli.processes import supervise
+
+logging.basicConfig(level="ERROR", format="%(message)s")
+
+def say(word):
+    os.write(1, f"{word} {os.getpid()}\\n".encode())
+
+def work():
+    WORK
+
+def stop(*_):
+    say("stopping")
+    raise SystemExit(0)
+
+status = supervise(2, work, replace=REPLACE)
+say("ended")
+sys.exit(status)
+"""
+WAIT_FOR_SIGNAL = """
+    signal.signal(signal.SIGTERM, stop)
+    say("started")
+    while True:
+        signal.pause()
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    running: list[subprocess.Popen[str]] = []
+
+    def run(work: str, *, replace: bool = True) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT.replace("WORK", work.strip()).replace("REPLACE", str(replace))],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=30)
+
+
+def read(process: subprocess.Popen[str], word: str, times: int = 1) -> list[int]:
+    """The process ids behind the next lines that begin with `word`; other lines are passed over."""
+    assert process.stdout is not None
+    found: list[int] = []
+    while len(found) < times:
+        line = process.stdout.readline()
+        assert line, f"the output ended before {word!r} was said"
+        if line.startswith(word):
+            found.append(int(line.split()[1]))
+    return found
+
+
+def test_a_signal_reaches_every_worker_once_and_the_parent_ends_by_it(start: Start) -> None:
+    parent = start(WAIT_FOR_SIGNAL)
+    workers = read(parent, "started", 2)
+    parent.send_signal(signal.SIGTERM)
+    assert sorted(read(parent, "stopping", 2)) == sorted(workers)
+    assert parent.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_a_worker_that_was_killed_is_replaced(start: Start) -> None:
+    parent = start(WAIT_FOR_SIGNAL)
+    first, second = read(parent, "started", 2)
+    os.kill(first, signal.SIGKILL)
+    (third,) = read(parent, "started")
+    assert third not in (first, second)
+    parent.send_signal(signal.SIGTERM)
+    assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
+    _, err = parent.communicate(timeout=30)
+    assert f"worker process {first} was ended by SIGKILL; starting another" in err
+
+
+def test_a_worker_that_ends_with_an_error_stops_the_others(start: Start) -> None:
+    work = f"""
+    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3))
+    {WAIT_FOR_SIGNAL.strip()}
+    """
+    parent = start(work)
+    first, second = read(parent, "started", 2)
+    os.kill(first, signal.SIGUSR1)
+    assert read(parent, "stopping") == [second]
+    _, err = parent.communicate(timeout=30)
+    assert parent.returncode == 3
+    assert f"worker process {first} ended with status 3; stopping the others" in err
+
+
+def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
+    parent = start(WAIT_FOR_SIGNAL)
+    first, second = read(parent, "started", 2)
+    os.kill(first, signal.SIGTERM)
+    assert read(parent, "stopping", 2) == [first, second]
+    assert parent.wait(timeout=30) == 0
+
+
+def test_workers_stop_when_their_parent_is_killed(start: Start) -> None:
+    parent = start(WAIT_FOR_SIGNAL)
+    workers = read(parent, "started", 2)
+    parent.kill()
+    assert sorted(read(parent, "stopping", 2)) == sorted(workers)
+    for worker in workers:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_workers_that_run_once_all_end_by_themselves(start: Start) -> None:
+    parent = start('say("worked")\n    return 0', replace=False)
+    read(parent, "worked", 2)
+    assert parent.wait(timeout=30) == 0
+
+
+def test_the_worst_status_of_workers_that_run_once_is_the_parents(start: Start) -> None:
+    parent = start('say("worked")\n    os.kill(os.getpid(), signal.SIGKILL)', replace=False)
+    _, err = parent.communicate(timeout=30)
+    assert parent.returncode == 1
+    assert err.count("was ended by SIGKILL") == 2

@@ -1,0 +1,132 @@
+"""One way to get a server, a database and a connection.
+
+TEST_DATABASE_URL        use this server; the role must be allowed to create databases
+TEST_POSTGRES_VERSION    else start an embedded one of this version (18, 16)
+TEST_POSTGRES_BIN        else start one with the programs in this folder
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.schema_name import SchemaName
+from support.scratch import scratch_folder
+from support.server import DatabaseServer
+
+TEST_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "autovacuum_naptime": "10min",
+    "max_wal_size": "2GB",
+}
+
+
+def _server_choice() -> str:
+    if os.environ.get("TEST_DATABASE_URL"):
+        return "the server of TEST_DATABASE_URL"
+    folder = os.environ.get("TEST_POSTGRES_BIN")
+    if folder:
+        return f"embedded, programs from {folder}"
+    return f"embedded, version {os.environ.get('TEST_POSTGRES_VERSION') or 'newest found'}"
+
+
+def pytest_report_header() -> str:
+    return f"PostgreSQL: {_server_choice()}"
+
+
+@contextmanager
+def _running_server() -> Iterator[str]:
+    if url := os.environ.get("TEST_DATABASE_URL"):
+        yield url
+        return
+    with scratch_folder() as folder, EmbeddedPostgres(folder, **_embedded_options()) as embedded:
+        yield embedded.url()
+
+
+def _embedded_options() -> dict[str, Any]:
+    return {
+        "version": os.environ.get("TEST_POSTGRES_VERSION") or None,
+        "bin_dir": os.environ.get("TEST_POSTGRES_BIN") or None,
+        "settings": TEST_SETTINGS,
+    }
+
+
+SERVER_VERSION = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+    """The running PostgreSQL. Tests that stop or restart a server start one of their own."""
+    with _running_server() as url:
+        running = DatabaseServer(url)
+        request.config.stash[SERVER_VERSION] = running.version
+        try:
+            yield running
+        finally:
+            running.drop_all()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if version := config.stash.get(SERVER_VERSION, None):
+        terminalreporter.write_line(f"Tested on PostgreSQL {version} ({_server_choice()})")
+
+
+@pytest.fixture(scope="session")
+def template_database(server: DatabaseServer) -> str:
+    """The name of a database with the schema installed; it is cloned, never connected to."""
+    from graphile_worker.migrate import migrate
+
+    name = server.create_database()
+    server.run(server.url(name), lambda connection: migrate(connection, SchemaName()))
+    return name
+
+
+@pytest.fixture
+def create_database(server: DatabaseServer) -> Iterator[Callable[..., str]]:
+    """Makes further databases and returns their URLs; `create_database(template=...)` clones one."""
+    names: list[str] = []
+
+    def create(*, template: str | None = None) -> str:
+        names.append(server.create_database(template=template))
+        return server.url(names[-1])
+
+    yield create
+    for name in names:
+        server.drop_database(name)
+
+
+@pytest.fixture
+def server_url(server: DatabaseServer) -> str:
+    """The URL of the server's maintenance database, for tests that manage databases or roles."""
+    return server.admin_url
+
+
+@pytest.fixture
+def database_url(create_database: Callable[..., str], template_database: str) -> str:
+    """The URL of a fresh database in which the schema "graphile_worker" is installed."""
+    return create_database(template=template_database)
+
+
+@pytest.fixture
+def empty_database_url(create_database: Callable[..., str]) -> str:
+    """The URL of a fresh database with nothing in it."""
+    return create_database()
+
+
+@pytest.fixture
+async def connection(database_url: str) -> AsyncIterator[Any]:
+    """An asyncpg connection to the test's own database."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=10)

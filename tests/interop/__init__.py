@@ -1,0 +1,1 @@
+"""Interoperability with Graphile Worker for Node.js: the real package, on the same database."""

@@ -1,0 +1,123 @@
+"""How log lines look, where they go, and what happens when nobody reads them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from graphile_worker.observability.log_format import PipeHandler, configure_logging, debug_wanted
+
+LOGGER = logging.getLogger("graphile_worker.worker")
+SCOPE = {"worker_id": "worker-1", "task_identifier": "send_email", "job_id": 7}
+
+
+@pytest.fixture(autouse=True)
+def untouched_logging() -> Iterator[None]:
+    logger = logging.getLogger("graphile_worker")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+def test_a_text_line_names_label_worker_task_and_job() -> None:
+    out = io.StringIO()
+    configure_logging("text", "info", stdout=out)
+    LOGGER.info("done", extra=SCOPE)
+    LOGGER.info("idle", extra={"worker_id": "worker-1"})
+    LOGGER.info("plain")
+    logging.getLogger("graphile_worker").info("from the core")
+    logging.getLogger("graphile_worker").info("from a task", extra=SCOPE | {"label": "job"})
+    assert out.getvalue().splitlines() == [
+        "[worker(worker-1: send_email{7})] INFO: done",
+        "[worker(worker-1)] INFO: idle",
+        "[worker] INFO: plain",
+        "[core] INFO: from the core",
+        "[job(worker-1: send_email{7})] INFO: from a task",
+    ]
+
+
+def test_a_json_line_has_stable_keys_in_order_and_takes_extra_members() -> None:
+    out = io.StringIO()
+    configure_logging("json", "info", stdout=out)
+    LOGGER.info("done %d", 3, extra={"colour": "red", "attempt": 2, **SCOPE, "path": Path("/x")})
+    line = json.loads(out.getvalue())
+    assert list(line) == [
+        "ts", "level", "logger", "label", "msg", "worker_id", "task", "job_id", "attempt", "colour", "path",
+    ]  # fmt: skip
+    assert line["msg"] == "done 3"
+    assert line["level"] == "info"
+    assert line["path"] == "/x"
+    assert line["ts"].endswith("Z")
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(line["ts"])).total_seconds()) < 60
+
+
+def test_a_traceback_is_part_of_the_line() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    error = ValueError("boom")
+    configure_logging("json", "debug", stdout=out, stderr=err)
+    LOGGER.error("bad", exc_info=error)
+    assert json.loads(err.getvalue())["traceback"].endswith("ValueError: boom")
+    configure_logging("text", "debug", stdout=out, stderr=(err := io.StringIO()))
+    LOGGER.error("bad", exc_info=error)
+    assert err.getvalue() == "[worker] ERROR: bad\nValueError: boom\n"
+
+
+def test_warnings_and_errors_go_to_standard_error_and_the_rest_to_standard_output() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    configure_logging("text", "debug", stdout=out, stderr=err)
+    for level in ("debug", "info", "warning", "error"):
+        getattr(LOGGER, level)(level)
+    assert [line.split()[1] for line in out.getvalue().splitlines()] == ["DEBUG:", "INFO:"]
+    assert [line.split()[1] for line in err.getvalue().splitlines()] == ["WARNING:", "ERROR:"]
+
+
+def test_only_our_own_logger_is_set_up_and_only_once() -> None:
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level)
+    configure_logging("text", "info", stdout=io.StringIO())
+    configure_logging("json", "warning", stdout=(out := io.StringIO()))
+    LOGGER.info("not shown")
+    handlers = [h for h in logging.getLogger("graphile_worker").handlers if isinstance(h, PipeHandler)]
+    assert len(handlers) == 1
+    assert out.getvalue() == ""
+    assert (root.handlers, root.level) == before
+
+
+def test_a_reader_that_went_away_is_reported_once_and_nothing_is_raised() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    broken: list[str] = []
+    with os.fdopen(write, "w") as out:
+        handler = configure_logging("text", "info", stdout=out, on_broken_pipe=broken.append)
+        LOGGER.info("one")
+        LOGGER.info("two")
+        assert broken == ["standard output"]
+        out.write("goes nowhere, raises nothing")
+        out.flush()
+        err = io.StringIO()
+        handler._stderr = err
+        LOGGER.warning("still heard")
+    assert err.getvalue() == "[worker] WARNING: still heard\n"
+
+
+def test_a_closed_stream_counts_as_a_reader_that_went_away() -> None:
+    out = io.StringIO()
+    out.close()
+    broken: list[str] = []
+    configure_logging("text", "info", stdout=out, on_broken_pipe=broken.append)
+    LOGGER.info("one")
+    assert broken == ["standard output"]
+
+
+@pytest.mark.parametrize("variable", ["GRAPHILE_LOGGER_DEBUG", "GRAPHILE_WORKER_DEBUG"])
+def test_the_variables_that_node_knows_ask_for_debug_lines(variable: str) -> None:
+    assert debug_wanted({variable: "1"})
+    assert not debug_wanted({variable: ""})

@@ -1,0 +1,249 @@
+"""What the worker says in its log, at which level, and that it costs nothing when nobody listens."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from graphile_worker.hooks import Events, Hooks, events
+from graphile_worker.job import Job
+from graphile_worker.observability import LogPlugin
+from graphile_worker.observability.log_words import error_text, retry_delay, waiting_time
+
+NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def make_job(**values: Any) -> Job:
+    instant = NOW.timestamp()
+    defaults: dict[str, Any] = {
+        "id": 7, "task_identifier": "send_email", "raw_payload": "{}", "priority": 0, "raw_run_at": instant,
+        "attempts": 1, "max_attempts": 25, "last_error": None, "raw_created_at": instant,
+        "raw_updated_at": instant, "key": None, "raw_locked_at": instant, "locked_by": "pool", "revision": 0,
+        "raw_flags": None, "task_id": 1, "job_queue_id": None,
+    }  # fmt: skip
+    return Job(**(defaults | values))
+
+
+class Collected(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    @property
+    def lines(self) -> list[str]:
+        return [f"{record.levelname} {record.getMessage()}" for record in self.records]
+
+
+class Log:
+    """A logger of its own, its records, and the events of a plugin that writes to it."""
+
+    def __init__(self, level: int, environ: dict[str, str]) -> None:
+        self.logger = logging.Logger("test_log", level)
+        self.logger.manager = logging.Manager(self.logger)  # type: ignore[arg-type]
+        self.collected = Collected()
+        self.logger.addHandler(self.collected)
+        self.plugin = LogPlugin(self.logger, environ=environ)
+        self.events = Events()
+        Hooks(events=self.events, plugins=[self.plugin])
+
+    @property
+    def lines(self) -> list[str]:
+        return self.collected.lines
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log(logging.INFO, {})
+
+
+def test_success_is_one_line_at_info(log: Log) -> None:
+    log.events.emit(events.JobSucceeded(worker_id="w", job=make_job(), duration=0.0123))
+    assert log.lines == ["INFO completed in 12.3 ms"]
+    record = log.collected.records[0]
+    assert (record.task_identifier, record.job_id, record.worker_id) == ("send_email", 7, "w")  # type: ignore[attr-defined]
+    assert record.duration_ms == 12.3  # type: ignore[attr-defined]
+
+
+def test_a_failure_is_a_warning_with_the_attempt_and_the_next_try(log: Log) -> None:
+    job = make_job(attempts=2)
+    log.events.emit(events.JobErrored(worker_id="w", job=job, error=ValueError("boom"), duration=1.5))
+    assert log.lines == ["WARNING failed after 1.50 s at attempt 2 of 25: ValueError: boom; next try in 7 s"]
+    record = log.collected.records[0]
+    assert record.retry_in_s == 7.389  # type: ignore[attr-defined]
+    assert record.exc_info is None
+
+
+def test_the_last_failure_is_one_error_although_two_events_tell_of_it(log: Log) -> None:
+    job = make_job(attempts=3, max_attempts=3)
+    error = RuntimeError("no")
+    log.events.emit(events.JobErrored(worker_id="w", job=job, error=error, duration=0))
+    log.events.emit(events.JobFailed(worker_id="w", job=job, error=error, duration=0))
+    assert len(log.lines) == 1
+    assert log.lines[0].startswith("ERROR failed for good after 0.0 ms at attempt 3 of 3: RuntimeError: no")
+
+
+def test_failures_of_a_batch_say_how_many_items_failed(log: Log) -> None:
+    parts = [ValueError("a"), ValueError("b")]
+    log.events.emit(
+        events.JobErrored(
+            worker_id="w", job=make_job(), error=ValueError("a\nb"), duration=0, batch_job_errors=parts
+        )
+    )
+    assert "2 items of the batch: ValueError: a | b; next try in 3 s" in log.lines[0]
+
+
+def test_an_interrupted_job_says_that_it_went_back(log: Log) -> None:
+    log.events.emit(events.JobInterrupted(worker_id="w", job=make_job(), error=TimeoutError("grace is over")))
+    assert log.lines == [
+        "INFO interrupted: TimeoutError: grace is over; the job went back without losing an attempt"
+    ]
+
+
+def test_tracebacks_appear_at_debug_level_only() -> None:
+    error = ValueError("boom")
+    for level, expected in ((logging.INFO, None), (logging.DEBUG, error)):
+        log = Log(level, {})
+        log.events.emit(events.JobErrored(worker_id="w", job=make_job(), error=error, duration=0))
+        info = log.collected.records[0].exc_info
+        assert (info[1] if info else None) is expected
+
+
+def test_nobody_wants_events_of_successful_jobs_when_their_level_is_off() -> None:
+    log = Log(logging.WARNING, {})
+    for kind in (events.JobStarted, events.JobSucceeded, events.JobCompleted, events.WorkerGetJobStart):
+        assert not log.events.wants(kind)
+    assert log.events.wants(events.JobErrored)
+    assert Log(logging.INFO, {}).events.wants(events.JobSucceeded)
+    assert not Log(logging.INFO, {}).events.wants(events.JobStarted)
+    assert Log(logging.DEBUG, {}).events.wants(events.JobStarted)
+
+
+def test_success_can_be_kept_out_of_the_log() -> None:
+    log = Log(logging.INFO, {"NO_LOG_SUCCESS": "1"})
+    assert not log.events.wants(events.JobSucceeded)
+    assert not log.events.wants(events.PoolListenSuccess)
+    assert log.events.wants(events.JobErrored)
+
+
+def test_the_ready_line_tells_what_runs_where(log: Log) -> None:
+    log.plugin.ready(
+        version="1.2",
+        pool_id="p",
+        tasks=["b", "a"],
+        cron_items=1,
+        concurrency=4,
+        database="db on host",
+        schema="s",
+    )
+    assert log.lines == [
+        "INFO ready: graphile-worker 1.2, 2 tasks (a, b), 1 recurring job, 4 jobs at a time, "
+        "database db on host, schema s"
+    ]
+    assert log.collected.records[0].tasks == ["a", "b"]  # type: ignore[attr-defined]
+
+
+EVERY_LINE: list[tuple[events.Event, str]] = [
+    (events.PoolListenSuccess(pool_id="p"), "INFO connected; listening for new jobs"),
+    (
+        events.PoolListenError(pool_id="p", error=OSError("gone")),
+        "WARNING not hearing of new jobs: OSError: gone; connecting again, polling meanwhile",
+    ),
+    (
+        events.PoolFatalError(pool_id="p", error=OSError("gone"), action="completeJob"),
+        "ERROR the worker cannot go on (completeJob): OSError: gone; stopping",
+    ),
+    (
+        events.WorkerFatalError(worker_id="w", error=KeyError("x"), job_error=ValueError("y")),
+        "ERROR stopped by an error: KeyError: 'x' (the task itself failed with ValueError: y)",
+    ),
+    (
+        events.GracefulShutdown(signal="SIGTERM"),
+        "INFO got SIGTERM; finishing the running jobs, send it again to stop now",
+    ),
+    (events.ForcefulShutdown(signal="SIGINT"), "WARNING got SIGINT again; stopping now"),
+    (events.PoolGracefulShutdown(pool_id="p", message="because"), "INFO stopping: because"),
+    (events.PoolGracefulShutdownComplete(pool_id="p"), "INFO stopped; every finished job is written"),
+    (
+        events.PoolGracefulShutdownWorkerError(pool_id="p", error=TimeoutError(), job=make_job()),
+        "WARNING task send_email (job 7) did not end in time: TimeoutError",
+    ),
+    (
+        events.PoolGracefulShutdownError(pool_id="p", error=OSError("gone")),
+        "ERROR could not stop gracefully: OSError: gone; stopping by force",
+    ),
+    (events.PoolForcefulShutdown(pool_id="p", message="now"), "WARNING stopping by force: now"),
+    (
+        events.PoolForcefulShutdownComplete(pool_id="p"),
+        "WARNING stopped by force; no job is left locked by this worker",
+    ),
+    (
+        events.PoolForcefulShutdownError(pool_id="p", error=OSError("gone")),
+        "ERROR stopping by force failed: OSError: gone; jobs may still be locked by p",
+    ),
+    (
+        events.ResetLockedFailure(pool_id="p", error=OSError("gone"), delay=500),
+        "WARNING clearing locks older than four hours failed: OSError: gone; next try in 8 min 20 s",
+    ),
+    (events.CronStarted(start=NOW), "INFO adding recurring jobs when they are due"),
+    (
+        events.CronScheduled(
+            timestamp=NOW,
+            jobs_and_identifiers=[events.CronJob(identifier="nightly", task_identifier="t", payload={})],
+        ),
+        "INFO added 1 job due at 2030-01-01 12:00 UTC: nightly",
+    ),
+    (
+        events.CronBackfill(
+            timestamp=NOW,
+            items_to_backfill=[
+                events.CronBackfillItem(
+                    identifier="nightly",
+                    job=events.CronJob(identifier="nightly", task_identifier="t", payload={}),
+                    known_since=NOW,
+                    last_execution=None,
+                )
+            ],
+        ),
+        "INFO making up for 1 job missed at 2030-01-01 12:00 UTC: nightly",
+    ),
+    (
+        events.CronPrematureTimer(current_timestamp=NOW, expected_timestamp=NOW.replace(second=5)),
+        "WARNING the clock went back, 5 s to the next minute; waiting again",
+    ),
+    (
+        events.CronOverdueTimer(current_timestamp=NOW.replace(minute=3), expected_timestamp=NOW),
+        "WARNING 3 min 0 s late, after a pause or a change of the clock; catching up",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), EVERY_LINE, ids=[type(event).__name__ for event, _ in EVERY_LINE])
+def test_each_event_has_its_line(log: Log, event: events.Event, line: str) -> None:
+    log.events.emit(event)
+    assert log.lines == [line]
+
+
+def test_recovery_and_a_missing_crontab_have_lines_of_their_own(log: Log) -> None:
+    log.plugin.recovered(pool_id="p", dead_pool_id="q", returned=3, failed=1)
+    log.plugin.no_crontab("/srv/crontab")
+    assert log.lines == [
+        "WARNING worker pool q is dead; gave back 3 jobs, failed 1 job recovered too often",
+        "INFO no crontab at /srv/crontab; there are no recurring jobs",
+    ]
+
+
+def test_the_delay_before_a_retry_grows_to_six_hours_and_no_further() -> None:
+    assert [round(retry_delay(attempts)) for attempts in (1, 2, 3)] == [3, 7, 20]
+    assert retry_delay(10) == retry_delay(24)
+    assert waiting_time(retry_delay(10)) == "6 h 7 min"
+
+
+def test_an_error_without_a_message_is_named_by_its_type_and_a_huge_one_is_cut() -> None:
+    assert error_text(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert len(error_text(ValueError("x" * 100_000))) < 1100

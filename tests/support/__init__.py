@@ -1,0 +1,1 @@
+"""What fixtures and tests share: the PostgreSQL server under test and the databases on it."""

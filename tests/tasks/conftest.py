@@ -1,0 +1,109 @@
+"""Jobs and helpers without a database, and folders of task files whose modules are forgotten afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from graphile_worker.job import Job
+from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers, QueueNames, WorkerServices
+
+MakeJob = Callable[..., Job]
+MakeHelpers = Callable[..., JobHelpers]
+
+
+class Absent:
+    """Stands where a test needs no database; using it fails the test."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"this test has no database, so {name} cannot be used")
+
+    def __call__(self, *args: Any) -> Any:
+        raise AssertionError("this test has no database")
+
+
+@pytest.fixture
+def make_job() -> MakeJob:
+    def make(**values: Any) -> Job:
+        defaults: dict[str, Any] = {
+            "id": 7,
+            "raw_payload": "{}",
+            "priority": 0,
+            "raw_run_at": 1_700_000_000.123456,
+            "attempts": 1,
+            "max_attempts": 25,
+            "last_error": None,
+            "raw_created_at": 1_700_000_000.0,
+            "raw_updated_at": 1_700_000_000.0,
+            "key": None,
+            "raw_locked_at": None,
+            "locked_by": None,
+            "revision": 0,
+            "raw_flags": None,
+            "task_id": 1,
+            "job_queue_id": None,
+            "task_identifier": "hello",
+        }
+        return Job(**(defaults | values))
+
+    return make
+
+
+@pytest.fixture
+async def make_helpers(make_job: MakeJob) -> MakeHelpers:
+    """Helpers of a job; `services` of the same name replace those that need no database."""
+
+    def make(job: Job | None = None, **services: Any) -> JobHelpers:
+        absent = Absent()
+        values: dict[str, Any] = {
+            "client": absent,
+            "acquire": absent,
+            "queue_names": QueueNames(absent),
+            "loop": asyncio.get_running_loop(),
+            "abort_signal": AbortSignal(),
+            "extensions": Extensions(),
+        }
+        return JobHelpers(job or make_job(), WorkerServices(**(values | services)), "worker-1")
+
+    return make
+
+
+class TaskFolder:
+    """A folder of task files below a project folder, which is the current one."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self.path = project / "tasks"
+
+    def write(self, name: str, text: str = "", *, executable: bool = False) -> Path:
+        """Write a file below the tasks folder."""
+        return self.write_beside(f"tasks/{name}", text, executable=executable)
+
+    def write_beside(self, name: str, text: str = "", *, executable: bool = False) -> Path:
+        """Write a file below the project folder."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text).lstrip("\n"))
+        if executable:
+            path.chmod(0o755)
+        return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskFolder]:
+    monkeypatch.chdir(tmp_path)
+    modules, search = dict(sys.modules), list(sys.path)
+    yield TaskFolder(tmp_path)
+    sys.path[:] = search
+    for name in set(sys.modules) - set(modules):
+        file = getattr(sys.modules[name], "__file__", None)
+        where = [file] if file else list(getattr(sys.modules[name], "__path__", []))
+        if any(str(place).startswith(str(tmp_path)) for place in where):
+            del sys.modules[name]
+    sys.path_importer_cache.clear()
