@@ -18,7 +18,8 @@ from graphile_worker.cli.parameters import parse_when
 
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",
-    "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision", "flags",
+    "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision",
+    "flags",
 ]  # fmt: skip
 
 

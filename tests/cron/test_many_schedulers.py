@@ -108,14 +108,14 @@ class Simulation:
 
     async def run(self, length: timedelta) -> None:
         while self.now < START + length:
-            self.now += timedelta(minutes=self.chance.randint(5, 150))
+            self.now += timedelta(minutes=self.chance.randint(5, 180))
             await asyncio.gather(self.everybody_moves(), self.connections_break())
 
     async def everybody_moves(self) -> None:
         doomed = []
         for handle in self.handles:
-            # The clock of each is up to half an hour wrong either way.
-            target = self.now + timedelta(seconds=self.chance.randint(-1800, 1800))
+            # The clock of each is up to an hour wrong either way.
+            target = self.now + timedelta(seconds=self.chance.randint(-3600, 3600))
             event = self.chance.choices(["set", "restart", "kill"], [6, 2, 1])[0]
             self.happened[event] += 1
             self.happened["back"] += target < handle.clock
@@ -188,7 +188,7 @@ async def test_each_run_is_added_exactly_once_and_none_before_its_minute(
 
     # All of it really happened, and the schedulers really competed.
     happened = simulation.happened
-    assert min(happened[event] for event in ("set", "restart", "kill", "back", "terminated")) > 10, happened
+    assert min(happened[event] for event in ("set", "restart", "kill", "back", "terminated")) > 5, happened
     assert sum(handle.failures for handle in handles) > 0
     assert len(attempts) > 3 * len({run[1] for run in added})
 

@@ -75,6 +75,20 @@ async def node_database(
         yield shared
 
 
+@pytest.fixture(params=["our schema", "schema of Node"])
+async def either_database(
+    request: pytest.FixtureRequest,
+    node_packages: NodePackages,
+    template_database: str,
+    node_template: str,
+    create_database: Callable[..., str],
+) -> AsyncIterator[SharedDatabase]:
+    """A database with the schema as we install it and, in a second run of the test, as Node does."""
+    template = template_database if request.param == "our schema" else node_template
+    async with shared_database(create_database(template=template), node_packages) as shared:
+        yield shared
+
+
 @pytest.fixture
 async def empty_database(
     node_packages: NodePackages, empty_database_url: str

@@ -9,8 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.client import add_job_adhoc, make_worker_utils, run_migrations
-from graphile_worker.spec import JobSpec
+from graphile_worker import JobSpec, add_job_adhoc, make_worker_utils, run_migrations
 from interop import catalogue
 from interop.conftest import SharedDatabase
 

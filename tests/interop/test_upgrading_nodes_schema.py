@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker.client import make_worker_utils
+from graphile_worker import make_worker_utils
 from graphile_worker.errors import SchemaTooOldError
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName

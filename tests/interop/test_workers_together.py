@@ -31,23 +31,21 @@ def node_worker(database: SharedDatabase, *tasks: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("node_preset", [{}, LOCAL_QUEUE], ids=["node direct", "node with local queue"])
-@pytest.mark.parametrize("home", ["our_database", "node_database"])
 async def test_they_drain_one_database_together_and_no_queue_runs_twice_at_once(
-    request: pytest.FixtureRequest, home: str, node_preset: dict[str, Any]
+    either_database: SharedDatabase, node_preset: dict[str, Any]
 ) -> None:
-    database: SharedDatabase = request.getfixturevalue(home)
     specs = [
         JobSpec("echo", {"n": n, "pause": n % 4}, queue_name=f"queue-{n % 20}" if n % 3 else None)
         for n in range(450)
     ]
     options = {"preset": {"worker": node_preset}} if node_preset else {}
     async with (
-        make_worker_utils(connection_string=database.url) as utils,
-        node_worker(database, "echo", **options) as node,
-        python_worker(database, "echo"),
+        make_worker_utils(connection_string=either_database.url) as utils,
+        node_worker(either_database, "echo", **options) as node,
+        python_worker(either_database, "echo"),
     ):
         jobs = await utils.add_jobs(specs[:300])
-        added_by_node = await database.node.call(
+        added_by_node = await either_database.node.call(
             [
                 "addJobs",
                 [
@@ -56,14 +54,14 @@ async def test_they_drain_one_database_together_and_no_queue_runs_twice_at_once(
                 ],
             ]
         )
-        await database.runs.wait_until(ENDED, len(specs))
-        await database.runs.wait_until_idle()
-    runs = await database.runs.all()
+        await either_database.runs.wait_until(ENDED, len(specs))
+        await either_database.runs.wait_until_idle()
+    runs = await either_database.runs.all()
     expected = [job.id for job in jobs] + [int(job["id"]) for job in added_by_node[0]]
     assert sorted(run.job_id for run in runs) == sorted(expected), "every job ran exactly once"
-    assert await database.runs.overlaps() == []
+    assert await either_database.runs.overlaps() == []
     assert set(Counter(run.worker for run in runs)) == {"node", "python"}
-    assert await database.connection.fetchval("SELECT count(*) FROM graphile_worker.jobs") == 0
+    assert await either_database.connection.fetchval("SELECT count(*) FROM graphile_worker.jobs") == 0
     if (
         not node_preset
     ):  # with a local queue Node reports an error of its own when it is stopped while waiting

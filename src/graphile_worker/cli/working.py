@@ -7,28 +7,38 @@ from collections.abc import Callable
 from typing import Any
 
 from ..observability.log_format import PipeHandler
-from ..runner import run, run_once
+from ..runner import end_by_signal, run, run_once
+from ..worker.shutdown import signal_handling
 
 
 def run_worker(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> int:
     """Run until there is nothing left to do (`once`) or until stopped; an error of the worker is raised."""
     with asyncio.Runner(loop_factory=_fast_loop()) as loop:
-        loop.run(run_once(**options) if once else _until_stopped(options, handler))
+        stopped_by = loop.run(_run(options, handler, once=once))
+    if stopped_by is not None:
+        end_by_signal(stopped_by)
     return 0
 
 
-async def _until_stopped(options: dict[str, Any], handler: PipeHandler) -> None:
-    loop = asyncio.get_running_loop()
-    closed = asyncio.Event()
-    handler.on_broken_pipe = lambda _: loop.call_soon_threadsafe(closed.set)
+async def _run(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> int | None:
+    """Run a worker; returns the signal that stopped it, if one did."""
+    signals = signal_handling()
+    closed: list[str] = []
+
+    def nobody_reads(stream: str) -> None:
+        # Whoever wanted to see the log is gone, as when `| head` ends: that stops the worker like a signal.
+        closed.append(stream)
+        signals.output_closed()
+
+    handler.on_broken_pipe = nobody_reads
+    if once:
+        await run_once(**options)
+        return None
     async with run(**options) as runner:
-        waiting = asyncio.ensure_future(runner.wait())
-        nobody_reads = asyncio.ensure_future(closed.wait())
-        await asyncio.wait({waiting, nobody_reads}, return_when=asyncio.FIRST_COMPLETED)
-        nobody_reads.cancel()
-        if not waiting.done():
-            await runner.stop()
-        await waiting
+        if closed:  # already before there was a worker that could be stopped
+            signals.output_closed()
+        await runner.wait()
+    return runner.signal
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

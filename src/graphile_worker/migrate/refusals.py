@@ -59,8 +59,8 @@ def check_nothing_in_the_way(state: SchemaState, schema: SchemaName) -> None:
 def too_old(state: SchemaState, schema: SchemaName) -> SchemaTooOldError:
     """The error for a schema that only Node's installer can upgrade."""
     return SchemaTooOldError(
-        f"the schema {schema.quoted} is at revision {state.revision}, and this package upgrades from revision "
-        f"{OLDEST_UPGRADABLE_REVISION} on. Stop all workers and run Node's installer once: "
+        f"the schema {schema.quoted} is at revision {state.revision}, and this package upgrades from "
+        f"revision {OLDEST_UPGRADABLE_REVISION} on. Stop all workers and run Node's installer once: "
         f"npx graphile-worker@0.18 --schema-only --schema {schema.quoted} --connection … ; then try again"
     )
 

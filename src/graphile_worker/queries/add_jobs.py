@@ -173,7 +173,8 @@ async def _run_with_keys(
 async def _with_names(connection: Connection, schema: SchemaName, jobs: Sequence[Job]) -> list[Job]:
     """The rows of a function that is not ours with the names of their own tasks, whatever their order."""
     task_ids = as_texts({job.task_id for job in jobs})
-    names = dict(await connection.fetch(load("queries/task_identifiers", schema), task_ids))
+    rows = await connection.fetch(load("queries/task_identifiers", schema), task_ids)
+    names: dict[int, str] = {row["id"]: row["identifier"] for row in rows}
     return [msgspec.structs.replace(job, task_identifier=names[job.task_id]) for job in jobs]
 
 

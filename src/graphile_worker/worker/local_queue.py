@@ -202,6 +202,7 @@ class LocalQueue:
             self._delay.fetch_wanted = True
             return
         self._again = True
+        self._at_rest.clear()
         self._due.set()
 
     def _rest_if_nothing_is_due(self) -> None:

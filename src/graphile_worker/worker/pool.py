@@ -226,13 +226,19 @@ class WorkerPool:
         while True:
             before = self._sink.count
             await self._source.look()
-            while not (self._source.is_quiet and self._slots.is_idle):
-                await self._slots.idle()
-                await self._source.quiet()
-                await self._sink.flush()
+            await self._settle(self._slots)
             if self._sink.count == before:
                 break
         self._stop("nothing is left to run", quietly=True)
+
+    async def _settle(self, slots: Slots) -> None:
+        """Until nothing runs, nothing is held and everything is written, which may bring more jobs in turn."""
+        while True:
+            await slots.idle()
+            await self._source.quiet()
+            await self._sink.flush()
+            if self._source.is_quiet and slots.is_idle:
+                return
 
     async def _end_when_slots_end(self) -> None:
         assert self._slots is not None  # noqa: S101 - started before

@@ -144,6 +144,7 @@ class AdaptiveSource:
 
     def pulse(self, count: int = 1) -> None:
         self._pulsed = True
+        self._at_rest.clear()
         self._due.set()
 
     def poll(self) -> None:
@@ -169,7 +170,6 @@ class AdaptiveSource:
         await self._at_rest.wait()
 
     async def look(self) -> None:
-        self._at_rest.clear()
         self.pulse()
         await self._at_rest.wait()
 

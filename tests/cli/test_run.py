@@ -1,0 +1,245 @@
+"""`graphile-worker` without a sub-command: a real worker as a real process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command_line import COMMAND, Call, clean_environment
+
+HELLO = """
+def hello(payload, helpers):
+    helpers.logger.info("hello %s", payload["name"])
+    if payload.get("fail"):
+        raise ValueError("boom")
+"""
+
+Worker = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def tasks(place: Path) -> Path:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "hello.py").write_text(HELLO)
+    return place / "tasks"
+
+
+@pytest.fixture
+def once(spawn: Call, tasks: Path, database_url: str) -> Call:
+    """`graphile-worker --once` in a folder that has a task."""
+    return lambda *arguments, **environment: spawn(
+        "--once", *arguments, **{"DATABASE_URL": database_url} | environment
+    )
+
+
+@pytest.fixture
+def worker(place: Path, tasks: Path, database_url: str) -> Iterator[Worker]:
+    """A worker that runs until it is told to stop; what is left of it at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            env=clean_environment(**{"DATABASE_URL": database_url} | environment),
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None and not stream.closed:
+                stream.close()
+        process.wait(timeout=30)
+
+
+def line_with(process: subprocess.Popen[str], text: str) -> str:
+    """The next line of the log that holds `text`."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return line
+    raise AssertionError(f"the log ended without {text!r}: {process.stderr and process.stderr.read()}")
+
+
+def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(gw: Call, once: Call) -> None:
+    gw("add", "hello", '{"name": "Ada"}').check()
+    gw("add", "hello", '{"name": "Bob", "fail": true}').check()
+    result = once().check()
+    assert "{1})] INFO: hello Ada\n" in result.out
+    assert "{1})] INFO: completed in " in result.out
+    assert "at attempt 1 of 25: ValueError: boom; next try in 3 s" in result.err
+    (left,) = gw("list", "--json").json
+    assert (left["id"], left["attempts"], left["last_error"]) == (2, 1, "boom")
+
+
+def test_once_installs_the_schema_where_it_is_missing(once: Call, empty_database_url: str) -> None:
+    once("-c", empty_database_url, "-s", "other").check()
+    once("-c", empty_database_url, "-s", "other").check()
+
+
+def test_the_log_can_be_json_with_stable_keys(gw: Call, once: Call) -> None:
+    gw("add", "hello", '{"name": "Ada"}').check()
+    lines = [json.loads(line) for line in once("--log-format", "json").check().out.splitlines()]
+    (done,) = [line for line in lines if line["msg"].startswith("completed")]
+    assert (done["task"], done["job_id"], done["attempt"], done["level"]) == ("hello", 1, 1, "info")
+    assert done["worker_id"]
+    assert done["duration_ms"] >= 0
+
+
+def test_the_log_level_hides_what_is_less_important(gw: Call, once: Call) -> None:
+    gw("add", "hello", '{"name": "Bob", "fail": true}', "--max-attempts", 1).check()
+    result = once("--log-level", "error").check()
+    assert result.out == ""
+    assert result.err.count("ERROR: failed for good") == 1
+    assert "Traceback" not in result.err
+
+
+def test_success_is_not_logged_when_the_environment_says_so(gw: Call, once: Call) -> None:
+    gw("add", "hello", '{"name": "Ada"}').check()
+    out = once(NO_LOG_SUCCESS="1").check().out
+    assert "hello Ada" in out
+    assert "completed" not in out
+
+
+def test_debug_lines_and_tracebacks_appear_when_the_environment_asks_for_them(gw: Call, once: Call) -> None:
+    gw("add", "hello", '{"name": "Bob", "fail": true}').check()
+    result = once(GRAPHILE_LOGGER_DEBUG="1").check()
+    assert "DEBUG: started, attempt 1 of 25" in result.out
+    assert "Traceback (most recent call last)" in result.err
+
+
+@pytest.mark.compat("RUN-1")
+def test_a_missing_task_folder_is_an_error_that_says_where_it_was_looked_for(
+    spawn: Call, database_url: str, place: Path
+) -> None:
+    result = spawn("--once", DATABASE_URL=database_url)
+    assert result.status == 1
+    assert result.err.startswith(f"graphile-worker: error: taskDirectory '{place}/tasks' does not exist")
+    assert result.err.count("\n") == 1
+
+
+def test_tasks_come_from_a_folder_or_a_module(spawn: Call, gw: Call, place: Path, database_url: str) -> None:
+    (place / "jobs.py").write_text(
+        "def greet(payload):\n    print('greeted', flush=True)\n\ntasks = {'greet': greet}\n"
+    )
+    for source in ("jobs.py:tasks", "jobs:tasks"):
+        gw("add", "greet").check()
+        result = spawn("--once", "--tasks", source, DATABASE_URL=database_url, PYTHONPATH=str(place))
+        assert "greeted" in result.check().out
+
+
+def test_a_task_that_cannot_be_imported_stops_the_start_with_file_and_line(once: Call, tasks: Path) -> None:
+    (tasks / "broken.py").write_text("import no_such_module_here\n")
+    result = once()
+    assert result.status == 1
+    assert "tasks/broken.py:1: " in result.err
+    assert "no_such_module_here" in result.err
+
+
+def test_a_bad_crontab_stops_the_start_also_with_once(once: Call, place: Path) -> None:
+    (place / "crontab").write_text("* * * * hello\n")
+    result = once()
+    assert result.status == 1
+    assert result.err.startswith("graphile-worker: error: ")
+    assert "crontab" in result.err
+
+
+def test_flags_win_over_environment_and_file(once: Call, gw: Call, place: Path) -> None:
+    (place / "graphile_worker.toml").write_text("concurrency = 2\npoll_interval = 1\n")
+    shown = gw("config", "--json").json
+    assert shown["concurrency"]["value"] == 2
+    result = once("--jobs", "0", GRAPHILE_WORKER_CONCURRENCY="3")
+    assert result.err == "graphile-worker: error: command line: concurrency: must be at least 1, got 0\n"
+    result = once(GRAPHILE_WORKER_CONCURRENCY="0")
+    assert "environment variable GRAPHILE_WORKER_CONCURRENCY: concurrency: must be at least 1" in result.err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -15), (signal.SIGINT, -2)])
+def test_a_signal_stops_the_worker_gracefully_and_the_process_ends_by_it(
+    worker: Worker, gw: Call, number: signal.Signals, status: int
+) -> None:
+    process = worker("-j", "2", "--poll-interval", "500")
+    ready = line_with(process, "ready: ")
+    assert "1 task (hello), 0 recurring jobs, 2 jobs at a time" in ready
+    gw("add", "hello", '{"name": "Ada"}').check()
+    line_with(process, "completed in")
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert f"got {number.name}; finishing the running jobs" in out
+    assert process.returncode == status
+    assert gw("list", "--json").json == []
+
+
+def test_a_worker_whose_reader_went_away_stops_in_an_orderly_way(worker: Worker, gw: Call) -> None:
+    process = worker()
+    line_with(process, "ready: ")
+    assert process.stdout is not None
+    process.stdout.close()
+    gw("add", "hello", '{"name": "Ada"}').check()
+    assert process.wait(timeout=30) == 0
+    assert process.stderr is not None
+    err = process.stderr.read()
+    assert "Traceback" not in err
+    assert "Exception" not in err
+    assert gw("list", "--json", "--state", "locked").json == []
+
+
+def test_several_processes_share_the_work_and_stop_together(worker: Worker, gw: Call, tasks: Path) -> None:
+    process = worker("--processes", "2", "--log-format", "json")
+    pools = {json.loads(line_with(process, '"msg":"ready'))["pool_id"] for _ in range(2)}
+    assert len(pools) == 2
+    gw(
+        "add",
+        "--from",
+        "-",
+        input="".join('{"task": "hello", "payload": {"name": "x"}}\n' for _ in range(50)),
+    )
+    for _ in range(50):
+        line_with(process, "completed in")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGTERM
+    assert gw("list", "--json").json == []
+
+
+def test_several_processes_can_run_once(once: Call, gw: Call) -> None:
+    gw(
+        "add",
+        "--from",
+        "-",
+        input="".join('{"task": "hello", "payload": {"name": "x"}}\n' for _ in range(20)),
+    )
+    result = once("--processes", "2").check()
+    assert result.out.count("completed in") == 20
+    assert gw("list", "--json").json == []
+
+
+def test_an_error_at_the_start_of_several_processes_ends_them_all(spawn: Call, tasks: Path) -> None:
+    result = spawn("--processes", "2", DATABASE_URL="postgres://127.0.0.1:1/db")
+    assert result.status == 1
+    assert "cannot be reached" in result.err
+
+
+async def test_a_breaking_migration_stops_the_start_with_status_57(connection: Any, once: Call) -> None:
+    await connection.execute("insert into graphile_worker.migrations (id, breaking) values (1000, true)")
+    result = once()
+    assert result.status == 57
+    assert result.err.startswith("graphile-worker: error: ")
+
+
+def test_without_prepared_statements_nothing_changes(once: Call, gw: Call) -> None:
+    gw("add", "hello", '{"name": "Ada"}').check()
+    assert "completed in" in once("--no-prepared-statements", "-m", "4", "--grace", "1").check().out

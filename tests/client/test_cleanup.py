@@ -1,0 +1,116 @@
+"""Deleting what is no longer needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphile_worker.client import WorkerUtils
+from graphile_worker.errors import InvalidArgumentError
+from graphile_worker.queries import maintenance
+from graphile_worker.queries.maintenance import CleanupReport
+from graphile_worker.spec import JobSpec
+
+
+async def task_names(connection: Any) -> list[str]:
+    rows = await connection.fetch("select identifier from graphile_worker._private_tasks order by 1")
+    return [row[0] for row in rows]
+
+
+@pytest.mark.compat("ADM-5")
+async def test_permanently_failed_jobs_are_deleted(utils: WorkerUtils, selection: Any) -> None:
+    await utils.permanently_fail_jobs(selection.four_ids)
+    report = await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])
+    assert report == CleanupReport(permafailed_jobs=3)
+    assert [details.job for details in await utils.list_jobs()] == [selection.locked, selection.untouched]
+
+
+async def test_many_failed_jobs_are_deleted_in_portions(
+    utils: WorkerUtils, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "DELETED_AT_ONCE", 100)
+    jobs = await utils.add_jobs([JobSpec("job1", number) for number in range(700)])
+    doomed = [job.id for job in jobs[::2]]
+    await utils.permanently_fail_jobs(doomed)
+    assert (await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])).permafailed_jobs == 350
+    assert (await utils.statistics()).jobs.total == 350
+
+
+async def test_a_failed_job_that_somebody_holds_does_not_hold_up_the_cleanup(
+    utils: WorkerUtils, connection: Any
+) -> None:
+    jobs = await utils.add_jobs([JobSpec("job1"), JobSpec("job1")])
+    await utils.permanently_fail_jobs([job.id for job in jobs])
+    async with connection.transaction():
+        await connection.execute(
+            "select from graphile_worker._private_jobs where id = $1 for update", jobs[0].id
+        )
+        assert (await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])).permafailed_jobs == 1
+    assert (await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])).permafailed_jobs == 1
+
+
+@pytest.mark.compat("ADM-6")
+async def test_unused_queues_are_deleted(utils: WorkerUtils, connection: Any) -> None:
+    jobs = []
+    for number, queue in enumerate(["test", "test2", "test3"], start=1):
+        jobs.append(await utils.add_job("job3", queue_name=queue))
+        await connection.execute(
+            "update graphile_worker._private_jobs set locked_at = now(), locked_by = $2 where id = $1",
+            jobs[-1].id,
+            f"pool-{number}",
+        )
+        await connection.execute(
+            "update graphile_worker._private_job_queues set locked_at = now(), locked_by = $2 "
+            "where queue_name = $1",
+            queue,
+            f"pool-{number}",
+        )
+    await utils.add_job("job3")
+    await utils.force_unlock_workers(["pool-3"])
+    await utils.complete_jobs([jobs[2].id])
+
+    assert await utils.cleanup(["GC_JOB_QUEUES"]) == CleanupReport(job_queues=1)
+    assert [queue.queue_name for queue in await utils.list_queues()] == ["test", "test2"]
+
+
+@pytest.mark.compat("ADM-7")
+async def test_unused_task_names_are_deleted_except_those_to_keep(utils: WorkerUtils, connection: Any) -> None:
+    names = ["job3", "test_job1", "test_job2", "test_job3", "test_job4"]
+    jobs = await utils.add_jobs([JobSpec(name) for name in names])
+    await utils.complete_jobs([jobs[2].id, jobs[4].id])
+    report = await utils.cleanup(["GC_TASK_IDENTIFIERS"], task_identifiers_to_keep=["test_job4"])
+    assert report == CleanupReport(task_identifiers=1)
+    assert await task_names(connection) == ["job3", "test_job1", "test_job3", "test_job4"]
+
+
+async def test_without_arguments_only_queues_are_cleaned(utils: WorkerUtils, connection: Any) -> None:
+    job = await utils.add_job("job1", queue_name="q")
+    await utils.complete_jobs([job.id])
+    assert await utils.cleanup() == CleanupReport(job_queues=1)
+    assert await task_names(connection) == ["job1"]
+
+
+async def test_with_names_to_keep_alone_task_names_are_cleaned_too(utils: WorkerUtils, connection: Any) -> None:
+    jobs = await utils.add_jobs([JobSpec("job1", queue_name="q"), JobSpec("job2")])
+    await utils.complete_jobs([job.id for job in jobs])
+    report = await utils.cleanup(task_identifiers_to_keep=["job2"])
+    assert report == CleanupReport(job_queues=1, task_identifiers=1)
+    assert await task_names(connection) == ["job2"]
+
+
+async def test_jobs_go_first_so_that_their_names_and_queues_go_too(utils: WorkerUtils) -> None:
+    job = await utils.add_job("job1", queue_name="q")
+    await utils.permanently_fail_jobs([job.id])
+    report = await utils.cleanup(["GC_JOB_QUEUES", "GC_TASK_IDENTIFIERS", "DELETE_PERMAFAILED_JOBS"])
+    assert report == CleanupReport(permafailed_jobs=1, task_identifiers=1, job_queues=1)
+
+
+async def test_unknown_kinds_of_cleanup_are_refused(utils: WorkerUtils) -> None:
+    message = (
+        "tasks: allowed are DELETE_PERMAFAILED_JOBS, GC_TASK_IDENTIFIERS, GC_JOB_QUEUES; got NOPE, nada"
+    )
+    with pytest.raises(InvalidArgumentError, match=message):
+        await utils.cleanup(["GC_JOB_QUEUES", "NOPE", "nada"])  # type: ignore[list-item]
+    with pytest.raises(InvalidArgumentError, match="tasks: expected a list of names, got 'GC_JOB_QUEUES'"):
+        await utils.cleanup("GC_JOB_QUEUES")  # type: ignore[arg-type]

@@ -1,0 +1,65 @@
+"""The package's own objects: behind a ledger of their own, re-created when lost, and never required."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphile_worker.migrate import known_extensions, migrate
+from graphile_worker.schema_name import SchemaName
+
+SCHEMA = SchemaName()
+NUMBERS = tuple(extension.number for extension in known_extensions())
+
+
+async def test_every_extension_writes_itself_into_our_ledger(connection: Any) -> None:
+    rows = await connection.fetch("select id, name from graphile_worker._private_py_migrations order by id")
+    assert [tuple(row) for row in rows] == [(each.number, each.name) for each in known_extensions()]
+    assert NUMBERS == tuple(range(1, len(NUMBERS) + 1))
+
+
+async def test_our_ledger_is_protected_like_its_siblings(connection: Any) -> None:
+    assert await connection.fetchval(
+        "select relrowsecurity from pg_class where oid = 'graphile_worker._private_py_migrations'::regclass"
+    )
+
+
+async def test_the_shared_ledger_knows_nothing_of_them(connection: Any) -> None:
+    assert await connection.fetchval("select max(id) from graphile_worker.migrations") == 20
+
+
+async def test_they_are_added_to_a_schema_that_somebody_else_installed(connection: Any) -> None:
+    await connection.execute("drop table graphile_worker._private_py_migrations")
+    report = await migrate(connection, SCHEMA)
+    assert report.applied_revisions == ()
+    assert report.applied_extensions == NUMBERS
+
+
+async def test_only_what_is_missing_is_applied(connection: Any) -> None:
+    await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", NUMBERS[-1])
+    assert (await migrate(connection, SCHEMA)).applied_extensions == NUMBERS[-1:]
+
+
+async def test_they_come_back_after_the_schema_was_dropped(connection: Any) -> None:
+    await connection.execute("drop schema graphile_worker cascade")
+    report = await migrate(connection, SCHEMA)
+    assert report.applied_extensions == NUMBERS
+    assert not (await migrate(connection, SCHEMA)).changed
+
+
+async def test_they_can_be_left_out(connection: Any) -> None:
+    await connection.execute("drop schema graphile_worker cascade")
+    report = await migrate(connection, SCHEMA, extensions=False)
+    assert not report.has_extensions
+    assert await connection.fetchval("select to_regclass('graphile_worker._private_py_migrations') is null")
+
+
+async def test_a_read_only_session_goes_on_without_them(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.execute("drop table graphile_worker._private_py_migrations")
+    await connection.execute("set default_transaction_read_only = on")
+    report = await migrate(connection, SCHEMA)
+    assert not report.has_extensions
+    assert "works without them" in caplog.text

@@ -1,0 +1,80 @@
+"""Schemas that are too old or too new are refused in words that tell what to do; harmless ones are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphile_worker.errors import MigrationError, SchemaTooNewError, SchemaTooOldError
+from graphile_worker.migrate import migrate
+from graphile_worker.migrate.refusals import check_server
+from graphile_worker.migrate.state import SchemaState, read_state
+from graphile_worker.schema_name import SchemaName
+from migrations.catalogue import read_catalogue
+from migrations.earlier import go_back
+
+SCHEMA = SchemaName()
+
+
+@pytest.mark.compat("MIG-3")
+async def test_a_ledger_at_revision_1_without_breaking_marks_is_refused(connection: Any) -> None:
+    await connection.execute(
+        "drop schema graphile_worker cascade; create schema graphile_worker; "
+        "create table graphile_worker.migrations (id int primary key, ts timestamptz not null default now()); "
+        "create table graphile_worker.jobs (id bigserial primary key); "
+        "insert into graphile_worker.migrations (id, ts) values (1, now() - interval '1 year')"
+    )
+    with pytest.raises(SchemaTooOldError, match=r"revision 1,.*graphile-worker@0\.18 --schema-only"):
+        await migrate(connection, SCHEMA)
+    columns = await connection.fetch("select * from graphile_worker.migrations")
+    assert list(columns[0].keys()) == ["id", "ts"]
+
+
+@pytest.mark.compat("MIG-5")
+async def test_revision_10_with_a_locked_job_is_refused_and_untouched(connection: Any) -> None:
+    await connection.execute("select graphile_worker.add_job('a')")
+    await connection.execute("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'")
+    await go_back(connection, 10)
+    before = await read_catalogue(connection)
+    with pytest.raises(SchemaTooOldError, match=r"revision 10,.*Stop all workers"):
+        await migrate(connection, SCHEMA)
+    assert await read_catalogue(connection) == before
+
+
+@pytest.mark.compat("MIG-4")
+async def test_a_newer_breaking_revision_is_refused(connection: Any) -> None:
+    await connection.execute("insert into graphile_worker.migrations (id, breaking) values (999999, true)")
+    with pytest.raises(SchemaTooNewError) as refusal:
+        await migrate(connection, SCHEMA)
+    message = str(refusal.value)
+    assert "revision 999999" in message
+    assert "breaking revision is 999999" in message
+    assert "supports revision 20" in message
+
+
+async def test_a_newer_breaking_revision_below_a_harmless_one_is_refused_too(connection: Any) -> None:
+    await connection.execute(
+        "insert into graphile_worker.migrations values (21, now(), true), (22, now(), false)"
+    )
+    with pytest.raises(SchemaTooNewError, match=r"revision 22 .*breaking revision is 21"):
+        await migrate(connection, SCHEMA)
+
+
+async def test_a_newer_harmless_revision_is_only_warned_of(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.execute("insert into graphile_worker.migrations (id) values (23)")
+    report = await migrate(connection, SCHEMA)
+    assert report.revision == 23
+    assert not report.changed
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "revision 23" in caplog.text
+
+
+async def test_servers_before_version_12_are_refused(connection: Any) -> None:
+    state = await read_state(connection, SCHEMA)
+    check_server(state)
+    old = SchemaState(server_version=110022, schema_exists=False, objects=(), has_extension_ledger=False)
+    with pytest.raises(MigrationError, match=r"PostgreSQL 12 or later.*110022"):
+        check_server(old)
