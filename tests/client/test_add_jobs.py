@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ async def test_a_hundred_thousand_specs_go_in_one_transaction_and_leave_no_memor
     assert len({job.raw_created_at for job in jobs}) == 1, "one transaction has one now()"
     assert await connection.fetchval("select count(*) from graphile_worker._private_jobs") == count + 1
     # What grows is the result alone: each Job with its strings is well below a kilobyte.
-    growth = [after - before for before, after in zip(chunks_held, chunks_held[1:], strict=False)]
+    growth = [after - before for before, after in pairwise(chunks_held)]
     assert max(growth) < 20_000 * 1024
     assert took < 60
 
@@ -202,7 +203,9 @@ async def test_the_same_key_twice_in_one_batch_is_refused_by_name(utils: WorkerU
 
 async def test_unsafe_dedupe_is_refused_in_a_batch(utils: WorkerUtils) -> None:
     specs = [JobSpec("job1"), JobSpec("job1", job_key="K", job_key_mode="unsafe_dedupe")]
-    with pytest.raises(InvalidArgumentError, match=r"specs\[1\]\.job_key_mode: unsafe_dedupe works with add_job"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"specs\[1\]\.job_key_mode: unsafe_dedupe works with add_job"
+    ):
         await utils.add_jobs(specs)
 
 

@@ -75,7 +75,9 @@ async def test_unused_queues_are_deleted(utils: WorkerUtils, connection: Any) ->
 
 
 @pytest.mark.compat("ADM-7")
-async def test_unused_task_names_are_deleted_except_those_to_keep(utils: WorkerUtils, connection: Any) -> None:
+async def test_unused_task_names_are_deleted_except_those_to_keep(
+    utils: WorkerUtils, connection: Any
+) -> None:
     names = ["job3", "test_job1", "test_job2", "test_job3", "test_job4"]
     jobs = await utils.add_jobs([JobSpec(name) for name in names])
     await utils.complete_jobs([jobs[2].id, jobs[4].id])
@@ -91,7 +93,9 @@ async def test_without_arguments_only_queues_are_cleaned(utils: WorkerUtils, con
     assert await task_names(connection) == ["job1"]
 
 
-async def test_with_names_to_keep_alone_task_names_are_cleaned_too(utils: WorkerUtils, connection: Any) -> None:
+async def test_with_names_to_keep_alone_task_names_are_cleaned_too(
+    utils: WorkerUtils, connection: Any
+) -> None:
     jobs = await utils.add_jobs([JobSpec("job1", queue_name="q"), JobSpec("job2")])
     await utils.complete_jobs([job.id for job in jobs])
     report = await utils.cleanup(task_identifiers_to_keep=["job2"])
@@ -107,9 +111,7 @@ async def test_jobs_go_first_so_that_their_names_and_queues_go_too(utils: Worker
 
 
 async def test_unknown_kinds_of_cleanup_are_refused(utils: WorkerUtils) -> None:
-    message = (
-        "tasks: allowed are DELETE_PERMAFAILED_JOBS, GC_TASK_IDENTIFIERS, GC_JOB_QUEUES; got NOPE, nada"
-    )
+    message = "tasks: allowed are DELETE_PERMAFAILED_JOBS, GC_TASK_IDENTIFIERS, GC_JOB_QUEUES; got NOPE, nada"
     with pytest.raises(InvalidArgumentError, match=message):
         await utils.cleanup(["GC_JOB_QUEUES", "NOPE", "nada"])  # type: ignore[list-item]
     with pytest.raises(InvalidArgumentError, match="tasks: expected a list of names, got 'GC_JOB_QUEUES'"):

@@ -27,7 +27,8 @@ begin
     insert into graphile_worker._private_tasks (identifier)
         select distinct s.identifier from unnest(specs) s on conflict do nothing;
     insert into graphile_worker._private_job_queues (queue_name)
-        select distinct s.queue_name from unnest(specs) s where s.queue_name is not null on conflict do nothing;
+        select distinct s.queue_name from unnest(specs) s where s.queue_name is not null
+        on conflict do nothing;
     update graphile_worker._private_jobs j set key = null, attempts = j.max_attempts, updated_at = now()
         from unnest(specs) s where j.key = s.job_key and not j.is_available;
     return query
@@ -57,15 +58,16 @@ declare
     v_job graphile_worker._private_jobs;
 begin
     select * into v_job from graphile_worker.add_jobs(
-        array[row(identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint,
-            flags)::graphile_worker.job_spec], job_key_mode = 'preserve_run_at');
+        array[row(identifier, payload, queue_name, run_at, max_attempts::smallint, job_key,
+            priority::smallint, flags)::graphile_worker.job_spec], job_key_mode = 'preserve_run_at');
     return v_job;
 end $$;
 """
 ALWAYS_LOST = """
 create or replace function graphile_worker.add_jobs(
     specs graphile_worker.job_spec[], job_key_preserve_run_at boolean default false
-) returns setof graphile_worker._private_jobs language sql as 'select * from graphile_worker._private_jobs limit 0';
+) returns setof graphile_worker._private_jobs language sql
+as 'select * from graphile_worker._private_jobs limit 0';
 """
 LOST_TWICE_WITH_AN_ERROR = """
 create sequence public.tries;
@@ -79,8 +81,8 @@ begin
     if nextval('public.tries') <= 2 then
         raise exception 'no row' using errcode = 'GWNOR';
     end if;
-    return graphile_worker.real_add_job(identifier, payload, queue_name, run_at, max_attempts, job_key, priority,
-        flags, job_key_mode);
+    return graphile_worker.real_add_job(identifier, payload, queue_name, run_at, max_attempts, job_key,
+        priority, flags, job_key_mode);
 end $$;
 """
 
@@ -104,11 +106,12 @@ async def worker(database_url: str) -> AsyncIterator[Any]:
 async def until_somebody_waits(connection: Any) -> None:
     """Returns as soon as a session of this database waits for a lock."""
     async with asyncio.timeout(20):
-        while not await connection.fetchval(
-            "select exists (select from pg_stat_activity where datname = current_database() "
-            "and wait_event_type = 'Lock')"
-        ):
-            await asyncio.sleep(0.005)
+        waits = False
+        while not waits:  # every look is a round trip, so this does not spin
+            waits = await connection.fetchval(
+                "select exists (select from pg_stat_activity where datname = current_database() "
+                "and wait_event_type = 'Lock')"
+            )
 
 
 async def add_one(utils: WorkerUtils) -> Job:
@@ -201,6 +204,7 @@ async def test_an_add_that_is_lost_every_time_ends_in_an_error(utils: WorkerUtil
         await utils.add_jobs([JobSpec("job1", job_key="K")])
 
 
+@pytest.mark.usefixtures("foreign")
 async def test_an_add_that_is_lost_with_an_error_is_tried_again(utils: WorkerUtils, connection: Any) -> None:
     await connection.execute(LOST_TWICE_WITH_AN_ERROR)
     job = await utils.add_job("job1", {"a": 1}, job_key="K")
@@ -208,6 +212,7 @@ async def test_an_add_that_is_lost_with_an_error_is_tried_again(utils: WorkerUti
     assert await connection.fetchval("select last_value from public.tries") == 3
 
 
+@pytest.mark.usefixtures("foreign")
 async def test_inside_a_transaction_a_lost_add_says_to_run_it_again(
     utils: WorkerUtils, connection: Any
 ) -> None:

@@ -40,7 +40,11 @@ async def test_permanently_fail_jobs_gives_up_what_is_not_locked(utils: WorkerUt
 async def test_reschedule_jobs_changes_what_is_not_locked(utils: WorkerUtils, selection: Any) -> None:
     run_at = (datetime.now(UTC) + timedelta(seconds=60)).replace(microsecond=5)
     changed = await utils.reschedule_jobs(selection.four_ids, run_at=run_at, attempts=1)
-    assert [job.id for job in changed] == [selection.failed.id, selection.regular_1.id, selection.regular_2.id]
+    assert [job.id for job in changed] == [
+        selection.failed.id,
+        selection.regular_1.id,
+        selection.regular_2.id,
+    ]
     assert [(job.attempts, job.run_at) for job in changed] == [(1, run_at)] * 3
     assert [job.last_error for job in changed] == ["Failed forever", None, None]
     assert await current(utils, selection.locked) == selection.locked
@@ -94,7 +98,9 @@ async def test_force_unlock_workers_unlocks_only_the_given_pools(utils: WorkerUt
         (None, None), ("test", "pool-1"), ("test2", "pool-2"), ("test3", "pool-3"), (None, None),
         (None, "pool-1"), (None, "pool-2"), (None, "pool-3"), (None, "pool-2"), (None, "pool-1"),
     ]  # fmt: skip
-    jobs = await utils.add_jobs([JobSpec("job3", number, queue_name=queue) for number, (queue, _) in enumerate(plan)])
+    jobs = await utils.add_jobs(
+        [JobSpec("job3", number, queue_name=queue) for number, (queue, _) in enumerate(plan)]
+    )
     for job, (queue, pool) in zip(jobs, plan, strict=True):
         if pool is not None:
             await connection.execute(
@@ -149,7 +155,10 @@ async def test_ids_that_no_job_has_change_nothing(utils: WorkerUtils) -> None:
         (lambda utils: utils.reschedule_jobs([1], max_attempts=0), "max_attempts: must be from 1 to 32767"),
         (lambda utils: utils.reschedule_jobs([1], attempts=-1), "attempts: must be from 0 to 32767"),
         (lambda utils: utils.reschedule_jobs([1], priority=2**15), "priority: must be from -32768 to 32767"),
-        (lambda utils: utils.reschedule_jobs([1], run_at=datetime(2020, 1, 1)), "run_at: .* has no time zone"),
+        (
+            lambda utils: utils.reschedule_jobs([1], run_at=datetime(2020, 1, 1)),
+            "run_at: .* has no time zone",
+        ),
         (lambda utils: utils.permanently_fail_jobs([1], "a\0b"), "reason: contains a NUL byte"),
         (lambda utils: utils.permanently_fail_jobs([1], 5), "reason: expected text, got 5"),
         (lambda utils: utils.remove_job(""), "job_key: must not be empty"),

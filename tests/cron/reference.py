@@ -45,7 +45,7 @@ def zone_minutes(pattern: str, zone: ZoneInfo, start: datetime, end: datetime) -
     twice the first counts, unless the pattern takes every hour and so means real time.
     """
     every_hour = len(allowed_values(pattern.split()[1], 0, 23)) == 24
-    instants = list(every_minute(start - timedelta(days=2), end + timedelta(days=2)))
+    instants = list(every_minute(start - timedelta(hours=26), end))
     due: set[datetime] = set()
     seen: set[datetime] = set()
     latest: datetime | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,7 @@ WHOLE = """\
 """
 
 
+@pytest.mark.compat("crontab")
 def test_a_whole_crontab_is_read_in_order() -> None:
     items = parse_crontab(WHOLE, source="my/crontab")
     assert [(item.task, item.identifier) for item in items] == [
@@ -96,6 +99,15 @@ def test_the_mark_stands_below_its_character_behind_tabs_too() -> None:
     with pytest.raises(CrontabError) as caught:
         parse_crontab("*\t60 * * * a")
     assert str(caught.value).splitlines()[1:] == ["    *\t60 * * * a", "     \t^"]
+
+
+def test_strict_json_is_read_without_the_slow_reader_of_json5() -> None:
+    code = (
+        "import sys; from graphile_worker.cron import parse_crontab;"
+        "parse_crontab('* * * * * a {\"a\": [1, null]}'); assert 'json5' not in sys.modules;"
+        "parse_crontab('* * * * * a {a: 1}'); assert 'json5' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_unknown_tasks_are_faults_if_the_known_ones_are_given() -> None:

@@ -26,8 +26,8 @@ from cron.station_process import APPLICATION_NAME, serve
 from graphile_worker.cron.matcher import round_down
 
 PATTERNS = {
-    "often": "*/10 * * * *",
-    "odd": "7-50/13 * * * *",
+    "often": "*/20 * * * *",
+    "odd": "7-50/13 */2 * * *",
     "nightly": "30 2 * * *",
     "noon": "0 12 * * 1-5",
 }

@@ -132,7 +132,7 @@ CLOCK_PATTERNS = st.tuples(
 
 
 @given(CLOCK_PATTERNS, st.sampled_from(CHANGES), st.integers(0, 2000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_zones_agree_with_the_reference(pattern: str, change: tuple[str, str], minutes: int) -> None:
     zone, start = change[0], at(change[1])
     end = start + timedelta(minutes=minutes)

@@ -1,4 +1,4 @@
-"""Reading everything the catalogue says of a schema into plain values that two installs can be compared by."""
+"""Reading everything the catalogue says of a schema into plain values, so that installs can be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ select class.relname::text, array_agg(
 from pg_class as class
 join pg_attribute as attribute on attribute.attrelid = class.oid and attribute.attnum > 0
 left join pg_attrdef as defaults on defaults.adrelid = class.oid and defaults.adnum = attribute.attnum
-where class.relnamespace = $1 and class.relkind in ('r', 'v', 'c', 'p', 'm', 'f') and not attribute.attisdropped
+where class.relnamespace = $1 and class.relkind in ('r', 'v', 'c', 'p', 'm', 'f')
+    and not attribute.attisdropped
 group by class.relname
 """
 
@@ -40,7 +41,8 @@ select class.relname::text, concat_ws(' ', format_type(sequence.seqtypid, null),
     (select owner.relname || '.' || attribute.attname
      from pg_depend as depends
      join pg_class as owner on owner.oid = depends.refobjid
-     join pg_attribute as attribute on attribute.attrelid = owner.oid and attribute.attnum = depends.refobjsubid
+     join pg_attribute as attribute
+         on attribute.attrelid = owner.oid and attribute.attnum = depends.refobjsubid
      where depends.objid = class.oid and depends.deptype = 'i' and depends.classid = 'pg_class'::regclass))
 from pg_sequence as sequence
 join pg_class as class on class.oid = sequence.seqrelid
@@ -71,7 +73,8 @@ VIEWS = "select viewname::text, replace(definition, $2, 'S') from pg_views where
 
 ODDITIES = """
 select 'trigger ' || tgname from pg_trigger join pg_class on pg_class.oid = tgrelid where relnamespace = $1
-union all select 'policy ' || polname from pg_policy join pg_class on pg_class.oid = polrelid where relnamespace = $1
+union all select 'policy ' || polname from pg_policy join pg_class on pg_class.oid = polrelid
+    where relnamespace = $1
 union all select 'comment ' || description from pg_description
     where objoid in (select oid from pg_class where relnamespace = $1
         union all select oid from pg_proc where pronamespace = $1)

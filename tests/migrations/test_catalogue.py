@@ -95,7 +95,9 @@ CONSTRAINTS = {
 INDEXES = {
     "migrations_pkey": "CREATE UNIQUE INDEX migrations_pkey ON S.migrations USING btree (id)",
     "tasks_pkey": "CREATE UNIQUE INDEX tasks_pkey ON S._private_tasks USING btree (id)",
-    "tasks_identifier_key": "CREATE UNIQUE INDEX tasks_identifier_key ON S._private_tasks USING btree (identifier)",
+    "tasks_identifier_key": (
+        "CREATE UNIQUE INDEX tasks_identifier_key ON S._private_tasks USING btree (identifier)"
+    ),
     "job_queues_pkey1": "CREATE UNIQUE INDEX job_queues_pkey1 ON S._private_job_queues USING btree (id)",
     "job_queues_queue_name_key": (
         "CREATE UNIQUE INDEX job_queues_queue_name_key ON S._private_job_queues USING btree (queue_name)"
@@ -124,8 +126,10 @@ SEQUENCES = {
 FUNCTIONS = {
     "add_job(identifier text, payload json DEFAULT NULL::json, queue_name text DEFAULT NULL::text, "
     f"run_at {TIME} DEFAULT NULL::{TIME}, max_attempts integer DEFAULT NULL::integer, "
-    "job_key text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, flags text[] DEFAULT NULL::text[], "
-    "job_key_mode text DEFAULT 'replace'::text)": "S._private_jobs plpgsql volatile invoker unsafe",
+    "job_key text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, "
+    "flags text[] DEFAULT NULL::text[], job_key_mode text DEFAULT 'replace'::text)": (
+        "S._private_jobs plpgsql volatile invoker unsafe"
+    ),
     "add_jobs(specs S.job_spec[], job_key_preserve_run_at boolean DEFAULT false)": (
         "SETOF S._private_jobs plpgsql volatile invoker unsafe"
     ),
@@ -134,10 +138,9 @@ FUNCTIONS = {
     "permanently_fail_jobs(job_ids bigint[], error_message text DEFAULT NULL::text)": (
         "SETOF S._private_jobs sql volatile invoker unsafe"
     ),
-    f"reschedule_jobs(job_ids bigint[], run_at {TIME} DEFAULT NULL::{TIME}, priority integer DEFAULT NULL::integer, "
-    "attempts integer DEFAULT NULL::integer, max_attempts integer DEFAULT NULL::integer)": (
-        "SETOF S._private_jobs sql volatile invoker unsafe"
-    ),
+    f"reschedule_jobs(job_ids bigint[], run_at {TIME} DEFAULT NULL::{TIME}, "
+    "priority integer DEFAULT NULL::integer, attempts integer DEFAULT NULL::integer, "
+    "max_attempts integer DEFAULT NULL::integer)": ("SETOF S._private_jobs sql volatile invoker unsafe"),
     "force_unlock_workers(worker_ids text[])": "void sql volatile invoker unsafe",
 }
 

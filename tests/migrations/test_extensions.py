@@ -16,7 +16,7 @@ NUMBERS = tuple(extension.number for extension in known_extensions())
 async def test_every_extension_writes_itself_into_our_ledger(connection: Any) -> None:
     rows = await connection.fetch("select id, name from graphile_worker._private_py_migrations order by id")
     assert [tuple(row) for row in rows] == [(each.number, each.name) for each in known_extensions()]
-    assert NUMBERS == tuple(range(1, len(NUMBERS) + 1))
+    assert list(NUMBERS) == list(range(1, len(NUMBERS) + 1))
 
 
 async def test_our_ledger_is_protected_like_its_siblings(connection: Any) -> None:

@@ -201,7 +201,8 @@ class TestAsARoleWithFewRights:
     ) -> None:
         await migrate(empty, SCHEMA, extensions=False)
         await empty.execute(
-            f"grant usage on schema graphile_worker to {role}; grant select on graphile_worker.migrations to {role}"
+            f"grant usage on schema graphile_worker to {role}; "
+            f"grant select on graphile_worker.migrations to {role}"
         )
         report = await migrate(restricted, SCHEMA)
         assert not report.changed

@@ -1,4 +1,4 @@
-"""Installing while a Node-like installer is at work: it writes its ledger rows one by one and knows no lock of ours."""
+"""Installing while a Node-like installer is at work, which writes its ledger rows one by one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from graphile_worker.migrate import BREAKING_REVISIONS, migrate
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from migrations.catalogue import read_catalogue
+from migrations.waiting import is_blocked
 
 SCHEMA = SchemaName()
-LEDGER, OBJECTS = load("migrations/baseline", SCHEMA).split(
-    'create table "graphile_worker"._private_tasks', 1
+OBJECTS = load("migrations/baseline", SCHEMA).split('create table "graphile_worker"._private_tasks', 1)[1]
+LEDGER = """
+create table if not exists graphile_worker.migrations (
+    id int primary key, ts timestamptz not null default now(), breaking boolean not null default false
 )
+"""
 CLASHES = (
     asyncpg.UniqueViolationError,
     asyncpg.DuplicateSchemaError,
@@ -34,7 +38,7 @@ class OtherInstaller:
 
     async def bootstrap(self) -> None:
         await self.connection.execute("create schema if not exists graphile_worker")
-        await self.connection.execute(LEDGER.split(";")[0])
+        await self.connection.execute(LEDGER)
 
     async def insert(self, revision: int) -> None:
         await self.connection.execute(
@@ -92,16 +96,6 @@ async def two(empty_database_url: str) -> AsyncIterator[tuple[Any, OtherInstalle
         await theirs.close(timeout=10)
 
 
-async def is_waiting(observer: Any, connection: Any) -> None:
-    """Return once the other session waits for a lock."""
-    async with asyncio.timeout(10):
-        while not await observer.fetchval(
-            "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'",
-            connection.get_server_pid(),
-        ):
-            await asyncio.sleep(0.01)
-
-
 async def test_we_wait_until_the_other_installer_has_come_far_enough(two: tuple[Any, OtherInstaller]) -> None:
     ours, other = two
     await other.bootstrap()
@@ -109,7 +103,7 @@ async def test_we_wait_until_the_other_installer_has_come_far_enough(two: tuple[
     await theirs.start()
     await other.insert(1)
     migrating = asyncio.create_task(migrate(ours, SCHEMA))
-    await is_waiting(other.connection, ours)
+    await is_blocked(other.connection, ours)
     await theirs.commit()
     for revision in range(2, 18):
         assert await other.apply(revision)

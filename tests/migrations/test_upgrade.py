@@ -14,6 +14,7 @@ from graphile_worker.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from migrations.earlier import go_back
 from migrations.listening import heard_by
+from migrations.waiting import is_blocked
 
 SCHEMA = SchemaName()
 
@@ -63,11 +64,7 @@ async def test_an_upgrade_waits_for_another_runtime_that_is_at_the_same_revision
         await theirs.start()
         await other.execute("insert into graphile_worker.migrations (id) values (20)")
         ours = asyncio.create_task(migrate(connection, SCHEMA))
-        while not await other.fetchval(
-            "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'",
-            connection.get_server_pid(),
-        ):
-            await asyncio.sleep(0.01)
+        await is_blocked(other, connection)
         await theirs.commit()
         assert (await ours).applied_revisions == ()
     finally:

@@ -237,11 +237,11 @@ async def test_cancelling_the_task_ends_the_child_and_waits_for_it(folder: Any, 
 
 
 async def test_cancelling_twice_kills_the_child_at_once(folder: Any, make_helpers: Any) -> None:
-    script = folder.write("ignore.sh", IGNORES, executable=True)
+    script = folder.write("stay.sh", IGNORES.replace("trap ''", "trap 'touch asked'"), executable=True)
     running = asyncio.ensure_future(run_executable(script, make_helpers(), kill_after=600))
     await until_exists(folder.project / "ready")
     running.cancel()
-    await asyncio.sleep(0)
+    await until_exists(folder.project / "asked")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 20)

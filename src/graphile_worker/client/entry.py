@@ -57,7 +57,11 @@ def make_worker_utils(
             clock=clock if clock is not None else SystemClock(),
         )
 
-    return Opening(open_, WorkerUtils.release)
+    async def close(utils: WorkerUtils) -> None:
+        if not utils.is_released:
+            await utils.release()
+
+    return Opening(open_, close)
 
 
 @overload

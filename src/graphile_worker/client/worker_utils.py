@@ -231,6 +231,11 @@ class WorkerUtils:
         self._check_open()
         return lend(self.pool) if self._owns_pool else self.pool.acquire()
 
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called."""
+        return self._released
+
     async def release(self) -> None:
         """Close the pool, if it was made for this client; the client cannot be used any more."""
         self._check_open()

@@ -15,6 +15,7 @@ from .matcher import MINUTE, round_up
 
 DueMinute = tuple[datetime, list[ParsedCronItem]]
 
+_INSTANT = timedelta(microseconds=1)
 _SHORTEST_REST = 0.2
 _LONGEST_REST = 60.0
 _REST_GROWTH = 1.5
@@ -65,7 +66,7 @@ def _backfill_from(item: ParsedCronItem, known: KnownCrontab, start: datetime, o
     except OverflowError:  # further back than the calendar goes
         earliest = known.known_since
     if known.last_execution is not None:
-        return max(earliest, known.last_execution + MINUTE)
+        return max(earliest, known.last_execution + _INSTANT)
     return max(earliest, known.known_since)
 
 

@@ -29,5 +29,35 @@ async def get_jobs(
     return jobs_with_names(rows, tasks)
 
 
+async def get_jobs_beyond(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None,
+    now: datetime | None,
+    ranges: tuple[list[int], list[int], list[float]],
+) -> list[Job]:
+    """The same, but of jobs without a queue only those in these ranges: lowest, highest priority, run_at."""
+    rows = await connection.fetch(
+        load("queries/get_jobs_beyond", schema),
+        pool_id,
+        list(tasks),
+        limit,
+        _flags(forbidden_flags),
+        now,
+        *ranges,
+    )
+    return jobs_with_names(rows, tasks)
+
+
+async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[list[int], float]:
+    """Priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
+    rows = await connection.fetch(load("queries/list_priorities", schema))
+    return [row[0] for row in rows if row[0] is not None], rows[0][1]
+
+
 def _flags(forbidden: Sequence[str] | None) -> list[str] | None:
     return list(forbidden) if forbidden else None

@@ -41,12 +41,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 raise
             await self._spawn(("/bin/sh", str(path)), environment)  # no #! line: what a shell would do
         pipe = cast("asyncio.WriteTransport", self._started.get_pipe_transport(_STDIN))
-        with suppress(OSError):  # the child need not read its input; it may even be gone already
+        with suppress(OSError, RuntimeError):  # the child need not read it, and may be gone already
             pipe.write(stdin)
             pipe.write_eof()
 
     async def end(self, kill_after: float) -> None:
         """SIGTERM to the child and what it started, SIGKILL if the child does not end; wait for that."""
+        if self._transport is None:
+            return
         self._signal(signal.SIGTERM)
         try:
             await asyncio.wait((self.exited,), timeout=kill_after)
@@ -81,15 +83,27 @@ class ChildProcess(asyncio.SubprocessProtocol):
     async def _spawn(self, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
         # A session of its own: Ctrl-C in the terminal asks the worker to stop gracefully, it must not hit the
         # child; and a signal to the session's group reaches what the child has started.
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(environment),
-            start_new_session=True,
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=dict(environment),
+                start_new_session=True,
+            )
         )
+        # Half a start cannot be undone cleanly, so a cancellation has to wait for the other half.
+        cancelled: asyncio.CancelledError | None = None
+        while not starting.done():
+            try:
+                await asyncio.wait((starting,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._transport, _ = starting.result()
+        if cancelled is not None:
+            raise cancelled
 
     def _signal(self, number: signal.Signals) -> None:
         if self._transport is None or self.exited.done():

@@ -42,15 +42,14 @@ async def run_executable(
     asked = asyncio.ensure_future(helpers.abort_signal.wait())
     try:
         await _start(child, path, helpers.job)
-        try:
-            await asyncio.wait((child.exited, asked), timeout=time_limit, return_when=asyncio.FIRST_COMPLETED)
-            ended_by_us = not child.exited.done()
-            if ended_by_us:
-                await child.end(kill_after)
-        except asyncio.CancelledError:
+        await asyncio.wait((child.exited, asked), timeout=time_limit, return_when=asyncio.FIRST_COMPLETED)
+        ended_by_us = not child.exited.done()
+        if ended_by_us:
             await child.end(kill_after)
-            raise
         await child.finish_output(LINGER)
+    except asyncio.CancelledError:
+        await child.end(kill_after)
+        raise
     finally:
         asked.cancel()
         child.close()

@@ -33,6 +33,8 @@ class Executor:
         self._threads = threads
         self._before_run = hooks.interceptors_before_run
         self._after_run = hooks.interceptors_after_run
+        self.interruption: str | None = None
+        """Why running tasks are being cancelled by the worker, once they are."""
 
     def helpers(self, job: Job, worker_id: str) -> JobHelpers:
         """What the task of this job is given besides the payload."""
@@ -42,8 +44,8 @@ class Executor:
         """Run one job; how it ended. Only a cancellation of the slot itself is told apart from a failure."""
         try:
             outcome = await self._run(job, helpers)
-        except asyncio.CancelledError as error:
-            outcome = _cancelled(error)
+        except asyncio.CancelledError:
+            outcome = self._cancelled()
         except GeneratorExit:
             raise
         except (
@@ -87,21 +89,19 @@ class Executor:
         for interceptor in self._after_run:
             try:
                 await resolve(interceptor(job, error))
-            except asyncio.CancelledError as cancelled:
-                outcome = _cancelled(cancelled)
+            except asyncio.CancelledError:
+                outcome = self._cancelled()
             except GeneratorExit:
                 raise
             except BaseException as broken:
                 outcome = outcome if outcome is not None else Failed(broken)
         return outcome
 
-
-def _cancelled(error: asyncio.CancelledError) -> Outcome:
-    """Interrupted if the worker cancelled the slot; else the task raised it by itself: a failure."""
-    current = asyncio.current_task()
-    if current is not None and current.cancelling():
-        while current.uncancel():
-            pass
-        reason = str(error.args[0]) if error.args else "the worker stopped before the task ended"
-        return Interrupted(JobInterruptedError(reason))
-    return Failed(JobError("the task was cancelled from inside"))
+    def _cancelled(self) -> Outcome:
+        """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""
+        if self.interruption is None:
+            return Failed(JobError("the task was cancelled from inside"))
+        current = asyncio.current_task()
+        while current is not None and current.cancelling():
+            current.uncancel()
+        return Interrupted(JobInterruptedError(self.interruption))

@@ -10,10 +10,11 @@ from ..clock import Clock
 from ..errors import ConfigError
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..queries.get_jobs import get_jobs
+from ..queries.get_jobs import get_jobs, get_jobs_beyond, list_priorities
 from ..queries.task_ids import register_tasks
 from ..queries.write_outcomes import Continuation, return_jobs
 from ..schema_name import SchemaName
+from .marks import Marks
 from .session import Session
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
@@ -43,6 +44,9 @@ class Fetcher:
         self._clock = clock
         self._use_local_time = use_local_time
         self._tasks: dict[int, str] = {}
+        self._marks = Marks()
+        self._promised = False
+        self._server_ahead = 0.0  # of our monotonic clock
 
     @property
     def one_at_a_time(self) -> bool:
@@ -60,10 +64,24 @@ class Fetcher:
             lambda connection: register_tasks(connection, self._schema, self._identifiers)
         )
 
-    async def fetch(self, limit: int) -> list[Job]:
-        """Up to `limit` jobs, locked by this pool."""
+    async def fetch(self, limit: int, *, promised: bool = False) -> list[Job]:
+        """Up to `limit` jobs, locked by this pool; `promised` if somebody announced one."""
         self._last_flags = flags = await self._flags()
-        return await self._session.run(
+        self._promised |= promised
+        if self.one_at_a_time or self._marks.is_full_due(self._clock.monotonic(), promised=self._promised):
+            self._promised = False
+            return await self._fetch_all(limit, flags)
+        jobs = await self._fetch_beyond(limit, flags)
+        if jobs:
+            self._promised = False
+        elif self._promised and self._marks.is_full_due(self._clock.monotonic(), promised=True):
+            self._promised = False
+            return await self._fetch_all(limit, flags)
+        return jobs
+
+    async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
+        began = self._clock.monotonic()
+        jobs = await self._session.run(
             lambda connection: get_jobs(
                 connection,
                 self._schema,
@@ -74,6 +92,36 @@ class Fetcher:
                 now=self.now(),
             )
         )
+        ended = self._clock.monotonic()
+        if self._marks.full_fetch_took(ended - began, len(jobs), ended) and not self.one_at_a_time:
+            priorities, server_time = await self._session.run(
+                lambda connection: list_priorities(connection, self._schema)
+            )
+            self._server_ahead = server_time - self._clock.monotonic()
+            self._marks.set(priorities, jobs, self._seconds(), full=len(jobs) >= limit)
+        return jobs
+
+    async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
+        seen_up_to = self._seconds()
+        jobs = await self._session.run(
+            lambda connection: get_jobs_beyond(
+                connection,
+                self._schema,
+                pool_id=self.pool_id,
+                tasks=self._tasks,
+                limit=limit,
+                forbidden_flags=flags,
+                now=self.now(),
+                ranges=self._marks.ranges(),
+            )
+        )
+        self._marks.advance(jobs, seen_up_to, full=len(jobs) >= limit)
+        return jobs
+
+    def _seconds(self) -> float:
+        """The time that fetches go by, in seconds since 1970."""
+        now = self.now()
+        return now.timestamp() if now is not None else self._clock.monotonic() + self._server_ahead
 
     async def give_back(self, jobs: Sequence[Job]) -> None:
         """Unlock jobs that were not started."""

@@ -232,7 +232,7 @@ class WorkerPool:
         self._stop("nothing is left to run", quietly=True)
 
     async def _settle(self, slots: Slots) -> None:
-        """Until nothing runs, nothing is held and everything is written, which may bring more jobs in turn."""
+        """Until nothing runs, nothing is held and everything is written; that may bring more jobs in turn."""
         while True:
             await slots.idle()
             await self._source.quiet()
@@ -285,11 +285,11 @@ class WorkerPool:
     # -- stopping ------------------------------------------------------------------------------------------
 
     def begin_shutdown(self, message: str) -> None:
-        """Stop gracefully: take no more jobs, let running ones end, write everything. `wait` tells the end."""
+        """Stop gracefully: take no more jobs, let running ones end, write everything; see `wait`."""
         self._stop(message)
 
     def force_shutdown(self, message: str) -> None:
-        """Cancel what runs now and give it back. `wait` tells the end."""
+        """Cancel what runs now and give it back; see `wait`."""
         if self._finished.done():
             return
         if not self._forced.is_set():

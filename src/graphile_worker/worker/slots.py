@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..errors import JobInterruptedError
+from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..hooks.events import (
     JobStarted,
@@ -28,7 +28,7 @@ from ..hooks.events import (
 from ..job import Job
 from ..tasks.helpers import current_job
 from .execute import Executor
-from .outcome import Finished, Interrupted
+from .outcome import Failed, Finished, Interrupted
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 
@@ -70,11 +70,13 @@ class Slots:
         put: Callable[[Finished], None],
         events: Events,
         identifiers: Sequence[str],
+        on_fatal: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self._source = source
         self._executor = executor
         self._put = put
         self._events = events
+        self._on_fatal = on_fatal
         self._context = contextvars.copy_context()
         self._closing = False
         self._turn_began = 0.0
@@ -114,12 +116,13 @@ class Slots:
         """Let every slot end after the job it runs."""
         self._closing = True
         for slot in self._all:
-            if slot.task is not None and not slot.task.done():
+            if slot.task is not None:
                 self._events.emit(WorkerReleased(worker_id=slot.id))
         self.wake(len(self._all))
 
     def cancel(self, reason: str) -> None:
         """Cancel every running task; its outcome is `Interrupted`."""
+        self._executor.interruption = reason
         for slot in self._all:
             if slot.job is not None and slot.task is not None:
                 slot.task.cancel(reason)
@@ -162,17 +165,25 @@ class Slots:
 
     def _task_ended(self, slot: Slot, task: asyncio.Task[bool]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is None and not task.cancelled() and task.result():
+        # A task may leave a cancellation behind, by a timer of its own: that is no reason to lose the slot.
+        wants_another = not self._closing if task.cancelled() else error is None and task.result()
+        if wants_another and not slot.is_abandoned:
+            if slot in self._idle:
+                self._idle.remove(slot)
             self._spawn(slot)
             return
         slot.task = None
         if slot.job is not None:
-            slot.job = None
+            job, slot.job = slot.job, None
             self._running -= 1
+            outcome = Failed(error or JobError("the slot that ran the job was cancelled"))
+            self._put(Finished(job, outcome, slot.id, time.monotonic() - slot.started))
         if error is not None:
             self.error = self.error or error
             self._events.emit(WorkerFatalError(worker_id=slot.id, error=error, job_error=None))
         self._events.emit(WorkerStopped(worker_id=slot.id, error=error))
+        if error is not None:
+            self._on_fatal(error)
         if all(other.task is None for other in self._all):
             self._ended.set()
             self._became_idle.set()
@@ -206,7 +217,7 @@ class Slots:
             ended = monotonic()
             self._put(Finished(job, outcome, slot.id, ended - started))
             source.ran(ended - started)
-            if contextvars.copy_context() != context:
+            if _has_traces(slot, context):
                 return not self._closing
             if ended - self._turn_began > MAX_TURN:
                 await asyncio.sleep(0)
@@ -221,3 +232,11 @@ class Slots:
             self._became_idle.set()
         await slot.idle
         self._turn_began = time.monotonic()
+
+
+def _has_traces(slot: Slot, before: contextvars.Context) -> bool:
+    """Whether a job left something behind that the next one would find: a variable, or a cancellation."""
+    try:
+        return contextvars.copy_context() != before or slot.task is None or slot.task.cancelling() > 0
+    except Exception:  # values are compared by their own idea of equality, which may raise
+        return True

@@ -121,6 +121,7 @@ class AdaptiveSource:
         self._last_limit = 0
         self._more = True  # whether the last fetch left something behind
         self._pulsed = False
+        self._promised = False  # whether somebody announced a job that was not fetched yet
         self._released = False
         self._due = asyncio.Event()
         self._at_rest = asyncio.Event()
@@ -143,12 +144,14 @@ class AdaptiveSource:
         self._typical += (duration - self._typical) * RECENT if self._typical else duration
 
     def pulse(self, count: int = 1) -> None:
-        self._pulsed = True
+        self._pulsed = self._promised = True
         self._at_rest.clear()
         self._due.set()
 
     def poll(self) -> None:
+        promised = self._promised
         self.pulse()
+        self._promised = promised
 
     def adopt(self, jobs: Sequence[Job]) -> None:
         self._held.extendleft(reversed(jobs))
@@ -201,9 +204,9 @@ class AdaptiveSource:
                     self._at_rest.set()
                 continue
             self._at_rest.clear()
-            self._pulsed = False
+            promised, self._pulsed, self._promised = self._promised, False, False
             try:
-                jobs = await self._fetcher.fetch(limit)
+                jobs = await self._fetcher.fetch(limit, promised=promised)
             except Exception as error:
                 self._on_error(error)
                 self._pulsed = True

@@ -1,0 +1,173 @@
+-- Lock the next jobs like get_jobs, but of those without a queue only what lies beyond given marks.
+--
+-- Used for a while after get_jobs turned out slow, because it had to read past very many rows that it cannot
+-- take: jobs of tasks that this pool does not have, or dead rows that a long transaction keeps from being
+-- removed. Known priorities are read from their mark on, and the gaps between them from their beginning.
+--
+-- $1 text                pool id, written to locked_by
+-- $2 integer[]           ids of the tasks this pool can run
+-- $3 integer             how many jobs at most
+-- $4 text[]              forbidden flags, or null
+-- $5 timestamptz         the time to go by, or null for the server's
+-- $6 smallint[]          ranges of priorities in ascending order: the lowest of each ...
+-- $7 smallint[]          ... and the highest
+-- $8 double precision[]  from which run_at on to read each range (seconds since 1970)
+-- Returns the columns of a job.
+with recursive
+plain as materialized (
+  select found.place, found.priority, found.run_at
+  from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
+  cross join lateral (
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+      where range.low = range.high and job.is_available and job.job_queue_id is null
+        and job.priority = range.low and job.run_at >= to_timestamp(range.since)
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ($2::integer[])
+        and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      order by job.run_at
+      limit $3::integer
+      for update skip locked
+    ) known
+    union all
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+      where range.low < range.high and job.is_available and job.job_queue_id is null
+        and job.priority between range.low and range.high
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ($2::integer[])
+        and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      order by job.priority, job.run_at
+      limit $3::integer
+      for update skip locked
+    ) gap
+  ) found
+  limit $3
+),
+queue_priority (priority) as (
+  (
+    select priority from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is not null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from queue_priority last where last.priority is not null
+),
+-- A bounded look at the jobs of named queues in their order ...
+examined as materialized (
+  select found.place, found.job_queue_id, found.priority, found.run_at
+  from queue_priority cross join lateral (
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null
+      and job.priority = queue_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ($2::integer[])
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+    order by job.run_at
+    limit 4 * $3 + 100
+  ) found
+  limit 4 * $3 + 100
+),
+-- ... of which the first of each queue counts, if the queue's row and its own can be locked at once.
+head as materialized (
+  select distinct on (job_queue_id) place, job_queue_id, priority, run_at
+  from examined order by job_queue_id, priority, run_at
+),
+queued as materialized (
+  select head.place, head.priority, head.run_at
+  from (select * from head order by priority, run_at) head
+  cross join lateral (
+    select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+    where queue.id = head.job_queue_id and queue.is_available
+    for update skip locked
+  ) queue
+  cross join lateral (
+    select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.ctid = head.place and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  limit $3
+),
+-- If the look ended at jobs of busy queues, go from queue to queue instead: the cost is the number of queues.
+other_queue (id) as (
+  (
+    select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is not null
+      and (select count(*) from examined) >= 4 * $3 + 100 and (select count(*) from queued) < $3
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from other_queue last where last.id is not null
+),
+other_head as materialized (
+  select next.place, next.job_queue_id, next.priority, next.run_at
+  from other_queue
+  join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = other_queue.id and queue.is_available
+  cross join lateral (
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id = other_queue.id
+      and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ($2::integer[])
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+    order by job.priority, job.run_at
+    limit 1
+  ) next
+  where other_queue.id not in (select job_queue_id from head)
+),
+other_queued as materialized (
+  select other.place, other.priority, other.run_at
+  from (select * from other_head order by priority, run_at) other
+  cross join lateral (
+    select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+    where queue.id = other.job_queue_id and queue.is_available
+    for update skip locked
+  ) queue
+  cross join lateral (
+    select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.ctid = other.place and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  limit $3
+),
+chosen as materialized (
+  select place from (
+    select place, priority, run_at from plain
+    union all
+    select place, priority, run_at from queued
+    union all
+    select place, priority, run_at from other_queued
+  ) candidate
+  order by priority, run_at
+  limit $3
+),
+taken as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
+  where job.ctid = any (array(select place from chosen))
+  returning job.*
+),
+-- Only queues whose job was really taken, so that none stays locked without one.
+taken_queue as (
+  update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+  set locked_by = $1, locked_at = coalesce($5::timestamptz, now())
+  where queue.id = any (array(select job_queue_id from taken where job_queue_id is not null))
+)
+select
+  id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
+  date_part('epoch', created_at), date_part('epoch', updated_at), key, date_part('epoch', locked_at), locked_by,
+  revision, flags::text, task_id, job_queue_id
+from taken
+order by priority, run_at

@@ -1,0 +1,88 @@
+"""Marks: how far a slow scan has come, so that the next ones need not read the same rows again. Pure.
+
+A fetch reads waiting jobs by priority and run_at. Rows that it cannot take stay in the way: jobs of tasks
+that only other workers have, or dead rows that a long transaction keeps. When a fetch was slow for that
+reason, each priority gets a mark up to which everything was seen, and the following fetches begin there. A
+full fetch now and then finds what turned up behind a mark: a job with a run_at in the past, one that was given
+back. It comes so seldom that it takes a small share of the time, and sooner when a notification promised a
+job that was not found beyond the marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..job import Job
+
+SLOW = 0.020  # seconds: a fetch faster than this is never worth marks
+SLOW_PER_JOB = 0.0002  # seconds that a job itself may take in a fetch on a busy machine
+SHARE = 50  # a full fetch is repeated after so many times as long as it took ...
+SHARE_IF_PROMISED = 10  # ... and after so many times if there must be a job behind a mark
+SLACK = 1.0  # seconds: transactions commit jobs whose run_at is when they began
+LOWEST, HIGHEST = -32768, 32767
+
+
+class Marks:
+    """Decides between full fetches and fetches beyond the marks, and keeps the marks."""
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, float] = {}
+        self._cost = 0.0
+        self._full_at = 0.0
+
+    def is_full_due(self, now: float, *, promised: bool = False) -> bool:
+        """Whether the next fetch should be a full one, at this monotonic time."""
+        if not self._by_priority:
+            return True
+        return now - self._full_at >= self._cost * (SHARE_IF_PROMISED if promised else SHARE)
+
+    def full_fetch_took(self, seconds: float, jobs: int, ended_at: float) -> bool:
+        """A full fetch is over; whether marks are needed (give them with `set`). Forgets the old ones."""
+        self._by_priority.clear()
+        self._cost = seconds
+        self._full_at = ended_at
+        return seconds > SLOW + SLOW_PER_JOB * jobs
+
+    def set(self, priorities: Sequence[int], jobs: Sequence[Job], now: float, *, full: bool) -> None:
+        """What a fetch has seen: everything due up to `now` (seconds since 1970), or to its last job."""
+        plain = [(job.priority, job.raw_run_at) for job in jobs if job.job_queue_id is None]
+        last, last_run_at = max(plain, default=(LOWEST - 1, 0.0))
+        for priority in priorities:
+            if not full or priority < last:
+                self._raise(priority, now - SLACK)
+            elif priority == last:
+                self._raise(priority, min(last_run_at, now - SLACK))
+            else:
+                self._by_priority.setdefault(priority, float("-inf"))
+
+    def advance(self, jobs: Sequence[Job], now: float, *, full: bool) -> None:
+        """The same after a fetch beyond the marks."""
+        unknown = {job.priority for job in jobs if job.job_queue_id is None} - self._by_priority.keys()
+        for priority in unknown:  # in a gap; read from its beginning until the next full fetch
+            self._by_priority[priority] = float("-inf")
+        self.set(sorted(self._by_priority.keys() - unknown), jobs, now, full=full)
+
+    def ranges(self) -> tuple[list[int], list[int], list[float]]:
+        """Priorities with a mark and the gaps between them: the lowest, the highest, the mark of each."""
+        low: list[int] = []
+        high: list[int] = []
+        since: list[float] = []
+        begin = LOWEST
+        for priority, mark in sorted(self._by_priority.items()):
+            _add_gap(low, high, since, begin, priority - 1)
+            low.append(priority)
+            high.append(priority)
+            since.append(mark)
+            begin = priority + 1
+        _add_gap(low, high, since, begin, HIGHEST)
+        return low, high, since
+
+    def _raise(self, priority: int, mark: float) -> None:
+        self._by_priority[priority] = max(mark, self._by_priority.get(priority, mark))
+
+
+def _add_gap(low: list[int], high: list[int], since: list[float], begin: int, end: int) -> None:
+    if begin <= end:
+        low.append(begin)
+        high.append(end)
+        since.append(float("-inf"))
