@@ -128,7 +128,7 @@ def nested_in_itself() -> list[Any]:
         (Plain(), "payload: cannot be written as JSON at $: Plain is not JSON-serialisable"),
         ({"a": [1, Plain()]}, "payload: cannot be written as JSON at $.a[1]: Plain is not JSON-serialisable"),
         (Person("Ann", Plain()), "payload: cannot be written as JSON at $.address: Plain is not"),  # type: ignore[arg-type]
-        ({"a": {None: 1}}, "payload: cannot be written as JSON at a key of $.a: Only dicts with str-like"),
+        ({"a": {None: 1}}, "payload: cannot be written as JSON at a key of $.a: NoneType is not JSON"),
         (float("nan"), "payload: nan at $ is not a JSON number"),
         ({"a": [float("inf")]}, "payload: inf at $.a[0] is not a JSON number"),
         (Point(1, float("-inf")), "payload: -inf at $.y is not a JSON number"),
@@ -213,13 +213,26 @@ def test_json_becomes_what_a_task_asks_for(annotation: Any, text: str, value: An
         (Point, "{", "payload does not fit Point: Input data was truncated"),
         (Point, '{"x":"1"}', "payload does not fit Point: Expected `int`, got `str` - at `$.x`"),
         (Point, "{}", "payload does not fit Point: Object missing required field `x`"),
-        (Person, '{"name":"A","address":{"street":5}}', "payload does not fit Person: Expected `str`, got `int` - at `$.address.street`"),
+        (
+            Person,
+            '{"name":"A","address":{"street":5}}',
+            "payload does not fit Person: Expected `str`, got `int` - at `$.address.street`",
+        ),
         (list[int], '[1,"a"]', "payload does not fit list[int]: Expected `int`, got `str` - at `$[1]`"),
         (Mail, '{"to":"a"}', "payload does not fit Mail: Object missing required field `urgent`"),
         (Model, '{"count":1}', "payload does not fit Model: Field required - at `$.to`"),
-        (Model, '{"to":1,"count":"x"}', "payload does not fit Model: Input should be a valid string - at `$.to` (and 1 more)"),
-        (list[Model], '[{"to":"a"},{}]', "payload does not fit list[test_payload.Model]: Field required - at `$.to`"),
-        (Envelope, '{"model":{}}', "payload does not fit Envelope: Field required - at `$.to`"),
+        (
+            Model,
+            '{"to":1,"count":"x"}',
+            "payload does not fit Model: Input should be a valid string - at `$.to` (and 1 more)",
+        ),
+        (
+            list[Model],
+            '[{"to":"a"},{}]',
+            "payload does not fit list[test_payload.Model]: Field required in .to - at `$[1]`",
+        ),
+        (Envelope, '{"model":{}}', "payload does not fit Envelope: Field required in .to - at `$.model`"),
+        (Plain, "{}", "payload does not fit Plain: Plain is not a type that payloads can have"),
         (Model | Other, "{}", "payload does not fit "),
     ],
 )  # fmt: skip
@@ -236,15 +249,10 @@ def test_annotations_that_no_payload_can_have_are_refused_when_the_decoder_is_ma
         decoder_for(Point | Person)
 
 
-def test_a_type_that_json_does_not_have_is_refused_when_it_is_met() -> None:
-    with pytest.raises((PayloadError, NotImplementedError)):
-        decoder_for(Plain)("{}")
-
-
 def test_pydantic_is_not_imported_unless_it_is_used() -> None:
     program = (
         "import sys; from graphile_worker.payload import encode, decoder_for; "
-        "encode({'a': [1, object]}) if False else encode({'a': 1}); decoder_for(dict[str, int])('{}'); "
+        "encode({'a': 1}); decoder_for(dict[str, int])('{}'); "
         "assert 'pydantic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -23,6 +23,7 @@
     │   └── ExtensionMissingError    a task asked for application state that was not given
     ├── JobRefusedError              an interceptor refused to add the job
     ├── WorkerStoppedError           the worker died of an error, or was stopped by force
+    │   └── TasksLeftBehindError     it stopped, but tasks would not end even when cancelled
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
 Each error names the thing and the way out in its message and carries the parts as fields.
@@ -185,6 +186,17 @@ class JobRefusedError(GraphileWorkerError):
 
 class WorkerStoppedError(GraphileWorkerError):
     """The worker died of an error, or was stopped by force."""
+
+
+class TasksLeftBehindError(WorkerStoppedError):
+    """The worker stopped and gave every job back, but these tasks would not end; `jobs` holds name and id."""
+
+    def __init__(self, message: str, jobs: Sequence[tuple[str, int]]) -> None:
+        self.jobs = tuple(jobs)
+        names = ", ".join(f"{name} (job {job_id})" for name, job_id in self.jobs)
+        super().__init__(
+            f"{message}; these tasks did not end when cancelled and are left behind, their jobs given back: {names}"
+        )
 
 
 class EmbeddedPostgresError(GraphileWorkerError):

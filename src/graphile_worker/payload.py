@@ -99,11 +99,11 @@ def _decode_foreign(annotation: Any, value: Any) -> Any:
     if validate is None:
         if isinstance(annotation, type) and isinstance(value, annotation):
             return value
-        raise NotImplementedError(f"{_name(annotation)} is not a type that payloads can have")
+        raise TypeError(f"{_name(annotation)} is not a type that payloads can have")
     try:
         return validate(value)
     except ValueError as error:
-        raise ValueError(_first_problem(error)) from error
+        raise ValueError(_first_problem(error, "in {}")) from error  # msgspec adds where that lies
 
 
 def _guard_pydantic(validate: Callable[[str | bytes], Any], annotation: Any) -> Decode:
@@ -117,7 +117,7 @@ def _guard_pydantic(validate: Callable[[str | bytes], Any], annotation: Any) -> 
     return decode
 
 
-def _first_problem(error: ValueError) -> str:
+def _first_problem(error: ValueError, where: str = "- at `${}`") -> str:
     """The first complaint of a pydantic error, in one line, with the place."""
     problems = error.errors() if hasattr(error, "errors") else []
     if not problems:
@@ -125,7 +125,7 @@ def _first_problem(error: ValueError) -> str:
     first = problems[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{first['msg']} - at `${place}`{more}"
+    return f"{first['msg']} {where.format(place)}{more}"
 
 
 def _mentions_pydantic(annotation: Any) -> bool:

@@ -21,7 +21,7 @@ from .clock import Clock, SystemClock
 from .db.connection import Pool
 from .db.dsn import Dsn
 from .db.errors import translate_errors
-from .db.open import lend, open_pool, resolve_connection
+from .db.open import close_pool, lend, open_pool, resolve_connection
 from .errors import ConfigError, WorkerStoppedError
 from .hooks import Events, Hooks, Plugin
 from .hooks.events import Stopped
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .cron import CronScheduler, ParsedCronItem
 
 KILL_AFTER = 0.5  # seconds that `kill` leaves to a graceful end
+CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
 CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
 
 
@@ -78,9 +79,8 @@ class Runner:
 
     async def wait(self) -> None:
         """Until the worker has ended; raises if it died of an error."""
-        if self._end is None:
-            raise WorkerStoppedError("the worker was not started")
-        await asyncio.shield(self._end)
+        self.events.excuse_current()
+        await asyncio.shield(self._ended)
 
     async def stop(self, reason: str = "the worker is stopping") -> None:
         """Stop gracefully: running tasks may end, everything is written. An error to do it twice."""
@@ -121,13 +121,15 @@ class Runner:
                     await self._cron.start()
                 self._pool = parts.make_pool(once=self._once)
                 await self._pool.start()
+                if parts.options.handle_signals:
+                    signal_handling().add(self, self.events)
         except BaseException:
+            if self._pool is not None:
+                await self._pool.discard()
             if self._cron is not None:
                 await self._cron.stop()
             await parts.resources.aclose()
             raise
-        if parts.options.handle_signals:
-            signal_handling().add(self, self.events)
         if not self._once:
             self._stale_locks = parts.make_stale_locks(self._pool.id)
             self._stale_locks.start()
@@ -150,6 +152,8 @@ class Runner:
         if not self._is_stopped:
             self._is_stopped = True
             self.events.emit(Stopped())
+            if self._stale_locks is not None:
+                self._stale_locks.begin_to_stop()
 
     async def _until_end(self) -> None:
         try:
@@ -406,7 +410,7 @@ class _Given:
                     max_pool_size=max(options.max_pool_size, CONNECTIONS),
                     prepared_statements=options.prepared_statements,
                 )
-                resources.push_async_callback(database.close)
+                resources.push_async_callback(close_pool, database, within=CLOSE_WITHIN)
             else:
                 database = found
             async with database.acquire() as connection:

@@ -203,7 +203,8 @@ def _imported_by(arguments: list[str]) -> set[str]:
 
 def test_heavy_modules_are_imported_only_when_they_are_used(place: Path) -> None:
     for_version = _imported_by(["--version"])
-    assert not for_version & {"asyncpg", "asyncio", "rich", "json5", "tomllib", "difflib"}
+    assert "click" in for_version
+    assert not for_version & {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.cli.working"}
     for_listing = _imported_by(["-c", UNREACHABLE, "list"])
     assert "asyncpg" in for_listing
     assert not for_listing & {"rich", "json5", "tomllib", "graphile_worker.embedded", "pydantic"}

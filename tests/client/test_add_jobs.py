@@ -172,7 +172,7 @@ async def test_large_payloads_are_sent_in_smaller_portions(
     jobs = await utils.add_jobs(specs)
     assert [len(job.payload) for job in jobs] == [10, 990, 5000, 1, 1, 990, 3]
     portions = [columns.payloads for columns, _ in spec_chunks.chunks_of(specs, False, None)]
-    assert [len(payloads) for payloads in portions] == [1, 1, 1, 2, 2]
+    assert [len(payloads) for payloads in portions] == [1, 1, 1, 3, 1]
 
 
 async def test_many_batches_with_overlapping_keys_neither_fail_nor_lose(database_url: str) -> None:

@@ -46,7 +46,8 @@ async def test_a_bare_job_gets_the_defaults(connection: Any, how: str) -> None:
     )
     assert values == {
         "id": 1, "job_queue_id": None, "task_id": task_id, "payload": "{}", "priority": 0, "run_at": now,
-        "attempts": 0, "max_attempts": 25, "last_error": None, "created_at": now, "updated_at": now, "key": None,
+        "attempts": 0, "max_attempts": 25, "last_error": None, "created_at": now, "updated_at": now,
+        "key": None,
         "locked_at": None, "locked_by": None, "revision": 0, "flags": None, "is_available": True,
     }  # fmt: skip
     assert await all_jobs(connection) == [job]

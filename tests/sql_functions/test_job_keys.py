@@ -196,7 +196,8 @@ async def test_unsafe_dedupe_only_counts_the_repetition(
 @pytest.mark.compat("A2")
 async def test_unsafe_dedupe_adds_a_job_when_the_key_is_free(connection: Any) -> None:
     job = await add_job(
-        connection, "a", payload="[2]", queue_name="q", job_key="k", job_key_mode="unsafe_dedupe", run_at=LATER,
+        connection, "a", payload="[2]", queue_name="q", job_key="k", job_key_mode="unsafe_dedupe",
+        run_at=LATER,
         max_attempts=3, priority=1, flags=["f"],
     )  # fmt: skip
     assert (payload_of(job), job["key"], job["revision"], job["run_at"]) == ([2], "k", 0, LATER)

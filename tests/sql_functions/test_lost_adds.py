@@ -148,17 +148,18 @@ async def test_batches_with_the_same_keys_in_other_orders_do_not_deadlock(
 
 @pytest.mark.compat("AJ7")
 @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_stricter_transactions_get_an_error_and_not_an_empty_row(
-    connection: Any, adder: Any, isolation: str
+    connection: Any, adder: Any, isolation: str, mode: str
 ) -> None:
     old = await add_job(connection, "a", payload='"old"', job_key="k")
-    async with adder.transaction(isolation=isolation):
-        await adder.fetchval("select count(*) from graphile_worker._private_jobs")
-        await set_job(connection, old["id"], **LOCKED)
-        with pytest.raises(asyncpg.SerializationError):
-            await add(adder, "replace")
-        await adder.execute("rollback")
-        await adder.execute("begin")
+    transaction = adder.transaction(isolation=isolation)
+    await transaction.start()
+    await adder.fetchval("select count(*) from graphile_worker._private_jobs")
+    await set_job(connection, old["id"], **LOCKED)
+    with pytest.raises(asyncpg.SerializationError):
+        await add(adder, mode)
+    await transaction.rollback()
 
 
 @pytest.mark.compat("AJ7")

@@ -194,7 +194,8 @@ class TestUnlocking:
                         connection, job["id"], locked_at="now()", locked_by=f"'{pool}'", attempts="3"
                     )
         await connection.execute(
-            "update graphile_worker._private_job_queues set locked_at = now(), locked_by = split_part(queue_name, ' ', 3) "
+            "update graphile_worker._private_job_queues "
+            "set locked_at = now(), locked_by = split_part(queue_name, ' ', 3) "
             "where queue_name like '%pool-%'"
         )
         before = {job["id"]: job for job in await all_jobs(connection)}

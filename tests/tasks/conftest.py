@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -16,6 +16,19 @@ from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers, QueueName
 
 MakeJob = Callable[..., Job]
 MakeHelpers = Callable[..., JobHelpers]
+Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+@pytest.fixture
+def until() -> Until:
+    """Wait for what nobody announces: a file of another process, the end of a thread."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+    return wait
 
 
 class Absent:

@@ -149,17 +149,16 @@ async def test_threads_are_reused_and_added_only_when_none_is_free(threads: Task
     assert threads.running == []
 
 
-async def test_no_more_threads_than_the_size_stay_when_the_work_is_done(threads: TaskThreads) -> None:
+async def test_no_more_threads_than_the_size_stay_when_the_work_is_done(
+    threads: TaskThreads, until: Any
+) -> None:
     barrier = threading.Barrier(6)
     await asyncio.gather(*(threads.submit("slow", barrier.wait, 30) for _ in range(6)))
-    async with asyncio.timeout(30):
-        while threads.count > 2:
-            await asyncio.sleep(0.001)
-    assert threads.count == 2
+    await until(lambda: threads.count == 2)
 
 
 async def test_a_cancelled_call_leaves_its_thread_which_says_what_it_is_doing(
-    make_helpers: Any, threads: TaskThreads
+    make_helpers: Any, threads: TaskThreads, until: Any
 ) -> None:
     started, may_end = threading.Event(), threading.Event()
 
@@ -176,33 +175,28 @@ async def test_a_cancelled_call_leaves_its_thread_which_says_what_it_is_doing(
     assert threads.running == ["slow/one (job 7)"]
     assert await threads.submit("other", lambda: "another thread") == "another thread"
     may_end.set()
-    async with asyncio.timeout(30):
-        while threads.running:
-            await asyncio.sleep(0.001)
+    await until(lambda: not threads.running)
 
 
-async def test_closed_threads_end_and_take_no_more_work() -> None:
+async def test_closed_threads_end_and_take_no_more_work(until: Any) -> None:
     threads = TaskThreads(3)
     await threads.submit("quick", lambda: None)
     threads.close()
-    async with asyncio.timeout(30):
-        while threads.count:
-            await asyncio.sleep(0.001)
+    await until(lambda: threads.count == 0)
     with pytest.raises(RuntimeError, match="the worker has stopped"):
         threads.submit("late", lambda: None)
 
 
-async def test_a_thread_at_rest_keeps_nothing_of_its_last_task_alive(threads: TaskThreads) -> None:
+async def test_a_thread_at_rest_keeps_nothing_of_its_last_task_alive(
+    threads: TaskThreads, until: Any
+) -> None:
     class Big: ...
 
     big = Big()
     gone = weakref.ref(big)
     await threads.submit("uses it", lambda thing: None, big)
     del big
-    async with asyncio.timeout(30):
-        while gone() is not None:
-            gc.collect()
-            await asyncio.sleep(0.001)
+    await until(lambda: gc.collect() >= 0 and gone() is None)
 
 
 async def test_a_thread_that_is_stuck_does_not_keep_the_process_from_ending() -> None:

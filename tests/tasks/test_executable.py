@@ -31,12 +31,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
     ]
 
 
-async def until_exists(path: Path) -> None:
-    async with asyncio.timeout(30):
-        while not path.exists():
-            await asyncio.sleep(0.005)
-
-
 # -- the protocol ------------------------------------------------------------------------------------------
 
 
@@ -181,11 +175,11 @@ WAITS = "#!/bin/sh\ntrap 'echo asked >> asked; exit 4' TERM\ntouch ready\nwhile 
 IGNORES = "#!/bin/sh\ntrap '' TERM\necho $$ > pid\ntouch ready\nwhile :; do sleep 0.02; done"
 
 
-async def test_the_abort_signal_asks_the_child_to_end(folder: Any, make_helpers: Any) -> None:
+async def test_the_abort_signal_asks_the_child_to_end(folder: Any, make_helpers: Any, until: Any) -> None:
     script = folder.write("wait.sh", WAITS, executable=True)
     abort_signal = AbortSignal()
     running = asyncio.ensure_future(run_executable(script, make_helpers(abort_signal=abort_signal)))
-    await until_exists(folder.project / "ready")
+    await until((folder.project / "ready").exists)
     abort_signal.set("the worker got SIGTERM")
     with pytest.raises(JobInterruptedError) as caught:
         await asyncio.wait_for(running, 20)
@@ -193,59 +187,63 @@ async def test_the_abort_signal_asks_the_child_to_end(folder: Any, make_helpers:
     assert (folder.project / "asked").read_text() == "asked\n"
 
 
-async def test_a_child_that_ends_well_although_asked_has_succeeded(folder: Any, make_helpers: Any) -> None:
+async def test_a_child_that_ends_well_although_asked_has_succeeded(
+    folder: Any, make_helpers: Any, until: Any
+) -> None:
     script = folder.write("wait.sh", WAITS.replace("exit 4", "exit 0"), executable=True)
     abort_signal = AbortSignal()
     running = asyncio.ensure_future(run_executable(script, make_helpers(abort_signal=abort_signal)))
-    await until_exists(folder.project / "ready")
+    await until((folder.project / "ready").exists)
     abort_signal.set()
     await asyncio.wait_for(running, 20)
 
 
-async def test_a_child_that_takes_no_notice_is_killed(folder: Any, make_helpers: Any) -> None:
+async def test_a_child_that_takes_no_notice_is_killed(folder: Any, make_helpers: Any, until: Any) -> None:
     script = folder.write("ignore.sh", IGNORES, executable=True)
     abort_signal = AbortSignal()
     helpers = make_helpers(abort_signal=abort_signal)
     running = asyncio.ensure_future(run_executable(script, helpers, kill_after=0.05))
-    await until_exists(folder.project / "ready")
+    await until((folder.project / "ready").exists)
     abort_signal.set("stopping")
     with pytest.raises(JobInterruptedError, match="was ended by SIGKILL"):
         await asyncio.wait_for(running, 20)
 
 
-async def test_what_the_child_started_is_ended_with_it(folder: Any, make_helpers: Any) -> None:
+async def test_what_the_child_started_is_ended_with_it(folder: Any, make_helpers: Any, until: Any) -> None:
     script = folder.write(
         "parent.sh", "#!/bin/sh\nsleep 60 &\necho $! > child.pid\ntouch ready\nwait", executable=True
     )
     abort_signal = AbortSignal()
     running = asyncio.ensure_future(run_executable(script, make_helpers(abort_signal=abort_signal)))
-    await until_exists(folder.project / "ready")
+    await until((folder.project / "ready").exists)
     abort_signal.set()
     with pytest.raises(JobInterruptedError):
         await asyncio.wait_for(running, 20)
-    await until_gone(int((folder.project / "child.pid").read_text()))
+    await until(lambda: is_gone(folder.project / "child.pid"))
 
 
-async def test_cancelling_the_task_ends_the_child_and_waits_for_it(folder: Any, make_helpers: Any) -> None:
+async def test_cancelling_the_task_ends_the_child_and_waits_for_it(
+    folder: Any, make_helpers: Any, until: Any
+) -> None:
     script = folder.write("ignore.sh", IGNORES, executable=True)
     running = asyncio.ensure_future(run_executable(script, make_helpers(), kill_after=0.05))
-    await until_exists(folder.project / "ready")
+    await until((folder.project / "ready").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 20)
-    await until_gone(int((folder.project / "pid").read_text()))
+    await until(lambda: is_gone(folder.project / "pid"))
 
 
-async def test_cancelling_twice_kills_the_child_at_once(folder: Any, make_helpers: Any) -> None:
+async def test_cancelling_twice_kills_the_child_at_once(folder: Any, make_helpers: Any, until: Any) -> None:
     script = folder.write("stay.sh", IGNORES.replace("trap ''", "trap 'touch asked'"), executable=True)
     running = asyncio.ensure_future(run_executable(script, make_helpers(), kill_after=600))
-    await until_exists(folder.project / "ready")
+    await until((folder.project / "ready").exists)
     running.cancel()
-    await until_exists(folder.project / "asked")
+    await until((folder.project / "asked").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 20)
-    await until_gone(int((folder.project / "pid").read_text()))
+    await until(lambda: is_gone(folder.project / "pid"))
 
 
 @pytest.mark.parametrize("steps", range(6))
@@ -276,23 +274,16 @@ async def test_nothing_is_started_once_the_worker_wants_tasks_to_end(folder: Any
     assert not (folder.project / "started").exists()
 
 
-async def until_gone(process: int) -> None:
-    """Wait until the process is gone, or only waits to be collected by its parent."""
-    async with asyncio.timeout(20):
-        while (
-            (stat := Path(f"/proc/{process}/stat")).exists() if sys.platform == "linux" else _lives(process)
-        ):
-            if sys.platform == "linux" and stat.read_text().rpartition(")")[2].split()[0] == "Z":
-                return
-            await asyncio.sleep(0.005)
-
-
-def _lives(process: int) -> bool:
+def is_gone(process_file: Path) -> bool:
+    """Whether the process is gone, or only waits to be collected by its parent."""
+    process = int(process_file.read_text())
     try:
         os.kill(process, 0)
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except ProcessLookupError:
+        return True
+    except FileNotFoundError:  # no /proc here, or gone between the two
         return False
-    return True
 
 
 # -- parts -------------------------------------------------------------------------------------------------

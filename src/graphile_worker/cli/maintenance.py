@@ -59,7 +59,7 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
 def _local_tasks(settings: Settings) -> list[str]:
     """Names of the tasks that are here, so that they stay known although no job uses them now."""
     directory = settings.worker.task_directory
-    if settings.provenance["task_directory"] == "default" and not os.path.exists(directory):
+    if "task_directory" not in settings.places and not os.path.exists(directory):
         return []
     from ..tasks.load import load_tasks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,7 +59,14 @@ def utils_for(settings: Settings) -> Opening[WorkerUtils]:
 
 def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run one command to its end."""
+    collect_garbage()
     return asyncio.run(coroutine)
+
+
+def collect_garbage() -> None:
+    """Switch the collector on after start-up; what start-up made stays for good and need not be looked at."""
+    gc.freeze()
+    gc.enable()
 
 
 def _flag(ctx: click.Context, name: str) -> Any:

@@ -9,10 +9,12 @@ from typing import Any
 from ..observability.log_format import PipeHandler
 from ..runner import end_by_signal, run, run_once
 from ..worker.shutdown import signal_handling
+from .session import collect_garbage
 
 
 def run_worker(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> int:
     """Run until there is nothing left to do (`once`) or until stopped; an error of the worker is raised."""
+    collect_garbage()
     with asyncio.Runner(loop_factory=_fast_loop()) as loop:
         stopped_by = loop.run(_run(options, handler, once=once))
     if stopped_by is not None:

@@ -21,11 +21,17 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that was configured; `provenance` tells for each option, by dotted name, who set it."""
+    """Everything that was configured; `places` tells where those options were set that are set anywhere."""
 
     worker: WorkerOptions
     command_line: CommandLineOptions
-    provenance: dict[str, str]
+    places: dict[str, str]
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """For every option that has a value, by dotted name, where the value came from."""
+        names = [name for name in known_settings() if _exists(name, self.worker)]
+        return {name: _place(name, self.places) for name in names}
 
 
 def resolve(
@@ -61,8 +67,7 @@ def resolve_settings(
     values, places = _merged(sources)
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)
-    provenance = {name: _place(name, places) for name in known_settings() if _exists(name, worker)}
-    return Settings(worker, command_line, provenance)
+    return Settings(worker, command_line, places)
 
 
 def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:

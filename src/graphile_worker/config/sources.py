@@ -120,7 +120,7 @@ def from_call(values: Mapping[str, Any], place: str) -> Source:
             continue
         parts = _flatten({name: value}, "") if isinstance(value, Mapping) else [(name, value)]
         for key, part in parts:
-            if key not in known_settings() and key not in callable_names():
+            if key not in callable_names() and key not in known_settings():
                 raise ConfigError(_unknown(key))
             source.put(key, part, place)
     return source

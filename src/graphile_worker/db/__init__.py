@@ -1,0 +1,1 @@
+"""How we reach PostgreSQL; the only place that imports the driver."""

@@ -6,6 +6,7 @@ leave nothing behind in the session; `lend` resets it after code that is not our
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -15,12 +16,19 @@ from typing import Any, cast
 import asyncpg
 
 from ..errors import ConnectionConfigError
+from .borrowed import is_gone
 from .connection import Connection, Pool
 from .dsn import Dsn
 from .errors import translate_connect_errors
+from .pinned import PinnedConnection
 
 APPLICATION_NAME = "graphile_worker"
-_KEEPALIVE_DEFAULTS = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_KEEPALIVE_DEFAULTS = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds; a statement sent to a server that vanished fails after so long
+}
 _KEEPALIVE_OPTIONS = {
     "keepalives_idle": "TCP_KEEPIDLE",
     "keepalives_interval": "TCP_KEEPINTVL",
@@ -80,6 +88,15 @@ async def open_pool(
     return cast(Pool, pool)
 
 
+async def close_pool(pool: Pool, *, within: float) -> None:
+    """Close the pool; connections that nobody gives back in that time, or that are stuck, are cut off."""
+    try:
+        async with asyncio.timeout(within):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
+
+
 async def connect(
     dsn: str | Dsn,
     *,
@@ -101,7 +118,7 @@ async def lend(pool: Pool) -> AsyncIterator[Connection]:
         try:
             yield connection
         finally:
-            if not connection.is_closed():
+            if not is_gone(connection):
                 # A failed reset closes the connection; the caller's own error must not be hidden by that.
                 with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                     await connection.reset()
@@ -114,6 +131,7 @@ def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str
         arguments["timeout"] = dsn.connect_timeout
     if not prepared_statements:
         arguments["statement_cache_size"] = 0
+        arguments["connection_class"] = PinnedConnection
     return arguments
 
 

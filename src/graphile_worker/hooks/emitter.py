@@ -76,6 +76,12 @@ class Events:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("an observer failed", exc_info=error)
 
+    def excuse_current(self) -> None:
+        """If the caller is an observer, do not wait for it: it waits itself for the worker to end."""
+        current = asyncio.current_task()
+        if current is not None:
+            self._running.discard(current)
+
     async def drain(self) -> None:
         """Wait for observers that are coroutines and still run."""
         while self._running:

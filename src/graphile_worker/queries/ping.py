@@ -7,6 +7,6 @@ from ..schema_name import SchemaName
 from ..sql import load
 
 
-async def ping(connection: Connection, channel: str, *, timeout: float) -> None:
+async def ping(connection: Connection, channel: str) -> None:
     """Notify a channel that only the caller listens on."""
-    await connection.execute(load("queries/ping", SchemaName()), channel, timeout=timeout)
+    await connection.execute(load("queries/ping", SchemaName()), channel)

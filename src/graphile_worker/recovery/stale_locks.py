@@ -52,11 +52,15 @@ class StaleLocks:
         """Begin; the first run comes within a minute."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker stale locks")
 
-    async def stop(self) -> None:
-        """Wait for a run in progress, then end."""
+    def begin_to_stop(self) -> None:
+        """Begin no further run."""
         self._stop_asked.set()
         if self._waiting is not None:
             self._waiting.cancel()
+
+    async def stop(self) -> None:
+        """Wait for a run in progress, then end."""
+        self.begin_to_stop()
         if self._task is not None:
             await asyncio.wait((self._task,))
 

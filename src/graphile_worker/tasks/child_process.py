@@ -13,7 +13,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from .output_lines import OutputLines
 
@@ -54,7 +54,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             await asyncio.wait((self.exited,), timeout=kill_after)
         finally:  # cancelled once more: no time left
             self._signal(signal.SIGKILL)
-        await asyncio.wait((self.exited,))
+            await _uninterrupted(self.exited)
 
     async def finish_output(self, longest: float) -> None:
         """Wait for the end of the output, but not for ever: a background process may hold the pipes open."""
@@ -94,16 +94,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 start_new_session=True,
             )
         )
-        # Half a start cannot be undone cleanly, so a cancellation has to wait for the other half.
-        cancelled: asyncio.CancelledError | None = None
-        while not starting.done():
-            try:
-                await asyncio.wait((starting,))
-            except asyncio.CancelledError as error:
-                cancelled = error
-        self._transport, _ = starting.result()
-        if cancelled is not None:
-            raise cancelled
+        try:
+            await _uninterrupted(starting)  # half a start cannot be undone cleanly
+        finally:
+            self._transport, _ = starting.result()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._transport is None or self.exited.done():
@@ -129,3 +123,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
         status = self._started.get_returncode()
         if status is not None and not self.exited.done():
             self.exited.set_result(status)
+
+
+async def _uninterrupted(future: asyncio.Future[Any]) -> None:
+    """Wait for what is sure to come soon; a cancellation takes effect after that."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

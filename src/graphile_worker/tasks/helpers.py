@@ -155,17 +155,19 @@ class JobHelpers:
         """
         signal = self._services.abort_signal
         work = asyncio.ensure_future(_captured(awaitable))
+        if asyncio.iscoroutine(awaitable):  # it may be cancelled before it has begun
+            work.add_done_callback(lambda _: awaitable.close())
         aborted = asyncio.ensure_future(signal.wait())
         try:
             if not signal.is_set():
                 await asyncio.wait((work, aborted), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                work.cancel()
-                await asyncio.wait((work,))
                 raise JobInterruptedError(signal.reason)
         finally:
             aborted.cancel()
-            work.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait((work,))
         result, exiting = work.result()
         if exiting is not None:
             raise exiting

@@ -46,6 +46,8 @@ class Executor:
             outcome = await self._run(job, helpers)
         except asyncio.CancelledError:
             outcome = self._cancelled()
+        except JobInterruptedError as error:
+            outcome = self._gave_way(error)
         except GeneratorExit:
             raise
         except (
@@ -96,6 +98,12 @@ class Executor:
             except BaseException as broken:
                 outcome = outcome if outcome is not None else Failed(broken)
         return outcome
+
+    def _gave_way(self, error: JobInterruptedError) -> Outcome:
+        """The task heeded the abort signal; raised without one it is an error like any other."""
+        if not self._services.abort_signal.is_set():
+            return Failed(error)
+        return Interrupted(JobInterruptedError(f"Interrupted: {error}"))
 
     def _cancelled(self) -> Outcome:
         """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""

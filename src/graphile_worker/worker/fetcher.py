@@ -81,7 +81,7 @@ class Fetcher:
 
     async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
         began = self._clock.monotonic()
-        jobs = await self._session.run(
+        jobs = await self._session.take(
             lambda connection: get_jobs(
                 connection,
                 self._schema,
@@ -103,7 +103,7 @@ class Fetcher:
 
     async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
         seen_up_to = self._seconds()
-        jobs = await self._session.run(
+        jobs = await self._session.take(
             lambda connection: get_jobs_beyond(
                 connection,
                 self._schema,
@@ -126,6 +126,7 @@ class Fetcher:
     async def give_back(self, jobs: Sequence[Job]) -> None:
         """Unlock jobs that were not started."""
         await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
+        self._session.ledger.strike(jobs)
 
     def continuation(self) -> Continuation | None:
         """How a freed queue may go on; not when flags must be asked for each job anew."""

@@ -1,8 +1,9 @@
 """Listener: hears `jobs:insert` and `worker:migrate` on a connection of its own.
 
-It reconnects with a growing delay and lets the pool look for jobs at once when it is back. Now and then it
-sends itself a notification on a channel of its own: if that does not arrive, LISTEN does not work here (a
-connection that died silently, or a transaction pooler in between), and the connection is made anew.
+It reconnects with a growing delay and lets the pool look for jobs at once when it is back. Now and then it has
+a notification sent to itself from another connection. If that does not arrive, the connection has died without
+a word and is made anew; or LISTEN does not work here at all, as behind a pooler in transaction mode: then it
+says so once and tries again less and less often.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from ..clock import Clock
+from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
 from ..hooks import Events
 from ..hooks.events import (
@@ -32,12 +34,14 @@ JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
 WATCH_INTERVAL = 30.0  # seconds between two notifications to ourselves
 ANSWER_WITHIN = 10.0  # seconds for one of them to arrive
+RELEASE_WITHIN = 2.0  # seconds to stop listening before the connection is thrown away
+MAX_DEAF_REST = 600.0  # seconds between two tries where LISTEN does not work
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
 class ListenDeafError(Exception):
-    """A notification sent to ourselves did not arrive."""
+    """A notification that was sent to ourselves did not arrive."""
 
 
 class Listener:
@@ -50,16 +54,19 @@ class Listener:
         clock: Clock,
         *,
         pool_id: str,
+        ping: Callable[[str], Awaitable[None]],
         on_jobs: Callable[[int], None],
         on_migration: Callable[[int, bool], None],
         on_ready: Callable[[], None],
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
     ) -> None:
+        """`ping` notifies a channel; it must use another connection, for a pooler may answer itself."""
         self._pool = pool
         self._events = events
         self._clock = clock
         self._pool_id = pool_id
+        self._ping = ping
         self._on_jobs = on_jobs
         self._on_migration = on_migration
         self._on_ready = on_ready
@@ -67,7 +74,10 @@ class Listener:
         self._answer_within = answer_within
         self._own_channel = f"worker:ping:{pool_id}"
         self._echo = asyncio.Event()
-        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._stopping = False
+        self._failures = 0
+        self._deaf = 0  # connections in a row on which nothing was ever heard
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -76,87 +86,120 @@ class Listener:
 
     async def stop(self) -> None:
         """Stop listening and give the connection back."""
-        self._stopping.set()
+        self._stopping = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
             self._task = None
 
-    async def _run(self) -> None:
-        failures = 0
-        while True:
-            self._events.emit(PoolListenConnecting(pool_id=self._pool_id, attempts=failures))
-            heard = False
-            try:
-                connection: Connection = await self._pool.acquire()
-                try:
-                    await self._listen(connection)
-                    heard = True
-                    await self._watch(connection)
-                finally:
-                    await self._release(connection)
-            except asyncio.CancelledError:
-                raise
-            except Exception as error:
-                failures = 1 if heard else failures + 1
-                self._events.emit(PoolListenError(pool_id=self._pool_id, error=error))
-                await self._clock.sleep(reconnect_delay(failures))
+    # -- the loop ------------------------------------------------------------------------------------------
 
-    async def _listen(self, connection: Connection) -> None:
-        self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
-        for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
-            await connection.add_listener(channel, self._heard)
-        self._on_ready()  # jobs may have been announced while nobody listened
+    async def _run(self) -> None:
+        while True:
+            if not self._deaf:
+                self._events.emit(PoolListenConnecting(pool_id=self._pool_id, attempts=self._failures))
+            try:
+                await self._listen_until_lost()
+            except ListenDeafError as error:
+                self._deaf += 1
+                if self._deaf == 1:
+                    self._events.emit(PoolListenError(pool_id=self._pool_id, error=error))
+                await self._clock.sleep(deaf_rest(self._deaf))
+            except Exception as error:
+                self._failures += 1
+                if not self._deaf:
+                    self._events.emit(PoolListenError(pool_id=self._pool_id, error=error))
+                await self._clock.sleep(reconnect_delay(self._failures))
+
+    async def _listen_until_lost(self) -> None:
+        """Listen on a new connection; ends by an error only."""
+        connection: Connection = await self._pool.acquire()
+        try:
+            self._ended.clear()
+            connection.add_termination_listener(self._on_end)
+            if not self._deaf:
+                self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
+            async with asyncio.timeout(self._answer_within):
+                for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
+                    await connection.add_listener(channel, self._heard)
+            self._failures = 0
+            self._on_ready()  # jobs may have been announced while nobody listened
+            await self._watch(connection)
+        finally:
+            await self._release(connection)
 
     async def _watch(self, connection: Connection) -> None:
-        """Return only by an error: the connection ended, or it has gone deaf."""
-        ended = asyncio.Event()
+        has_heard = False
+        while True:
+            if await self._can_ping(connection):
+                if not await self._echo_arrives():
+                    raise _silence(has_heard)
+                if self._deaf:  # it works after all
+                    self._deaf = 0
+                    self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
+                has_heard = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._watch_interval):
+                    await self._ended.wait()
+            self._check_ended()
 
-        def on_end(*_: object) -> None:
-            ended.set()
-
-        connection.add_termination_listener(on_end)
+    async def _can_ping(self, connection: Connection) -> bool:
+        """Send the notification. If that cannot be done, see at least whether our connection answers."""
+        self._echo.clear()
         try:
-            while True:
-                self._echo.clear()
-                await connection.execute(
-                    "select pg_notify($1, '')", self._own_channel, timeout=self._answer_within
-                )
-                try:
-                    async with asyncio.timeout(self._answer_within):
-                        await self._echo.wait()
-                except TimeoutError:
-                    raise ListenDeafError(
-                        "a notification that the worker sent to itself did not arrive; is there a pooler in "
-                        "transaction mode in between? Jobs are still found by polling"
-                    ) from None
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._watch_interval):
-                        await ended.wait()
-                if ended.is_set():
-                    raise ConnectionError("the connection that listens was closed by the server")
+            async with asyncio.timeout(self._answer_within):
+                await self._ping(self._own_channel)
+        except Exception as error:
+            self._check_ended()
+            logger.debug("the watch over LISTEN could not notify: %s", error)
+            await connection.execute("", timeout=self._answer_within)
+            return False
+        return True
+
+    async def _echo_arrives(self) -> bool:
+        echo = asyncio.ensure_future(self._echo.wait())
+        ended = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait(
+                (echo, ended), timeout=self._answer_within, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not echo.done():
+                self._check_ended()
+            return echo.done()
         finally:
-            with suppress(Exception):
-                connection.remove_termination_listener(on_end)
+            echo.cancel()
+            ended.cancel()
+
+    def _check_ended(self) -> None:
+        if self._ended.is_set():
+            raise ConnectionError("the connection that listens was closed by the server")
+
+    def _on_end(self, *_: object) -> None:
+        self._ended.set()
 
     async def _release(self, connection: Connection) -> None:
-        released_by_us = self._stopping.is_set()
-        if not connection.is_closed():
-            with suppress(Exception):
-                for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
-                    await connection.remove_listener(channel, self._heard)
-        if not released_by_us:
-            connection.terminate()
-        with suppress(Exception):  # gone either way
-            await self._pool.release(connection)
-        if released_by_us:
+        """Leave nothing behind on the connection, which may be a stranger's; throw it away if it is broken."""
+        if self._stopping and not is_gone(connection):
+            try:
+                async with asyncio.timeout(RELEASE_WITHIN):
+                    for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
+                        await connection.remove_listener(channel, self._heard)
+                    connection.remove_termination_listener(self._on_end)
+                    await give_back(self._pool, connection)
+            except Exception:
+                await throw_away(self._pool, connection)
+        else:
+            await throw_away(self._pool, connection)
+        if self._stopping:
             self._events.emit(PoolListenReleased(pool_id=self._pool_id))
+
+    # -- what is heard -------------------------------------------------------------------------------------
 
     def _heard(self, _connection: Any, _pid: int, channel: str, payload: str) -> None:
         if channel == self._own_channel:
             self._echo.set()
             return
-        if self._stopping.is_set():
+        if self._stopping:
             return
         if self._events.wants(PoolListenNotification):
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
@@ -187,9 +230,25 @@ def announced_migration(payload: str) -> tuple[int, bool] | None:
 
 
 def reconnect_delay(failures: int, *, share: Callable[[], float] = random.random) -> float:
-    """Seconds to wait after so many failures in a row, up to a minute, spread a little."""
+    """Seconds to wait after so many failures in a row, up to a minute, spread a little (LS2)."""
     longest = min(60.0, 0.05 * math.exp(min(failures, 10)))
-    return longest * (0.5 + math.sqrt(share()) / 2)
+    spread = longest * (0.5 + math.sqrt(share()) / 2)
+    return math.ceil(spread * 1000) / 1000
+
+
+def deaf_rest(tries: int) -> float:
+    """Seconds to wait where LISTEN does not work; polling finds the jobs meanwhile."""
+    return min(MAX_DEAF_REST, 30.0 * 2.0 ** min(tries - 1, 10))
+
+
+def _silence(has_heard: bool) -> Exception:
+    """What it means that nothing arrived: a connection that worked before has died, another never worked."""
+    if has_heard:
+        return ConnectionError("the connection that listens has gone silent")
+    return ListenDeafError(
+        "LISTEN does not work here: a notification that the worker sent to itself did not arrive; is there a "
+        "pooler in transaction mode in between? Jobs are found by polling"
+    )
 
 
 def _object(payload: str) -> dict[str, Any]:

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..clock import Clock
-from ..db.retry import Backoff, with_retries
+from ..db.retry import Backoff
 from ..hooks import Events
 from ..hooks.events import (
     LocalQueueGetJobsComplete,
@@ -32,7 +31,7 @@ from ..job import Job
 from ..options import LocalQueueOptions
 from .fetcher import Fetcher
 from .refetch_delay import RefetchDelay
-from .source import PATIENCE, Crew
+from .source import PATIENCE, Crew, end_loop, surely
 
 STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
     "STARTING",
@@ -67,7 +66,8 @@ class LocalQueue:
         self._last_was_full = True
         self._due = asyncio.Event()
         self._at_rest = asyncio.Event()
-        self._timers: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.Task[None]] = {}
+        self._returning: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
         self._crew: Crew | None = None
 
@@ -76,9 +76,8 @@ class LocalQueue:
     def take(self) -> Job | None:
         if self._held:
             job = self._held.popleft()
-            if not self._held and self._mode == WAITING:
-                self._set_mode(POLLING)
-                self._want_fetch()
+            if not self._held:
+                self._all_handed_out()
             return job
         if self._mode == TTL_EXPIRED:
             self._set_mode(POLLING)
@@ -91,15 +90,7 @@ class LocalQueue:
     def pulse(self, count: int = 1) -> None:
         if self._delay is not None:
             if self._delay.announced(count):
-                self._events.emit(
-                    LocalQueueRefetchDelayAbort(
-                        pool_id=self._fetcher.pool_id,
-                        count=self._delay.count,
-                        abort_threshold=self._delay.abort_threshold,
-                    )
-                )
-                self._delay.ended()
-                self._want_fetch()
+                self._abort_delay(self._delay)
                 return
             if self._delay.active:
                 return
@@ -112,6 +103,9 @@ class LocalQueue:
 
     def adopt(self, jobs: Sequence[Job]) -> None:
         self._held.extendleft(reversed(jobs))
+        if self._mode == TTL_EXPIRED:
+            self._set_mode(POLLING)
+        self._wait_if_all_are_busy()
         self._wake(len(jobs))
 
     @property
@@ -134,7 +128,7 @@ class LocalQueue:
             self._set_mode(POLLING)
         self._at_rest.clear()
         if self._delay is not None and self._delay.active:
-            self._delay.ended()
+            self._end_delay()
         self._want_fetch()
         await self._at_rest.wait()
 
@@ -153,12 +147,12 @@ class LocalQueue:
         if self._mode != RELEASED:
             self._set_mode(RELEASED)
         self._due.set()
-        for timer in self._timers:
+        for timer in self._timers.values():
             timer.cancel()
         if self._loop_task is not None:
-            await asyncio.wait((self._loop_task,))
+            await end_loop(self._loop_task)
         self._at_rest.set()
-        await self._give_back()
+        await asyncio.gather(*self._returning, self._give_back())
 
     async def _run(self) -> None:
         backoff = Backoff(PATIENCE)
@@ -177,7 +171,7 @@ class LocalQueue:
             except Exception as error:
                 self._on_error(error)
                 self._again = True
-                self._after(backoff.next_delay(), self._due.set)
+                self._after("retry", backoff.next_delay(), self._due.set)
                 continue
             backoff.reset()
             self._received(jobs)
@@ -186,16 +180,29 @@ class LocalQueue:
         self._last_was_full = full = len(jobs) >= self._options.size
         self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
         self._held.extend(jobs)
-        waiting = self._crew.free if self._crew is not None else 0
-        if self._mode == POLLING and len(self._held) > waiting:
-            self._set_mode(WAITING)
-            self._after(self._options.ttl, self._expire)
-        elif full:
+        if not self._wait_if_all_are_busy() and full:
             self._again = True
         self._wake(len(jobs))
         if self._delay is not None and self._mode == POLLING:
             self._maybe_delay(len(jobs), full)
         self._due.set()
+
+    def _wait_if_all_are_busy(self) -> bool:
+        """Begin to wait, and to count the time to live, if more is held than the free slots take."""
+        waiting = self._crew.free if self._crew is not None else 0
+        if self._mode != POLLING or len(self._held) <= waiting:
+            return False
+        self._set_mode(WAITING)
+        self._after("ttl", self._options.ttl, self._expire)
+        return True
+
+    def _all_handed_out(self) -> None:
+        if self._mode == WAITING:
+            self._cancel("ttl")
+            self._set_mode(POLLING)
+            self._want_fetch()
+        elif self._again:  # a fetch had to wait until nothing was held
+            self._due.set()
 
     def _want_fetch(self) -> None:
         if self._delay is not None and self._delay.active:
@@ -206,7 +213,7 @@ class LocalQueue:
         self._due.set()
 
     def _rest_if_nothing_is_due(self) -> None:
-        if not self._again or self._mode == WAITING:
+        if not self._again or self._mode != POLLING:
             self._at_rest.set()
 
     # -- resting, expiring, giving back --------------------------------------------------------------------
@@ -229,7 +236,18 @@ class LocalQueue:
                 abort_threshold=delay.abort_threshold,
             )
         )
-        self._after(seconds, self._delay_over)
+        self._after("refetch delay", seconds, self._delay_over)
+        if delay.announced(0):  # enough was announced while the fetch was under way
+            self._abort_delay(delay)
+
+    def _abort_delay(self, delay: RefetchDelay) -> None:
+        self._events.emit(
+            LocalQueueRefetchDelayAbort(
+                pool_id=self._fetcher.pool_id, count=delay.count, abort_threshold=delay.abort_threshold
+            )
+        )
+        self._end_delay()
+        self._want_fetch()
 
     def _delay_over(self) -> None:
         if self._delay is None or not self._delay.active:
@@ -238,18 +256,25 @@ class LocalQueue:
         if self._delay.ended():
             self._want_fetch()
 
+    def _end_delay(self) -> None:
+        self._cancel("refetch delay")
+        if self._delay is not None:
+            self._delay.ended()
+
     def _expire(self) -> None:
         if self._mode == WAITING and self._held:
             self._set_mode(TTL_EXPIRED)
-            self._start(self._give_back())
+            task = asyncio.get_running_loop().create_task(
+                self._give_back(), name="graphile-worker local queue return"
+            )
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
 
     async def _give_back(self) -> None:
         jobs, self._held = list(self._held), deque()
         if jobs:
+            await surely(lambda: self._fetcher.give_back(jobs), self._clock, self._on_error)
             self._events.emit(LocalQueueReturnJobs(pool_id=self._fetcher.pool_id, jobs=jobs))
-            await with_retries(
-                lambda: self._fetcher.give_back(jobs), clock=self._clock, max_attempts=20, fallback=PATIENCE
-            )
 
     def _set_mode(self, mode: str) -> None:
         old, self._mode = self._mode, mode
@@ -259,14 +284,21 @@ class LocalQueue:
         if self._crew is not None:
             self._crew.wake(count)
 
-    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+    def _after(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        """Set the timer of this name; it replaces the one that was set before."""
+
         async def wait() -> None:
             await self._clock.sleep(seconds)
-            action()
+            if self._timers.get(name) is asyncio.current_task():
+                del self._timers[name]
+                action()
 
-        self._start(wait())
+        self._cancel(name)
+        self._timers[name] = asyncio.get_running_loop().create_task(
+            wait(), name=f"graphile-worker local queue {name}"
+        )
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine, name="graphile-worker local queue timer")
-        self._timers.add(task)
-        task.add_done_callback(self._timers.discard)
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()

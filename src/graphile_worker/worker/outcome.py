@@ -26,15 +26,25 @@ class Failed(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The text for `last_error`, in a form that PostgreSQL can store."""
-        text = describe(self.error)[:MAX_MESSAGE].replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return text.encode("utf-8", "replace").decode("utf-8")
+        """The text for `last_error`."""
+        return storable(describe(self.error))
 
 
 class Interrupted(msgspec.Struct, frozen=True):
     """The worker stopped before the task ended; the job goes back and the attempt does not count."""
 
     error: BaseException
+
+    @property
+    def message(self) -> str:
+        """The text for `last_error`; empty for a job that was never started."""
+        return storable(str(self.error))
+
+
+def storable(text: str) -> str:
+    """The text in a form that PostgreSQL can store: no NUL, no lone surrogates, not too long."""
+    text = text[:MAX_MESSAGE].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 Outcome = Failed | Interrupted | None

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..clock import Clock
 from ..db.connection import Pool
-from ..errors import JobInterruptedError, SchemaTooNewError, WorkerStoppedError
+from ..db.retry import Delays, with_retries
+from ..errors import JobInterruptedError, SchemaTooNewError, TasksLeftBehindError, WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import (
     PoolCreated,
@@ -33,6 +36,7 @@ from ..hooks.events import (
 from ..job import Job
 from ..migrate import SUPPORTED_REVISION
 from ..options import WorkerOptions
+from ..queries.ping import ping
 from ..queries.write_outcomes import Continuation
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
@@ -42,13 +46,14 @@ from .fetcher import Fetcher, FlagSource
 from .listener import Listener
 from .local_queue import LocalQueue
 from .outcome import Finished, Interrupted
-from .session import Session
+from .session import Sessions
 from .sink import Sink
 from .slots import Slots
 from .source import AdaptiveSource, JobSource
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
-LAST_WRITE = 10.0  # seconds for the outcomes to reach a database that is away while we stop
+LAST_WRITE = 10.0  # seconds at least for the outcomes to reach a database that is away while we stop
+LAST_TRIES = Delays(0.1, 0.5)
 REFRESH_TASKS = 60.0  # seconds; another process may have removed and re-made the row of a task name
 SESSIONS_WITH_LISTENER = 3
 
@@ -80,11 +85,13 @@ class WorkerPool:
         self._identifiers = tuple(tasks)
         self._threads = TaskThreads(options.concurrency)
         schema = options.schema_name
-        fetch_session = self._session()
+        self._sessions = Sessions(
+            pool, schema, self.id, prepared_statements=options.prepared_statements
+        )
+        self._fetch_session = fetch_session = self._sessions.open()
         # A small pool of the caller's keeps one connection for tasks: fetching and writing share one then.
         shared = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1
-        write_session = fetch_session if shared else self._session()
-        self._sessions = [fetch_session] if shared else [fetch_session, write_session]
+        write_session = fetch_session if shared else self._sessions.open()
         self._fetcher = Fetcher(
             fetch_session,
             schema,
@@ -111,6 +118,8 @@ class WorkerPool:
         self._background: list[asyncio.Task[None]] = []
         self._stopping: asyncio.Task[None] | None = None
         self._forced = asyncio.Event()
+        self._forced_message = ""
+        self._grace_ends = 0.0
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._fatal: BaseException | None = None
 
@@ -119,11 +128,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Register the tasks and begin to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
-        try:
-            await self._fetcher.register()
-        except BaseException:
-            await self._close_sessions()
-            raise
+        await self._fetcher.register()
         self._slots = Slots(
             self._options.concurrency,
             self._source,
@@ -131,6 +136,7 @@ class WorkerPool:
             self._sink.put,
             self._events,
             self._identifiers,
+            on_fatal=lambda error: self._die(error, "run"),
         )
         self._sink.start(go_on=self._continuation, adopt=self._adopt, freed=self._source.pulse)
         if not self.once:
@@ -151,10 +157,6 @@ class WorkerPool:
     def running(self) -> list[Job]:
         """The jobs that run now."""
         return self._slots.running if self._slots is not None else []
-
-    def _session(self) -> Session:
-        options = self._options
-        return Session(self._database, options.schema_name, prepared_statements=options.prepared_statements)
 
     def _make_source(self) -> JobSource:
         options = self._options
@@ -191,11 +193,15 @@ class WorkerPool:
             self._events,
             self._clock,
             pool_id=self.id,
+            ping=self._ping,
             on_jobs=self._source.pulse,
             on_migration=self._migrated,
             on_ready=self._source.pulse,
         )
         self._listener.start()
+
+    async def _ping(self, channel: str) -> None:
+        await self._fetch_session.run(lambda connection: ping(connection, channel))
 
     def _start_background(self, coroutine: Any, name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"graphile-worker {name}")
@@ -227,7 +233,7 @@ class WorkerPool:
             before = self._sink.count
             await self._source.look()
             await self._settle(self._slots)
-            if self._sink.count == before:
+            if self._sink.count == before or self._stopping is not None:
                 break
         self._stop("nothing is left to run", quietly=True)
 
@@ -237,7 +243,7 @@ class WorkerPool:
             await slots.idle()
             await self._source.quiet()
             await self._sink.flush()
-            if self._source.is_quiet and slots.is_idle:
+            if self._stopping is not None or (self._source.is_quiet and slots.is_idle):
                 return
 
     async def _end_when_slots_end(self) -> None:
@@ -288,6 +294,12 @@ class WorkerPool:
         """Stop gracefully: take no more jobs, let running ones end, write everything; see `wait`."""
         self._stop(message)
 
+    async def discard(self) -> None:
+        """End it although it did not start, or not wholly."""
+        self._stop("the worker could not start", quietly=True)
+        with suppress(Exception):
+            await self.wait()
+
     def force_shutdown(self, message: str) -> None:
         """Cancel what runs now and give it back; see `wait`."""
         if self._finished.done():
@@ -298,25 +310,40 @@ class WorkerPool:
             self._forced.set()
         self._stop(message)
 
-    _forced_message = ""
-
     def _stop(self, message: str, *, quietly: bool = False) -> None:
         if self._stopping is None:
-            if not quietly or not self.once:
+            if not quietly:
                 self._events.emit(PoolGracefulShutdown(pool_id=self.id, message=message))
             self._stopping = asyncio.get_running_loop().create_task(
                 self._shut_down(message), name="graphile-worker shutdown"
             )
 
+    async def salvage(self, message: str) -> None:
+        """Somebody cancelled every task of the event loop, ours included: write what is known, give back the rest."""
+        if self._stopping is not None:
+            await asyncio.wait((self._stopping,))
+        if self._finished.done():
+            return
+        self._forced_message = self._forced_message or message
+        self._forced.set()
+        self._sink.revive()
+        self._stopping = asyncio.get_running_loop().create_task(
+            self._shut_down(message), name="graphile-worker shutdown"
+        )
+        await asyncio.wait((self._stopping,))
+
     async def _shut_down(self, message: str) -> None:
         error: BaseException | None = self._fatal
+        self._grace_ends = self._clock.monotonic() + self._options.grace
         try:
-            await self._deactivate()
+            if self._slots is not None:
+                self._slots.release()
+            deactivating = asyncio.ensure_future(self._deactivate())  # meanwhile tasks may end
             left = await self._end_running(message)
+            await deactivating
             await self._write_rest()
             if left and error is None:
-                names = ", ".join(f"{job.task_identifier} (job {job.id})" for job in left)
-                error = WorkerStoppedError(f"{message}; these tasks did not end in time: {names}")
+                error = TasksLeftBehindError(message, [(job.task_identifier, job.id) for job in left])
             self._tell_shut_down()
         except Exception as failure:
             self._events.emit(PoolGracefulShutdownError(pool_id=self.id, error=failure))
@@ -336,25 +363,24 @@ class WorkerPool:
             self._finished.exception()  # whoever waits gets it; nobody waiting is no reason for a warning
 
     async def _deactivate(self) -> None:
-        if self._slots is not None:
-            self._slots.release()
+        """Take no more jobs and give back those held; what cannot be done now `_write_rest` tries again."""
         listening = self._listener.stop() if self._listener is not None else asyncio.sleep(0)
-        released, _ = await asyncio.gather(
-            asyncio.wait_for(self._source.release(), LAST_WRITE), listening, return_exceptions=True
+        await asyncio.gather(
+            self._in_time(self._source.release()),
+            asyncio.wait_for(listening, LAST_WRITE),
+            return_exceptions=True,
         )
-        if isinstance(released, BaseException):
-            raise WorkerStoppedError(f"jobs locked ahead could not be given back: {released}") from released
 
     async def _end_running(self, message: str) -> list[Job]:
         """Wait for running tasks as long as allowed, then cancel them; those that would not even then."""
         slots, options = self._slots, self._options
         if slots is None:
             return []
-        grace = max(options.grace, options.graceful_shutdown_abort_timeout)
-        if not await self._slots_end(within=options.graceful_shutdown_abort_timeout):
+        abort_after = min(options.graceful_shutdown_abort_timeout, options.grace)
+        if not await self._slots_end(within=abort_after):
             self._services.abort_signal.set(message)
-            await self._slots_end(within=grace - options.graceful_shutdown_abort_timeout)
-        reason = f"Interrupted: {self._forced_message or message}"
+            await self._slots_end(within=options.grace - abort_after)
+        reason = self._forced_message or f"Interrupted: {message}"
         cancelled = slots.running
         slots.cancel(reason)
         self._services.abort_signal.set(message)
@@ -382,15 +408,39 @@ class WorkerPool:
         return ended.done() and not ended.cancelled()
 
     async def _write_rest(self) -> None:
+        """Write every outcome; then nothing may be locked by this pool any more, known or not."""
+
+        async def write() -> None:
+            await self._sink.close()
+            await with_retries(
+                self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=LAST_TRIES
+            )
+
         try:
-            async with asyncio.timeout(LAST_WRITE):
-                await self._sink.close()
+            await self._in_time(write())
         except TimeoutError:
-            lost = self._sink.abandon()
+            self._sink.abandon()
+            held = len(self._sessions.ledger.ids)
             raise WorkerStoppedError(
-                f"the outcomes of {lost} jobs could not be written within {LAST_WRITE:.0f} s: the database "
-                "is away; these jobs stay locked by this worker and run again once it counts as dead"
+                f"the database is away: {held} jobs could not be written or given back; they stay locked by "
+                f"this worker ({self.id}) and run again once it counts as dead"
             ) from None
+
+    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it while the grace lasts, or some seconds at least, if the database is away; else TimeoutError."""
+        task = asyncio.ensure_future(work)
+        forced = asyncio.ensure_future(self._forced.wait())
+        try:
+            patience = max(LAST_WRITE, self._grace_ends - self._clock.monotonic())
+            await asyncio.wait((task, forced), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if forced.done():
+                await asyncio.wait((task,), timeout=LAST_WRITE)
+            if not task.done():
+                raise TimeoutError
+            task.result()
+        finally:
+            task.cancel()
+            forced.cancel()
 
     def _tell_shut_down(self) -> None:
         self._events.emit(PoolGracefulShutdownComplete(pool_id=self.id))
@@ -404,8 +454,5 @@ class WorkerPool:
         await asyncio.gather(*self._background, return_exceptions=True)
         self._threads.close()
         for stuck in self._threads.running:
-            logger.warning("a thread could not be ended and is left behind: %s", stuck)
-        await self._close_sessions()
-
-    async def _close_sessions(self) -> None:
-        await asyncio.gather(*(session.close() for session in self._sessions), return_exceptions=True)
+            logger.warning("a task in a thread cannot be ended and is left behind: %s", stuck)
+        await self._sessions.close()

@@ -1,74 +1,143 @@
 """Session: a connection that the engine keeps for itself, made anew when it is lost.
 
 Fetching and writing never wait for a connection that a task has borrowed, and run with settings made for
-their statements. Only one statement is in flight at a time.
+their statements. Only one statement is in flight at a time. What is locked without our knowledge, because a
+connection broke before the answer came, is given back before the next statement (see `ledger`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, TypeVar
+from contextlib import AsyncExitStack, suppress
+from typing import TypeVar
 
+from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
 from ..db.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ..job import Job
+from ..queries.reclaim_jobs import reclaim_jobs
 from ..schema_name import SchemaName
 from ..sql import load
+from .ledger import Ledger
+
+CLOSE_WITHIN = 2.0  # seconds for a connection to be reset before it is thrown away
 
 T = TypeVar("T")
 Statement = Callable[[Connection], Awaitable[T]]
 
 
+class Sessions:
+    """The sessions of one pool, and the ledger that they share."""
+
+    def __init__(self, pool: Pool, schema: SchemaName, pool_id: str, *, prepared_statements: bool) -> None:
+        self._pool = pool
+        self._schema = schema
+        self._pool_id = pool_id
+        self._prepared_statements = prepared_statements
+        self._all: list[Session] = []
+        self.ledger = Ledger()
+
+    def open(self) -> Session:
+        """One more session; it connects when it is first used."""
+        session = Session(self._pool, self._schema, self, prepared_statements=self._prepared_statements)
+        self._all.append(session)
+        return session
+
+    async def reclaim(self) -> None:
+        """If it is in doubt what this pool has locked: give back what it does not know of."""
+        if not self.ledger.in_doubt:
+            return
+        async with AsyncExitStack() as stack:
+            for session in self._all:  # nothing may be on its way while we compare
+                await stack.enter_async_context(session.lock)
+            if self.ledger.in_doubt:
+                known = list(self.ledger.ids)
+                await self._all[0].run_locked(
+                    lambda connection: reclaim_jobs(connection, self._schema, self._pool_id, known)
+                )
+                self.ledger.in_doubt = False
+
+    async def let_go(self) -> None:
+        """Nothing is run any more: give back whatever this pool still holds, known or not."""
+        if self.ledger.ids:
+            self.ledger.ids.clear()
+            self.ledger.in_doubt = True
+        await self.reclaim()
+
+    async def close(self) -> None:
+        """Give all connections back."""
+        await asyncio.gather(*(session.close() for session in self._all), return_exceptions=True)
+
+
 class Session:
     """Runs statements one at a time on a connection of the pool that it does not give back until closed."""
 
-    def __init__(self, pool: Pool, schema: SchemaName, *, prepared_statements: bool = True) -> None:
+    def __init__(self, pool: Pool, schema: SchemaName, group: Sessions, *, prepared_statements: bool) -> None:
         self._pool = pool
         self._schema = schema
+        self._group = group
         self._pinned = not prepared_statements
         self._connection: Connection | None = None
-        self._lock = asyncio.Lock()
+        self.lock = asyncio.Lock()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Which jobs the pool holds."""
+        return self._group.ledger
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement; nothing is retried. After a lost connection the next call opens a new one."""
-        async with self._lock:
-            connection = await self._open()
-            try:
-                if not self._pinned:
-                    return await statement(connection)
-                # A transaction pooler may hand each round trip to another server; a transaction keeps one.
-                async with connection.transaction():
-                    return await statement(connection)
-            except BaseException as error:
-                # A cancelled statement leaves the connection in the middle of an answer.
-                if connection.is_closed() or isinstance(error, asyncio.CancelledError) or _is_lost(error):
-                    await self._drop()
-                raise
+        await self._group.reclaim()
+        async with self.lock:
+            return await self.run_locked(statement)
+
+    async def take(self, statement: Statement[list[Job]]) -> list[Job]:
+        """Run one statement that locks jobs for this pool, and enter them in the ledger."""
+        await self._group.reclaim()
+        async with self.lock:
+            jobs = await self.run_locked(statement)
+            self._group.ledger.enter(jobs)
+            return jobs
+
+    async def run_locked(self, statement: Statement[T]) -> T:
+        """The same for who holds `lock`."""
+        connection = await self._open()
+        try:
+            if not self._pinned:
+                return await statement(connection)
+            # A transaction pooler may hand each round trip to another server; a transaction keeps one.
+            async with connection.transaction():
+                return await statement(connection)
+        except BaseException as error:
+            # A cancelled statement leaves the connection in the middle of an answer.
+            if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
+                self._group.ledger.in_doubt = True
+                await self._drop()
+            raise
 
     async def close(self) -> None:
         """Give the connection back as it came."""
-        async with self._lock:
+        async with self.lock:
             connection, self._connection = self._connection, None
             if connection is None:
                 return
-            if not connection.is_closed() and not self._pinned:
-                with suppress(Exception):  # a connection that cannot be reset is closed by the pool
-                    await connection.reset()
-            await _release(self._pool, connection)
+            if not self._pinned and not is_gone(connection):
+                with suppress(Exception):  # a connection that cannot be reset is closed by the driver
+                    await connection.reset(timeout=CLOSE_WITHIN)
+            await give_back(self._pool, connection)
 
     async def _open(self) -> Connection:
-        if self._connection is not None and self._connection.is_closed():
+        if self._connection is not None and is_gone(self._connection):
             await self._drop()
         if self._connection is None:
             connection: Connection = await self._pool.acquire()
             try:
-                if (
-                    not self._pinned
-                ):  # behind a transaction pooler settings would stick to somebody else's session
+                # Behind a transaction pooler settings would stick to somebody else's session.
+                if not self._pinned:
                     await connection.fetch(load("queries/tune_session", self._schema))
             except BaseException:
-                await _release(self._pool, connection)
+                await throw_away(self._pool, connection)
                 raise
             self._connection = connection
         return self._connection
@@ -76,13 +145,7 @@ class Session:
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.terminate()
-            await _release(self._pool, connection)
-
-
-async def _release(pool: Pool, connection: Any) -> None:
-    with suppress(Exception):  # the connection is gone either way; the pool makes a new one
-        await pool.release(connection)
+            await throw_away(self._pool, connection)
 
 
 def _is_lost(error: BaseException) -> bool:

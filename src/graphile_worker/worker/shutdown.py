@@ -1,25 +1,24 @@
 """SignalHandling: from the operating system's signals, and a closed output, to stopping every worker.
 
-One set of handlers serves all workers of the process; it is installed with the first and removed with the
+One set of handlers serves all workers of an event loop; it is installed with the first and removed with the
 last. The first signal stops gracefully. Signals in the next five seconds are ignored, because people and
-supervisors send them twice; after that one more signal stops by force.
+supervisors send them twice; after that one more signal stops by force, and another one ends the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
+import threading
 import time
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..errors import WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import ForcefulShutdown, GracefulShutdown
 
-SIGNALS = ("SIGUSR2", "SIGINT", "SIGTERM", "SIGHUP", "SIGABRT")
-IGNORE_FOR = 5.0  # seconds after a signal during which further ones do not count
+SIGNALS = (signal.SIGUSR2, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGABRT)
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -35,89 +34,111 @@ class Stoppable(Protocol):
 class SignalHandling:
     """The handlers of one event loop, and the workers that they stop."""
 
-    def __init__(self, *, ignore_for: float = IGNORE_FOR) -> None:
-        self._ignore_for = ignore_for
+    ignore_for: ClassVar[float] = 5.0
+    """Seconds after a signal that counted during which further ones do not."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._workers: dict[Stoppable, Events] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._previous: dict[int, Any] = {}
+        self._previous: dict[signal.Signals, Any] = {}
         self._stopped_at: float | None = None
         self._killed_at: float | None = None
-        self.received: int | None = None
+        self.received: signal.Signals | None = None
         """The first signal that arrived; the process should end with it."""
+
+    def check(self) -> None:
+        """Raise if no worker can start, because the others are being stopped (SD9)."""
+        if self._stopped_at is not None:
+            raise WorkerStoppedError("the process is stopping because of a signal; no worker can start now")
 
     def add(self, worker: Stoppable, events: Events) -> None:
         """Let signals stop this worker too."""
-        if self._stopped_at is not None:
-            raise WorkerStoppedError("the process is stopping because of a signal; no worker can start now")
+        self.check()
         if not self._workers:
+            self.received = None
             self._install()
         self._workers[worker] = events
 
     def remove(self, worker: Stoppable) -> None:
-        """The worker has ended; with the last one the handlers go."""
-        self._workers.pop(worker, None)
-        if not self._workers:
+        """The worker has ended; with the last one the handlers go, and what was there before returns."""
+        if self._workers.pop(worker, None) is not None and not self._workers:
             self._uninstall()
 
     def output_closed(self) -> None:
-        """Nobody reads what we print any more: stop as if by a signal."""
-        if self._loop is not None and self._workers:
-            self._loop.call_soon_threadsafe(self._handle, None, "SIGPIPE")
+        """Nobody reads what we print any more: stop as if by a signal. May be called in any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._handle, signal.SIGPIPE)
 
     def _install(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        for name in SIGNALS:
-            number = getattr(signal, name)
+        for number in SIGNALS:
             previous = signal.getsignal(number)
+            if number is signal.SIGHUP and previous is signal.SIG_IGN:
+                continue  # started by nohup: it is to outlive its terminal
             try:
-                self._loop.add_signal_handler(number, self._handle, number, name)
+                self._loop.add_signal_handler(number, self._handle, number)
             except (NotImplementedError, RuntimeError, ValueError):
                 # Only the main thread can; a worker elsewhere is stopped by its owner.
                 logger.debug("signals are not handled here, because this is not the main thread")
-                break
+                return
             self._previous[number] = previous
 
     def _uninstall(self) -> None:
         for number, previous in self._previous.items():
-            if self._loop is not None and not self._loop.is_closed():
+            if not self._loop.is_closed():
                 self._loop.remove_signal_handler(number)
             signal.signal(number, previous if previous is not None else signal.SIG_DFL)
         self._previous.clear()
-        self._loop = None
-        self._stopped_at = self._killed_at = None
+        _forget(self)
 
-    def _handle(self, number: int | None, name: str) -> None:
+    def _handle(self, number: signal.Signals) -> None:
+        if not self._workers:  # a signal that was under way when the last worker ended
+            return
         now = time.monotonic()
         last = self._killed_at or self._stopped_at
-        if last is not None and now - last < self._ignore_for:
-            logger.warning("%s ignored: the worker is stopping already", name)
-            return
-        if self._stopped_at is None:
-            self._stopped_at = now
-            self.received = number
-            self._tell(GracefulShutdown(signal=name))
+        if last is not None and now - last < self.ignore_for:
+            logger.warning("%s ignored: the worker is stopping already", number.name)
+        elif self._stopped_at is None:
+            self._stopped_at, self.received = now, number
+            self._tell(GracefulShutdown(signal=number.name))
             for worker in list(self._workers):
-                worker.stop_by_signal(f"the worker got {name} and stops")
+                worker.stop_by_signal(f"the worker got {number.name} and stops")
         elif self._killed_at is None:
             self._killed_at = now
-            self._tell(ForcefulShutdown(signal=name))
+            self._tell(ForcefulShutdown(signal=number.name))
             for worker in list(self._workers):
-                worker.kill_by_signal(f"Forced worker shutdown due to {name}")
-        else:  # a third one: the default action
+                worker.kill_by_signal(f"Forced worker shutdown due to {number.name}")
+        else:  # not even that helped: what the signal does by default
             self._uninstall()
-            os.kill(os.getpid(), number if number is not None else signal.SIGTERM)
+            signal.raise_signal(number)
 
     def _tell(self, event: GracefulShutdown | ForcefulShutdown) -> None:
         for events in {id(events): events for events in self._workers.values()}.values():
             events.emit(event)
 
 
+# Signals belong to the process, not to an object that could be passed around; so do these.
 _handlings: dict[asyncio.AbstractEventLoop, SignalHandling] = {}
+_lock = threading.Lock()
 
 
 def signal_handling() -> SignalHandling:
-    """The one of the running loop; signals belong to the process, so all its workers share it."""
+    """The one of the running loop; it is forgotten when its last worker has ended."""
     loop = asyncio.get_running_loop()
-    for other in [known for known in _handlings if known.is_closed()]:
-        del _handlings[other]
-    return _handlings.setdefault(loop, SignalHandling())
+    with _lock:
+        for closed in [known for known in _handlings if known.is_closed()]:
+            del _handlings[closed]
+        return _handlings.setdefault(loop, SignalHandling(loop))
+
+
+def output_closed() -> None:
+    """Standard output or error has lost its reader: stop every worker. May be called in any thread."""
+    with _lock:
+        handlings = list(_handlings.values())
+    for handling in handlings:
+        handling.output_closed()
+
+
+def _forget(handling: SignalHandling) -> None:
+    with _lock:
+        for loop in [loop for loop, known in _handlings.items() if known is handling]:
+            del _handlings[loop]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 
 from ..clock import Clock
@@ -24,6 +25,7 @@ from .session import Session
 
 MAX_BATCH = 2000  # outcomes per statement
 PATIENCE = Delays(0.2, 5.0)
+HURRIED_PAUSE = 0.25  # seconds between two tries while somebody waits for the end
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -58,6 +60,7 @@ class Sink:
         self._written.set()
         self._hurry = False
         self._closing = False
+        self._failing = False
         self._go_on: Callable[[], Continuation | None] = lambda: None
         self._adopt: Callable[[Sequence[Job]], None] = lambda jobs: None
         self._freed: Callable[[], None] = lambda: None
@@ -78,7 +81,12 @@ class Sink:
         that there are queues which did not.
         """
         self._go_on, self._adopt, self._freed = go_on, adopt, freed
-        self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
+        self.revive()
+
+    def revive(self) -> None:
+        """Write on, if somebody cancelled the task that does it."""
+        if self._loop_task is None or self._loop_task.done():
+            self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
 
     def put(self, finished: Finished) -> None:
         """The outcome of one job; returns at once."""
@@ -131,34 +139,56 @@ class Sink:
             while batch := self._next_batch():
                 try:
                     await self._write(batch)
-                except Exception as error:
+                except BaseException as error:
                     self._put_back(batch)
-                    self._on_error(error)
-                    await self._clock.sleep(backoff.next_delay())
+                    if not isinstance(error, Exception):
+                        raise
+                    if not self._failing:  # once for all the tries until it works again
+                        self._on_error(error)
+                    self._failing = True
+                    await self._pause(backoff.next_delay())
                 else:
+                    self._failing = False
                     backoff.reset()
             if not (self._completed or self._failed or self._interrupted):
                 self._written.set()
 
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next try; not for long once somebody flushes, for then the worker is stopping."""
+        try_again_at = self._clock.monotonic() + seconds
+        while True:
+            left = try_again_at - self._clock.monotonic()
+            if left <= 0:
+                return
+            if self._hurry:
+                await self._clock.sleep(min(left, HURRIED_PAUSE))
+                return
+            timer = asyncio.ensure_future(self._clock.sleep(left))
+            self._wanted.clear()
+            wanted = asyncio.ensure_future(self._wanted.wait())
+            try:
+                await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+                wanted.cancel()
+
     async def _gather(self) -> None:
         """Wait the configured delay, unless something is to be written at once or somebody flushes."""
-        complete_delay, fail_delay = self._delays
-        delays = []
-        if self._completed:
-            delays.append(complete_delay)
-        if self._failed:
-            delays.append(fail_delay)
-        if self._interrupted or not delays:
-            return
-        timer = asyncio.ensure_future(self._clock.sleep(min(delays)))
-        try:
-            while not timer.done() and not self._hurry and not self._interrupted:
-                self._wanted.clear()
-                wanted = asyncio.ensure_future(self._wanted.wait())
-                await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
-                wanted.cancel()
-        finally:
+        ends = [math.inf, math.inf]  # of the delays of completed and of failed jobs, once there are some
+        while not self._hurry and not self._interrupted:
+            now = self._clock.monotonic()
+            for kind, waiting in enumerate((self._completed, self._failed)):
+                if waiting and ends[kind] == math.inf:
+                    ends[kind] = now + self._delays[kind]
+            left = min(ends) - now
+            if left <= 0 or left == math.inf:
+                return
+            self._wanted.clear()
+            timer = asyncio.ensure_future(self._clock.sleep(left))
+            wanted = asyncio.ensure_future(self._wanted.wait())
+            await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
             timer.cancel()
+            wanted.cancel()
 
     def _next_batch(self) -> list[Finished]:
         if self._interrupted:
@@ -181,9 +211,10 @@ class Sink:
             return
         outcomes = _outcomes(batch)
         go_on = self._go_on() if outcomes.queues else None
-        jobs = await self._session.run(
+        jobs = await self._session.take(
             lambda connection: write_outcomes(connection, self._schema, self._pool_id, outcomes, go_on=go_on)
         )
+        self._session.ledger.strike(finished.job for finished in batch)
         if jobs:
             self._adopt(jobs)
         if len(jobs) < len(outcomes.queues):
@@ -193,7 +224,7 @@ class Sink:
     async def _write_interrupted(self, batch: list[Finished]) -> None:
         by_reason: dict[str, list[Finished]] = {}
         for finished in batch:
-            by_reason.setdefault(str(_error(finished)), []).append(finished)
+            by_reason.setdefault(_interruption(finished).message, []).append(finished)
         for reason, group in by_reason.items():
             jobs = [finished.job for finished in group]
             await self._session.run(
@@ -201,8 +232,9 @@ class Sink:
                     connection, self._schema, self._pool_id, jobs, note=reason or None
                 )
             )
+            self._session.ledger.strike(jobs)
         for finished in batch:
-            error = _error(finished)
+            error = _interruption(finished).error
             if str(error):  # one without a reason was never started
                 self._events.emit(JobInterrupted(worker_id=finished.worker_id, job=finished.job, error=error))
 
@@ -253,6 +285,6 @@ def _outcomes(batch: list[Finished]) -> Outcomes:
     return outcomes
 
 
-def _error(finished: Finished) -> BaseException:
+def _interruption(finished: Finished) -> Interrupted:
     assert isinstance(finished.outcome, Interrupted)  # noqa: S101 - told apart by the caller
-    return finished.outcome.error
+    return finished.outcome

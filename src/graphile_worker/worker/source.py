@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from ..clock import Clock
@@ -96,6 +97,28 @@ class JobSource(Protocol):
         ...
 
 
+async def surely(
+    operation: Callable[[], Awaitable[None]], clock: Clock, on_error: Callable[[BaseException], None]
+) -> None:
+    """Do it, however long the database is away: a locked job that nobody runs must not be forgotten."""
+    await with_retries(
+        operation,
+        clock=clock,
+        max_attempts=sys.maxsize,
+        fallback=PATIENCE,
+        on_retry=lambda error, _tries, _delay: on_error(error),
+    )
+
+
+async def end_loop(task: asyncio.Task[None]) -> None:
+    """Until a loop that was told to end has done so; cancelled, it takes the loop with it."""
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
 class AdaptiveSource:
     """Fetches by demand, with a prefetch measured in time."""
 
@@ -126,6 +149,7 @@ class AdaptiveSource:
         self._due = asyncio.Event()
         self._at_rest = asyncio.Event()
         self._crew: Crew | None = None
+        self._watching: asyncio.TimerHandle | None = None
         self._loop_task: asyncio.Task[None] | None = None
 
     # -- for the slots -------------------------------------------------------------------------------------
@@ -154,8 +178,11 @@ class AdaptiveSource:
         self._promised = promised
 
     def adopt(self, jobs: Sequence[Job]) -> None:
+        if not self._held:
+            self._received_at = self._clock.monotonic()
         self._held.extendleft(reversed(jobs))
         self._wake(len(jobs))
+        self._watch_held()
 
     @property
     def is_released(self) -> bool:
@@ -163,7 +190,7 @@ class AdaptiveSource:
 
     @property
     def may_go_on(self) -> bool:
-        return not self._more and not self._released
+        return not self._more and not self._pulsed and not self._released
 
     @property
     def is_quiet(self) -> bool:
@@ -186,8 +213,10 @@ class AdaptiveSource:
     async def release(self) -> None:
         self._released = True
         self._due.set()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._loop_task is not None:
-            await asyncio.wait((self._loop_task,))
+            await end_loop(self._loop_task)
         self._at_rest.set()
         await self._give_back()
 
@@ -222,9 +251,7 @@ class AdaptiveSource:
         if jobs:
             self._received_at = self._clock.monotonic()
             self._wake(len(jobs))
-            if self._prefetch:  # to see then whether a slow job holds them up
-                patience = self._prefetch * 2 + OVERSTAY
-                asyncio.get_running_loop().call_later(patience + 0.001, self._due.set)
+            self._watch_held()
         if self._more or self._pulsed:
             self._due.set()
         else:
@@ -249,11 +276,27 @@ class AdaptiveSource:
 
     # -- giving back ---------------------------------------------------------------------------------------
 
+    @property
+    def _patience(self) -> float:
+        return self._prefetch * 2 + OVERSTAY
+
+    def _watch_held(self) -> None:
+        """See after a while whether a slow job holds up what is held, and again as long as something is."""
+        if self._watching is None and self._held and not self._released:
+            loop = asyncio.get_running_loop()
+            self._watching = loop.call_later(self._patience + 0.001, self._look_at_held)
+
+    def _look_at_held(self) -> None:
+        self._watching = None
+        if self._held:
+            self._due.set()
+            self._watch_held()
+
     async def _return_overstayed(self) -> None:
         """A slow job holds up those behind it: give them to other workers."""
         if not self._held or self._crew is None or self._crew.free > 0:
             return
-        if self._clock.monotonic() - self._received_at > self._prefetch * 2 + OVERSTAY:
+        if self._clock.monotonic() - self._received_at > self._patience:
             self._more = True
             self._typical = max(self._typical, self._prefetch)
             await self._give_back()
@@ -261,9 +304,7 @@ class AdaptiveSource:
     async def _give_back(self) -> None:
         jobs, self._held = list(self._held), deque()
         if jobs:
-            await with_retries(
-                lambda: self._fetcher.give_back(jobs), clock=self._clock, max_attempts=20, fallback=PATIENCE
-            )
+            await surely(lambda: self._fetcher.give_back(jobs), self._clock, self._on_error)
             self._events.emit(LocalQueueReturnJobs(pool_id=self._fetcher.pool_id, jobs=jobs))
 
     async def _rest(self, seconds: float) -> None:

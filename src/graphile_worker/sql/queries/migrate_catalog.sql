@@ -1,6 +1,6 @@
 -- What is in the schema before anything is read from its tables.
 -- Parameters: $1 the schema's name (text).
--- Result: one row: server_version (integer), schema_exists (boolean), ledger_columns (text[], empty without a ledger),
+-- Result: one row: server_version (integer), schema_exists (boolean), ledger_columns (text[], empty without one),
 -- objects (text[], relations of any revision of the shared schema), has_extension_ledger (boolean).
 with relations as (
     select class.oid, class.relname::text as name

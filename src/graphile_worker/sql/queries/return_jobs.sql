@@ -13,12 +13,13 @@ with returned as (
     locked_by = null,
     locked_at = null
   where job.id = any ($2::bigint[]) and job.locked_by = $1::text
-  returning job.id
+  returning job.id, job.job_queue_id
 ),
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
   where queue.id = any ($4::integer[]) and queue.locked_by = $1
+    and queue.id in (select job_queue_id from returned)
 ),
 told as materialized (
   select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)

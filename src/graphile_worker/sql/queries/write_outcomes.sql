@@ -17,6 +17,7 @@
 with
 completed as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = any ($2::bigint[])
+  returning job_queue_id
 ),
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
@@ -28,10 +29,14 @@ failed as (
     locked_at = null
   from unnest($3::bigint[], $4::text[], $5::text[]) as failure (id, message, payload)
   where job.id = failure.id and job.locked_by = $1::text
+  returning job.job_queue_id
 ),
+-- Only queues of jobs that were written now: when a write is repeated because its answer was lost, the queue
+-- may run another job of this pool by then.
 held_queue as materialized (
   select id from :GRAPHILE_WORKER_SCHEMA._private_job_queues
   where id = any ($6::integer[]) and locked_by = $1
+    and id in (select job_queue_id from completed union all select job_queue_id from failed)
 ),
 next as materialized (
   select head.place
@@ -60,7 +65,7 @@ released_queue as (
     locked_at = case
       when queue.id = any (array(select job_queue_id from taken)) then coalesce($9::timestamptz, now())
     end
-  where queue.id = any ($6) and queue.locked_by = $1
+  where queue.id = any (array(select id from held_queue)) and queue.locked_by = $1
 )
 select
   id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,

@@ -12,9 +12,9 @@ language plpgsql
 as $body$
 declare
     v_count bigint := cardinality(specs);
+    v_key_count bigint;
     v_queued_count bigint;
     v_new_tasks boolean;
-    v_keys text[];
     v_todo :GRAPHILE_WORKER_SCHEMA.job_spec[] := specs;
     v_cut_off bigint;
     v_new_ids bigint[];
@@ -25,10 +25,8 @@ begin
         return;
     end if;
 
-    select array_agg(spec.job_key) filter (where spec.job_key is not null),
-        count(spec.queue_name),
-        bool_or(tasks.id is null)
-    into v_keys, v_queued_count, v_new_tasks
+    select count(spec.job_key), count(spec.queue_name), bool_or(tasks.id is null)
+    into v_key_count, v_queued_count, v_new_tasks
     from unnest(specs) as spec
     left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.identifier = spec.identifier;
 
@@ -59,7 +57,7 @@ begin
         on conflict on constraint job_queues_queue_name_key do nothing;
     end if;
 
-    if v_keys is null then
+    if v_key_count = 0 then
         return query
         insert into :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
             (job_queue_id, task_id, payload, run_at, max_attempts, priority, flags)
@@ -84,17 +82,17 @@ begin
         return;
     end if;
 
-    if cardinality(v_keys) > (select count(distinct job_key) from unnest(v_keys) as job_key) then
+    if v_key_count > (select count(distinct spec.job_key) from unnest(specs) as spec) then
         raise exception using
             errcode = 'cardinality_violation',
             message = 'add_jobs: the same job_key is given twice in one call',
             hint = 'Keep only the last spec of each job_key.';
     end if;
 
-    -- In the order of the keys each spec finds its key free, or waits for whoever holds the job that has it and then
-    -- judges its final state: a waiting job takes the new values; any other (running, or out of attempts) gives up
-    -- its key, which is ours then, and the next round adds a job for it. No condition lets a spec fall through.
-    -- Whoever adds several keys takes them in this order, so two such callers wait and do not deadlock.
+    -- In the order of the keys each spec finds its key free, or waits for whoever holds the job that has it and
+    -- then judges its final state: a waiting job takes the new values; any other (running, or out of attempts)
+    -- gives up its key, which is ours then, and the next round adds a job for it. No condition lets a spec fall
+    -- through. Whoever adds several keys takes them in this order, so two such callers wait but do not deadlock.
     loop
         with added as (
             insert into :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
@@ -155,10 +153,13 @@ begin
             select spec
             from unnest(v_todo) as spec
             where spec.job_key is not null
-            and (select jobs.id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs where jobs.key = spec.job_key) is null
+            and (
+                select jobs.id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs where jobs.key = spec.job_key
+            ) is null
         );
     end loop;
 
+    -- Written so that each row is looked up in an index: a join would, at some sizes, read the whole table.
     return query
     select jobs.*
     from (

@@ -1,0 +1,25 @@
+-- Give back jobs that a pool has locked without knowing it, because the answer to its fetch was lost.
+--
+-- $1 text      pool id
+-- $2 bigint[]  ids of the jobs that the pool knows it holds
+-- Returns the ids that went back; the attempt does not count. Queues held for no job that is known are freed.
+with
+lost as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set attempts = greatest(0, job.attempts - 1), locked_by = null, locked_at = null
+  where job.locked_by = $1::text and job.id <> all ($2::bigint[])
+  returning job.id
+),
+freed_queue as (
+  update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+  set locked_by = null, locked_at = null
+  where queue.locked_by = $1 and not exists (
+    select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.locked_by = $1 and job.id = any ($2) and job.job_queue_id = queue.id
+  )
+),
+told as materialized (
+  select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
+  from lost having count(*) > 0
+)
+select lost.id from lost left join told on true

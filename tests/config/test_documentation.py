@@ -1,0 +1,63 @@
+"""The pages about options and flags name what the code has, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from graphile_worker.cli.main import COMMANDS, graphile_worker
+from graphile_worker.config.settings import CommandLineOptions, known_settings
+from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROW = re.compile(r"^\| `([a-z_.]+)` \|([^|]*)\|([^|]*)\|", re.MULTILINE)
+
+
+def _defaults() -> dict[str, Any]:
+    groups = {
+        "": WorkerOptions,
+        "local_queue.": LocalQueueOptions,
+        "local_queue.refetch_delay.": RefetchDelayOptions,
+    }
+    found = {field.name: field.default for field in dataclasses.fields(CommandLineOptions)}
+    for prefix, cls in groups.items():
+        found |= {prefix + field.name: field.default for field in dataclasses.fields(cls)}
+    return found
+
+
+def test_every_option_is_documented_with_its_default() -> None:
+    rows = {
+        name: (default.strip(), flag)
+        for name, default, flag in ROW.findall((DOCS / "configuration.md").read_text())
+    }
+    assert list(rows) == list(known_settings())
+    defaults = _defaults()
+    for name, (text, _) in rows.items():
+        value = defaults[name]
+        if value is None or value is dataclasses.MISSING:
+            assert not text or text == "5 × size"
+        elif isinstance(value, bool | str):
+            assert text.strip("`") == str(value).lower()
+        else:
+            assert float(text) == value
+
+
+def test_every_flag_and_command_is_documented() -> None:
+    text = (DOCS / "command-line.md").read_text()
+    context = click.Context(graphile_worker)
+    flags = [flag for parameter in graphile_worker.get_params(context) for flag in parameter.opts]
+    for flag in flags:
+        assert f"`{flag}" in text
+    for command in COMMANDS:
+        assert f"graphile-worker {command}" in text
+
+
+def test_every_flag_in_the_table_of_options_exists() -> None:
+    flags = {flag for parameter in graphile_worker.params for flag in parameter.opts}
+    for _, _, cell in ROW.findall((DOCS / "configuration.md").read_text()):
+        for flag in re.findall(r"`(-[^`]+)`", cell):
+            assert flag in flags
