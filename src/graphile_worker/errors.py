@@ -176,7 +176,8 @@ class ExtensionMissingError(JobError, LookupError):
         if ambiguous:
             message = f"several extensions fit {name}; ask for one of: {known}"
         else:
-            message = f"no extension of type {name}; start the worker with extensions=[{name}(...)] (given: {known})"
+            given_at_start = f"start the worker with extensions=[{name}(...)] (given: {known})"
+            message = f"no extension of type {name}; {given_at_start}"
         super().__init__(message)
 
 
@@ -195,7 +196,8 @@ class TasksLeftBehindError(WorkerStoppedError):
         self.jobs = tuple(jobs)
         names = ", ".join(f"{name} (job {job_id})" for name, job_id in self.jobs)
         super().__init__(
-            f"{message}; these tasks did not end when cancelled and are left behind, their jobs given back: {names}"
+            f"{message}; these tasks did not end even when cancelled, they are left behind and their jobs given "
+            f"back: {names}"
         )
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -116,6 +115,8 @@ class Runner:
         parts = self._parts
         try:
             with translate_errors(parts.options.schema_name):
+                if parts.options.handle_signals:
+                    signal_handling().check()
                 if parts.cron_items and not self._once:
                     self._cron = parts.make_cron()
                     await self._cron.start()
@@ -158,6 +159,11 @@ class Runner:
     async def _until_end(self) -> None:
         try:
             await self._wait_for_parts()
+        except asyncio.CancelledError:
+            # The program ends without having stopped us, as when `asyncio.run` cancels what is left over.
+            self._begin_to_stop()
+            await self._running_pool.salvage("the program ended")
+            raise
         finally:
             handling = signal_handling()
             self.signal = handling.received if self._parts.options.handle_signals else None
@@ -177,7 +183,8 @@ class Runner:
         if self._cron is not None:
             await self._cron.stop()
         if self._stale_locks is not None:
-            await self._stale_locks.stop()
+            with suppress(TimeoutError):  # it waits for a statement, and the server may not answer any more
+                await asyncio.wait_for(self._stale_locks.stop(), CLOSE_WITHIN)
         results = await asyncio.gather(*waiting, return_exceptions=True)
         for result in (*(future.exception() for future in done), *results):
             if isinstance(result, BaseException):
@@ -343,14 +350,18 @@ async def run_once(
     except asyncio.CancelledError:
         await runner.kill("the run was cancelled")
         raise
-    if runner.signal is not None:
-        end_by_signal(runner.signal)
+    if runner.signal is not None:  # the handlers from before are back; what they make of it is up to them
+        signal.raise_signal(runner.signal)
 
 
 def end_by_signal(number: int) -> None:
-    """End the process as the signal would have done, so that whoever started it sees why."""
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+    """End the process as the signal would have done, so that whoever started it sees why.
+
+    A handler that the program had installed before is called instead; if it returns, this does too.
+    """
+    if signal.getsignal(number) in (signal.SIG_IGN, signal.default_int_handler, None):
+        signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 async def _close(runner: Runner) -> None:

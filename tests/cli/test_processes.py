@@ -116,6 +116,18 @@ def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
     assert parent.wait(timeout=30) == 0
 
 
+def test_when_nobody_reads_the_log_any_more_all_of_them_stop(start: Start) -> None:
+    work = f"""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    {WAIT_FOR_SIGNAL.strip()}
+    """
+    parent = start(work)
+    first, second = read(parent, "started", 2)
+    os.kill(first, signal.SIGPIPE)
+    assert read(parent, "stopping") == [second]
+    assert parent.wait(timeout=30) == -signal.SIGPIPE
+
+
 def test_workers_stop_when_their_parent_is_killed(start: Start) -> None:
     parent = start(WAIT_FOR_SIGNAL)
     workers = read(parent, "started", 2)

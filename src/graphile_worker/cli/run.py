@@ -40,6 +40,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     processes = settings.command_line.processes
     if processes == 1:
         return work(settings, handler, once=flags["once"])
+    from . import working  # noqa: F401 — loaded once, before the processes part
     from .processes import supervise
 
     return supervise(

@@ -1,7 +1,7 @@
 """Looking after a connection that is borrowed from a pool for long, and may be lost meanwhile.
 
-When the server closes such a connection, the driver takes it back into the pool at once, and from then on even
-asking whether it is closed raises an error.
+When the server closes such a connection, the driver takes it back into the pool at once, and from then on
+even asking whether it is closed raises an error.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from .dsn import Dsn
 
 _WRONG_PASSWORD = ("28P01", "28000")
 _LOST_ADD = "GWNOR"  # raised by the add_job that the Rust port installs
+_LOST_SESSION = ("08000", "08003", "08006", "57P01", "57P02")
 _MISSING = ("3F000", "42P01", "42883", "42704")  # schema, table, function, type
 
 
@@ -32,7 +33,7 @@ def translate_errors(schema: SchemaName | None = None) -> Iterator[None]:
         yield
     except GraphileWorkerError:
         raise
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         translated = translated_error(error, schema=schema)
         if translated is None:
             raise
@@ -65,6 +66,10 @@ def translated_error(
     where = "the database server" if target is None else f"the database server at {target}"
     if isinstance(error, asyncpg.PostgresError):
         return _from_sqlstate(error, schema, where)
+    if is_dead_session(error):
+        return ConnectionFailedError(
+            f"the connection to {where} was closed from the other side before; nothing was sent, try again"
+        )
     if isinstance(error, TimeoutError):
         return ConnectionFailedError(
             f"{where} did not answer in time; is the address right and the server up?"
@@ -77,6 +82,13 @@ def translated_error(
             "is it running, and are host and port right?"
         )
     return None
+
+
+def is_dead_session(error: BaseException) -> bool:
+    """Whether the driver refused a statement, unsent, because the server had closed the session before."""
+    if isinstance(error, asyncpg.InternalClientError):  # it has read the server's farewell, not yet the end
+        return "cannot switch to state" in str(error)
+    return isinstance(error, asyncpg.InterfaceError) and "connection is closed" in str(error)
 
 
 def sqlstate_of(error: BaseException) -> str | None:
@@ -112,11 +124,20 @@ def _from_sqlstate(
             "run the transaction again",
             sqlstate=code,
         )
+    if code in _LOST_SESSION:
+        return ConnectionFailedError(_lost_message(where, error), sqlstate=code)
     if code in _MISSING and schema is not None:
         return SchemaMissingError(_missing_schema_message(schema, error), sqlstate=code)
     if code == "42501":
         return PermissionDeniedError(_denied_message(schema, error), sqlstate=code)
     return None
+
+
+def _lost_message(where: str, error: BaseException) -> str:
+    return (
+        f"the connection to {where} was lost: {error}; what was sent last may or may not have happened, "
+        "so check before doing it again, or give jobs a job_key, with which adding twice does no harm"
+    )
 
 
 def _missing_schema_message(schema: SchemaName, error: asyncpg.PostgresError) -> str:

@@ -27,7 +27,7 @@ _KEEPALIVE_DEFAULTS = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,  # milliseconds; a statement sent to a server that vanished fails after so long
+    "tcp_user_timeout": 60_000,  # milliseconds until a statement fails that a server which vanished never got
 }
 _KEEPALIVE_OPTIONS = {
     "keepalives_idle": "TCP_KEEPIDLE",

@@ -1,8 +1,8 @@
 """PinnedConnection: for servers behind a pooler in transaction mode, as PgBouncer is often run.
 
 Without prepared statements the driver still sends a statement with parameters in two round trips, and such a
-pooler may hand each of them to another server connection. Inside a transaction it must not, so every statement
-that has none gets one. A plain `execute` without parameters takes one round trip and is left alone.
+pooler may hand each of them to another server connection. Inside a transaction it must not, so every
+statement that has none gets one. A plain `execute` without parameters takes one round trip and is left alone.
 """
 
 from __future__ import annotations

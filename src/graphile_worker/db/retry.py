@@ -15,7 +15,7 @@ from typing import TypeVar
 import asyncpg
 
 from ..clock import Clock
-from .errors import sqlstate_of
+from .errors import is_dead_session, sqlstate_of
 
 T = TypeVar("T")
 
@@ -136,6 +136,8 @@ def _delays_for_one(error: BaseException) -> Delays | None:
     if isinstance(error, OSError):
         is_unreachable = isinstance(error, TimeoutError) or error.errno in _UNREACHABLE_ERRNO
         return UNREACHABLE if is_unreachable else BROKEN_CONNECTION
+    if is_dead_session(error):
+        return BROKEN_CONNECTION
     if isinstance(error, asyncpg.InterfaceError) and "closed" in str(error):
-        return BROKEN_CONNECTION  # "connection is closed", "connection was closed in the middle of operation"
+        return BROKEN_CONNECTION  # for instance "connection was closed in the middle of operation"
     return None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 
 from ..db.connection import Connection
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from .rows import jobs_with_names
+
+_by_priority = attrgetter("priority", "raw_run_at")
 
 
 async def get_jobs(
@@ -26,7 +29,7 @@ async def get_jobs(
     rows = await connection.fetch(
         load("queries/get_jobs", schema), pool_id, list(tasks), limit, _flags(forbidden_flags), now
     )
-    return jobs_with_names(rows, tasks)
+    return _in_order(jobs_with_names(rows, tasks))
 
 
 async def get_jobs_beyond(
@@ -50,13 +53,18 @@ async def get_jobs_beyond(
         now,
         *ranges,
     )
-    return jobs_with_names(rows, tasks)
+    return _in_order(jobs_with_names(rows, tasks))
 
 
 async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[list[int], float]:
     """Priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
     rows = await connection.fetch(load("queries/list_priorities", schema))
     return [row[0] for row in rows if row[0] is not None], rows[0][1]
+
+
+def _in_order(jobs: list[Job]) -> list[Job]:
+    jobs.sort(key=_by_priority)
+    return jobs
 
 
 def _flags(forbidden: Sequence[str] | None) -> list[str] | None:

@@ -17,6 +17,9 @@ from typing import Any, cast
 
 from .output_lines import OutputLines
 
+KILL_TAKES = 10.0
+"""Seconds after SIGKILL until a process is given up that the system cannot end, as on a dead disk."""
+
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
@@ -54,7 +57,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             await asyncio.wait((self.exited,), timeout=kill_after)
         finally:  # cancelled once more: no time left
             self._signal(signal.SIGKILL)
-            await _uninterrupted(self.exited)
+            await _uninterrupted(self.exited, longest=KILL_TAKES)
 
     async def finish_output(self, longest: float) -> None:
         """Wait for the end of the output, but not for ever: a background process may hold the pipes open."""
@@ -125,12 +128,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self.exited.set_result(status)
 
 
-async def _uninterrupted(future: asyncio.Future[Any]) -> None:
+async def _uninterrupted(future: asyncio.Future[Any], *, longest: float | None = None) -> None:
     """Wait for what is sure to come soon; a cancellation takes effect after that."""
+    loop = asyncio.get_running_loop()
+    until = None if longest is None else loop.time() + longest
     cancelled: asyncio.CancelledError | None = None
-    while not future.done():
+    while not future.done() and (until is None or loop.time() < until):
         try:
-            await asyncio.wait((future,))
+            await asyncio.wait((future,), timeout=None if until is None else until - loop.time())
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

@@ -53,7 +53,7 @@ async def run_executable(
     finally:
         asked.cancel()
         child.close()
-    status = child.exited.result()
+    status = child.exited.result() if child.exited.done() else -signal.SIGKILL
     if ended_by_us and not helpers.abort_signal.is_set():
         raise ExecutableFailedError(f"{path} ran for more than {time_limit:g} seconds and was ended")
     if status == 0:

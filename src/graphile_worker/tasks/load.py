@@ -37,7 +37,7 @@ def load_tasks(source: str | Path) -> TaskRegistry:
     A text without a dot or colon, and any `Path`, is a file or folder; it is never looked for as a module.
     """
     registry = TaskRegistry()
-    path = Path(source).absolute()
+    path = Path(os.path.abspath(source))
     if path.is_dir():
         _load_folder(registry, path)
     elif path.is_file():
@@ -80,7 +80,7 @@ def _executable_task(file: TaskFile) -> AnyTask:
 
 def _load_target(registry: TaskRegistry, place: str, attribute: str) -> None:
     """Load `place:attribute`, or all of `place` if there is no attribute."""
-    path = Path(place).absolute()
+    path = Path(os.path.abspath(place))
     if path.is_file():
         module, where = _import_single(path), str(path)
     elif place.endswith(".py") or not _MODULE.fullmatch(place):

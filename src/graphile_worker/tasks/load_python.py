@@ -1,8 +1,8 @@
 """From a Python module to its tasks.
 
 In a folder, the file's task is the function named like the file (`-` reads as `_`), and every `@task` in it
-is a task besides. In a single file or module, so is whatever `__all__` exports. Never guessed: any other
-function may be a helper.
+is a task besides. In a single file or module they are every `@task`, or, where there is none, the functions
+that `__all__` exports. Nothing is guessed: any other function may be a helper.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ def add_tasks_of_file(registry: TaskRegistry, module: ModuleType, path: str, ide
 def add_tasks_of_module(registry: TaskRegistry, module: ModuleType, path: str | None) -> None:
     """Register every task of a single file or module; TaskLoadError if there is none."""
     before = len(registry)
-    for task in _decorated(module, only_own=False):
+    decorated = _decorated(module, only_own=False)
+    for task in decorated:
         registry.add(task)
-    for name in getattr(module, "__all__", ()):
-        _add_export(registry, module, name, path)
+    if not decorated:
+        for name in getattr(module, "__all__", ()):
+            _add_export(registry, module, name, path)
     own = getattr(module, _function_name(Path(path).name.partition(".")[0]), None) if path else None
     if _is_function_like(own):
         registry.add(as_task(own))
@@ -84,9 +86,7 @@ def add_tasks_of_value(registry: TaskRegistry, value: Any, where: str) -> None:
 
 def _add_export(registry: TaskRegistry, module: ModuleType, name: str, path: str | None) -> None:
     value = getattr(module, name, None)
-    if isinstance(value, Task):
-        registry.add(value)
-    elif inspect.isroutine(value):
+    if inspect.isroutine(value):
         registry.add(as_task(value, name))
     else:
         logger.warning("%s: %r in __all__ is not a function, so it is no task", path or module.__name__, name)

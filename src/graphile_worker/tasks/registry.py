@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError, TaskLoadError
 from .decorator import as_task
 from .task import AnyTask, Task
 
-TaskList = (
-    Iterable[Task[Any, ..., Any] | Callable[..., Any]]
-    | Mapping[str, Task[Any, ..., Any] | Callable[..., Any]]
-)
+TaskList = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 """What `task_list` takes: tasks or functions, or a mapping of identifiers to them."""
 
 

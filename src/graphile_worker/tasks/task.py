@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
-from ..errors import InvalidArgumentError, TaskLoadError
-from ..payload import decoder_for
+from ..errors import InvalidArgumentError, PayloadError, TaskLoadError
+from ..payload import EMPTY, decoder_for
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, check_name
 from .helpers import JobHelpers
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
@@ -65,7 +65,7 @@ class Task(Generic[P, Arguments, R]):
         local_names: Mapping[str, Any] | None = None,
     ) -> None:
         signature = read_signature(function)
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
         if module is not None:  # partial and callable objects name the module of their class
             self.__module__ = module
         self.function = function
@@ -94,6 +94,7 @@ class Task(Generic[P, Arguments, R]):
         copy: Task[P, Arguments, R] = Task(
             self.function, identifier, self.spec_defaults, module=self.__module__
         )
+        copy.path, copy.line = self.path, self.line
         copy._annotation = self._annotation
         return copy
 
@@ -118,7 +119,7 @@ class Task(Generic[P, Arguments, R]):
             return
         annotation = self.payload_annotation
         try:
-            self.decode = decoder_for(annotation)
+            self.decode = _decoder(annotation)
         except TaskLoadError as error:
             raise load_error(self.function, f"{name_of(self.function)}: {error}") from error
 
@@ -185,6 +186,28 @@ def _invoker(function: Callable[..., Any], shape: str) -> Invoke:
     if shape == "helpers":
         return lambda payload, helpers: function(helpers)
     return function
+
+
+def _decoder(annotation: Any) -> Callable[[str], Any]:
+    """As `decoder_for`, but a task may say with None that it can do without a payload.
+
+    A job that was given no payload has an empty object, which need not fit the rest of the annotation.
+    """
+    if annotation is type(None):
+        return _decode_nothing
+    decode = decoder_for(annotation)
+    if type(None) not in get_args(annotation):
+        return decode
+
+    def decode_or_none(raw: str) -> Any:
+        try:
+            return decode(raw)
+        except PayloadError:
+            if raw == EMPTY:
+                return None
+            raise
+
+    return decode_or_none
 
 
 def _decode_nothing(raw: str) -> Any:

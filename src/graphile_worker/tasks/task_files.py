@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import TaskLoadError
+
 FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 FILE_NAME = re.compile(r"([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)")
 
@@ -49,8 +51,11 @@ def find_task_files(root: Path) -> dict[str, list[TaskFile]]:
 
 
 def _walk(folder: Path, folders: tuple[str, ...]) -> Iterator[TaskFile]:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        raise TaskLoadError(f"cannot be read: {error.strerror}", path=str(folder)) from error
     for entry in entries:
         path = Path(entry.path)
         if entry.name.startswith((".", "_")):

@@ -51,7 +51,7 @@ class TaskThreads:
     @property
     def running(self) -> list[str]:
         """What is running in threads now, as labelled; after a stop: what could not be ended."""
-        return list(self._running.values())
+        return list(dict(self._running).values())  # threads change it meanwhile
 
     @property
     def count(self) -> int:

@@ -1,8 +1,8 @@
 """Ledger: which jobs this pool has locked, as far as it knows, and whether it may have locked others.
 
 A connection that breaks in the middle of a statement leaves open whether the statement was committed. If it
-was, jobs are locked of which this pool never heard, and nobody would run them while the pool lives. The ledger
-tells them apart from those that are being run, so that they can be given back.
+was, jobs are locked of which this pool never heard, and nobody would run them while the pool lives. The
+ledger tells them apart from those that are being run, so that they can be given back.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Listener: hears `jobs:insert` and `worker:migrate` on a connection of its own.
 
-It reconnects with a growing delay and lets the pool look for jobs at once when it is back. Now and then it has
-a notification sent to itself from another connection. If that does not arrive, the connection has died without
-a word and is made anew; or LISTEN does not work here at all, as behind a pooler in transaction mode: then it
-says so once and tries again less and less often.
+It reconnects with a growing delay and lets the pool look for jobs at once when it is back. Now and then it
+has a notification sent to itself from another connection. If that does not arrive, the connection has died
+without a word and is made anew; or LISTEN does not work here at all, as behind a pooler in transaction mode:
+then it says so once and tries again less and less often.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Listener:
         self._ended.set()
 
     async def _release(self, connection: Connection) -> None:
-        """Leave nothing behind on the connection, which may be a stranger's; throw it away if it is broken."""
+        """Leave nothing behind on a connection of the caller's pool; throw it away if it is broken."""
         if self._stopping and not is_gone(connection):
             try:
                 async with asyncio.timeout(RELEASE_WITHIN):

@@ -85,9 +85,7 @@ class WorkerPool:
         self._identifiers = tuple(tasks)
         self._threads = TaskThreads(options.concurrency)
         schema = options.schema_name
-        self._sessions = Sessions(
-            pool, schema, self.id, prepared_statements=options.prepared_statements
-        )
+        self._sessions = Sessions(pool, schema, self.id, prepared_statements=options.prepared_statements)
         self._fetch_session = fetch_session = self._sessions.open()
         # A small pool of the caller's keeps one connection for tasks: fetching and writing share one then.
         shared = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1
@@ -319,7 +317,7 @@ class WorkerPool:
             )
 
     async def salvage(self, message: str) -> None:
-        """Somebody cancelled every task of the event loop, ours included: write what is known, give back the rest."""
+        """Every task of the event loop was cancelled, ours too: write what is known, give back the rest."""
         if self._stopping is not None:
             await asyncio.wait((self._stopping,))
         if self._finished.done():
@@ -427,7 +425,7 @@ class WorkerPool:
             ) from None
 
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it while the grace lasts, or some seconds at least, if the database is away; else TimeoutError."""
+        """Do it; TimeoutError if the database stays away longer than the grace, or some seconds."""
         task = asyncio.ensure_future(work)
         forced = asyncio.ensure_future(self._forced.wait())
         try:

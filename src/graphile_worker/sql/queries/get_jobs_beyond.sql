@@ -12,10 +12,10 @@
 -- $6 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $7 smallint[]          ... and the highest
 -- $8 double precision[]  from which run_at on to read each range (seconds since 1970)
--- Returns the columns of a job.
+-- Returns the columns of a job, in no order.
 with recursive
 plain as materialized (
-  select found.place, found.priority, found.run_at
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
   from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
   cross join lateral (
     select * from (
@@ -81,7 +81,7 @@ head as materialized (
   from examined order by job_queue_id, priority, run_at
 ),
 queued as materialized (
-  select head.place, head.priority, head.run_at
+  select head.place, head.job_queue_id, head.priority, head.run_at
   from (select * from head order by priority, run_at) head
   cross join lateral (
     select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
@@ -89,10 +89,11 @@ queued as materialized (
     for update skip locked
   ) queue
   cross join lateral (
-    select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    select job.ctid as place from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.ctid = head.place and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
     for update skip locked
   ) job
+  where job.place = head.place -- else it was changed meanwhile, and this statement could not take it
   limit $3
 ),
 -- If the look ended at jobs of busy queues, go from queue to queue instead: the cost is the number of queues.
@@ -128,7 +129,7 @@ other_head as materialized (
   where other_queue.id not in (select job_queue_id from head)
 ),
 other_queued as materialized (
-  select other.place, other.priority, other.run_at
+  select other.place, other.job_queue_id, other.priority, other.run_at
   from (select * from other_head order by priority, run_at) other
   cross join lateral (
     select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
@@ -136,38 +137,33 @@ other_queued as materialized (
     for update skip locked
   ) queue
   cross join lateral (
-    select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    select job.ctid as place from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.ctid = other.place and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
     for update skip locked
   ) job
+  where job.place = other.place -- else it was changed meanwhile, and this statement could not take it
   limit $3
 ),
 chosen as materialized (
-  select place from (
-    select place, priority, run_at from plain
+  select place, job_queue_id from (
+    select place, job_queue_id, priority, run_at from plain
     union all
-    select place, priority, run_at from queued
+    select place, job_queue_id, priority, run_at from queued
     union all
-    select place, priority, run_at from other_queued
+    select place, job_queue_id, priority, run_at from other_queued
   ) candidate
   order by priority, run_at
   limit $3
 ),
-taken as (
-  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
-  set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
-  where job.ctid = any (array(select place from chosen))
-  returning job.*
-),
--- Only queues whose job was really taken, so that none stays locked without one.
-taken_queue as (
+chosen_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
-  set locked_by = $1, locked_at = coalesce($5::timestamptz, now())
-  where queue.id = any (array(select job_queue_id from taken where job_queue_id is not null))
+  set locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
+  where queue.id = any (array(select job_queue_id from chosen where job_queue_id is not null))
 )
-select
+update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5::timestamptz, now())
+where job.ctid = any (array(select place from chosen))
+returning
   id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
   date_part('epoch', created_at), date_part('epoch', updated_at), key, date_part('epoch', locked_at), locked_by,
   revision, flags::text, task_id, job_queue_id
-from taken
-order by priority, run_at

@@ -1,0 +1,117 @@
+"""Tasks for workers that are stopped in the middle: quick, slow, obedient, stubborn and stuck ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from typing import Any
+
+from graphile_worker import JobHelpers, task
+
+
+def say(word: str) -> None:
+    os.write(1, f"{word}\n".encode())
+
+
+def note(job_id: int) -> None:
+    """One line in a file that survives whatever happens to the database."""
+    file = os.open(os.path.join(os.environ["FOLDER"], "done"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    try:
+        os.write(file, f"{job_id}\n".encode())
+    finally:
+        os.close(file)
+
+
+@task
+async def record(payload: Any, helpers: JobHelpers) -> None:
+    """Takes a few milliseconds and then notes in the database that it is done."""
+    await asyncio.sleep(random.random() * 0.01)
+    await helpers.query("insert into done (job_id) values ($1)", helpers.job.id)
+
+
+@task
+async def record_in_file(payload: Any, helpers: JobHelpers) -> None:
+    """The same without the database."""
+    await asyncio.sleep(random.random() * payload["seconds"] * 2)
+    note(helpers.job.id)
+
+
+@task
+async def finish_on_abort(payload: Any, helpers: JobHelpers) -> None:
+    say("started")
+    await helpers.abort_signal.wait()
+    say("aborted")
+
+
+@task
+async def heed_abort(payload: Any, helpers: JobHelpers) -> None:
+    say("started")
+    await helpers.abortable(asyncio.sleep(3600))
+
+
+@task
+async def sleep_long(payload: Any, helpers: JobHelpers) -> None:
+    say("started")
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        say("cancelled, abort_signal " + ("set" if helpers.abort_signal.is_set() else "not set"))
+        raise
+
+
+@task
+async def sleep_a_little(payload: Any) -> None:
+    say("started")
+    await asyncio.sleep(payload["seconds"])
+    say("finished")
+
+
+@task
+async def swallow(payload: Any) -> None:
+    say("started")
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            say("swallowed")
+
+
+@task
+def stuck_thread(payload: Any) -> None:
+    say("started")
+    while True:
+        time.sleep(3600)
+
+
+@task
+def polite_thread(payload: Any, helpers: JobHelpers) -> None:
+    say("started")
+    helpers.abort_signal.wait_blocking(3600)
+    helpers.raise_if_aborted()
+
+
+@task
+def talkative(payload: Any, helpers: JobHelpers) -> None:
+    """Logs from a thread until the worker wants it to end."""
+    say("started")
+    while not helpers.abort_signal.wait_blocking(0.01):
+        helpers.logger.info("still here")
+
+
+@task
+async def leave_something_behind(payload: Any) -> None:
+    """Starts what outlives the job: an asyncio task that swallows cancellation and a thread."""
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                say("swallowed")
+
+    asyncio.get_running_loop().stubborn = asyncio.ensure_future(stubborn())  # type: ignore[attr-defined]
+    threading.Thread(target=time.sleep, args=(3600,)).start()
+    say("started")

@@ -1,0 +1,169 @@
+"""A worker as a real process: its command line, what it says while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.command_line import clean_environment
+
+TASKS = Path(__file__).with_name("tasks_to_stop.py")
+PATIENCE = 30.0  # seconds for anything to happen at all; nothing should ever take so long
+
+# The command with shorter times than a user would want: `-c` because the five seconds are no setting.
+IMPATIENT = """
+import sys
+from graphile_worker.worker import pool, shutdown
+shutdown.SignalHandling.ignore_for = {ignore_for}
+pool.FORCED_WAIT = {forced_wait}
+from graphile_worker.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+class WorkerProcess:
+    """A process whose output is read all the time, so that it never waits for us."""
+
+    def __init__(self, command: Sequence[str], *, folder: Path, environment: dict[str, str]) -> None:
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._open_streams = 2
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in (self.process.stdout, self.process.stderr)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        """What both streams have said so far."""
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, text: str, *, times: int = 1) -> WorkerProcess:
+        """Until so many lines hold the text."""
+
+        def is_said() -> bool:
+            return sum(text in line for line in self._lines) >= times
+
+        with self._changed:
+            self._changed.wait_for(lambda: is_said() or not self._open_streams, PATIENCE)
+            assert is_said(), f"{text!r} was not said {times} times:\n{''.join(self._lines)}"
+        return self
+
+    def ready(self) -> WorkerProcess:
+        return self.wait_for("ready: graphile-worker")
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait for the end; the status as a shell shows it."""
+        try:
+            status = self.process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the process does not end:\n{self.output}") from None
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        return 128 - status if status < 0 else status
+
+    def was_killed_by(self) -> signal.Signals | None:
+        """The signal that ended the process, if one did."""
+        code = self.process.returncode
+        return signal.Signals(-code) if code is not None and code < 0 else None
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(timeout=PATIENCE)
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _read(self, stream: Iterator[str]) -> None:
+        for line in stream:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._open_streams -= 1
+            self._changed.notify_all()
+
+
+Start = Callable[..., WorkerProcess]
+"""`start("-j", 2, url=…, tasks=…)`"""
+
+
+@contextmanager
+def starting(folder: Path) -> Iterator[Start]:
+    """Gives a function that starts workers in this folder; what is left of them at the end is killed."""
+    started: list[WorkerProcess] = []
+
+    def start(
+        *arguments: object,
+        url: str,
+        tasks: Path | None = TASKS,
+        ignore_for: float | None = None,
+        forced_wait: float = 5.0,
+        **environment: str,
+    ) -> WorkerProcess:
+        if ignore_for is None and forced_wait == 5.0:
+            command = [sys.executable, "-m", "graphile_worker"]
+        else:
+            script = IMPATIENT.format(
+                ignore_for=5.0 if ignore_for is None else ignore_for, forced_wait=forced_wait
+            )
+            command = [sys.executable, "-c", script]
+        if tasks is not None:
+            command += ["--tasks", str(tasks)]
+        process = WorkerProcess(
+            [*command, *map(str, arguments)],
+            folder=folder,
+            environment=clean_environment(**{"DATABASE_URL": url, "FOLDER": str(folder)} | environment),
+        )
+        started.append(process)
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.close()
+
+
+def recorded(folder: Path) -> list[int]:
+    """The ids of the jobs that noted in the test's own file that they ran to their end."""
+    path = folder / "done"
+    if not path.exists():
+        return []
+    return [int(line) for line in path.read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
