@@ -1,14 +1,23 @@
-"""Graphile Worker for Python: a job queue that needs nothing but PostgreSQL."""
+"""Graphile Worker for Python: a job queue that needs nothing but PostgreSQL.
 
-from .client import WorkerUtils, add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
-from .cron import CronItem, parse_cron_items, parse_crontab
-from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
-from .job import Job
-from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
-from .runner import Runner, run, run_once
-from .spec import JobSpec
-from .tasks import JobHelpers, Task, get_current_job, task
+The names below are imported when they are first used, so that a command or a program that only adds jobs
+does not load the worker.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .version import __version__
+
+if TYPE_CHECKING:
+    from .client import WorkerUtils, add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
+    from .cron import CronItem, parse_cron_items, parse_crontab
+    from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
+    from .job import Job
+    from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+    from .runner import Runner, run, run_once
+    from .spec import JobSpec
+    from .tasks import JobHelpers, Task, get_current_job, task
 
 __all__ = [
     "CronItem",
@@ -38,3 +47,29 @@ __all__ = [
     "run_once",
     "task",
 ]
+
+_HOMES = {
+    "client": ("WorkerUtils", "add_job_adhoc", "make_worker_utils", "quick_add_job", "run_migrations"),
+    "cron": ("CronItem", "parse_cron_items", "parse_crontab"),
+    "hooks": ("Events", "FailJob", "Hooks", "Plugin", "SkipJob"),
+    "job": ("Job",),
+    "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
+    "runner": ("Runner", "run", "run_once"),
+    "spec": ("JobSpec",),
+    "tasks": ("JobHelpers", "Task", "get_current_job", "task"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        home = _HOME_OF[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

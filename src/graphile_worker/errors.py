@@ -196,8 +196,8 @@ class TasksLeftBehindError(WorkerStoppedError):
         self.jobs = tuple(jobs)
         names = ", ".join(f"{name} (job {job_id})" for name, job_id in self.jobs)
         super().__init__(
-            f"{message}; these tasks did not end even when cancelled, they are left behind and their jobs given "
-            f"back: {names}"
+            f"{message}; these tasks did not end even when cancelled, they are left behind and their jobs "
+            f"given back: {names}"
         )
 
 

@@ -96,7 +96,7 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         SchemaName(self.schema)
-        _at_least(self.max_pool_size, 2, "max_pool_size")
+        _at_least(self.max_pool_size, 1, "max_pool_size")
         _at_least(self.concurrency, 1, "concurrency")
         for name in _DURATIONS:
             _seconds(self, name, name)

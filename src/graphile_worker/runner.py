@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from .client import WorkerUtils
 from .client.opening import Opening
 from .clock import Clock, SystemClock
+from .config import combine
 from .db.connection import Pool
 from .db.dsn import Dsn
 from .db.errors import translate_errors
@@ -300,16 +301,19 @@ def run(
     extensions: Iterable[object] | Mapping[type[Any], object] = (),
     logger: logging.Logger | None = None,
     clock: Clock | None = None,
-    **options: Any,
+    options: WorkerOptions | None = None,
+    **values: Any,
 ) -> Opening[Runner]:
     """A worker that runs until it is stopped: `async with run(…) as runner: await runner.wait()`.
 
-    `options` are those of `WorkerOptions`. Entering installs or upgrades the schema, loads the tasks, and
-    starts; leaving stops gracefully. `await run(…)` gives the Runner and leaves stopping to the caller.
+    `values` are options by the names of `WorkerOptions`; what is not given comes from `options` if there is
+    such an object, else from the environment and the configuration file. Entering installs or upgrades the
+    schema, loads the tasks, and starts; leaving stops gracefully. `await run(…)` gives the Runner and leaves
+    stopping to the caller.
     """
     given = _Given(
         pg_pool, task_list, crontab, parsed_cron_items, forbidden_flags, events, hooks, plugins, extensions,
-        logger, clock, options,
+        logger, clock, options, values,
     )  # fmt: skip
 
     async def open_() -> Runner:
@@ -333,7 +337,8 @@ async def run_once(
     extensions: Iterable[object] | Mapping[type[Any], object] = (),
     logger: logging.Logger | None = None,
     clock: Clock | None = None,
-    **options: Any,
+    options: WorkerOptions | None = None,
+    **values: Any,
 ) -> None:
     """Run every job that can run now, named queues to their end, and return; recurring jobs are not added.
 
@@ -341,7 +346,7 @@ async def run_once(
     """
     given = _Given(
         pg_pool, task_list, crontab, parsed_cron_items, forbidden_flags, events, hooks, plugins, extensions,
-        logger, clock, options,
+        logger, clock, options, values,
     )  # fmt: skip
     runner = Runner(await given.parts(), once=True)
     await runner.start()
@@ -387,14 +392,18 @@ class _Given:
         extensions: Iterable[object] | Mapping[type[Any], object],
         logger: logging.Logger | None,
         clock: Clock | None,
-        options: dict[str, Any],
+        options: WorkerOptions | None,
+        values: dict[str, Any],
     ) -> None:
-        if task_list is not None and "task_directory" in options:
+        if task_list is not None and "task_directory" in values:
             raise ConfigError("both task_list and task_directory are set; give exactly one of them")
         if events is not None and hooks is not None:
             raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
-        self.options = WorkerOptions.from_mapping(options)
-        self.has_crontab_file = "crontab_file" in options
+        self.options = combine(options, values)
+        self.has_crontab_file = self.options.crontab_file != WorkerOptions().crontab_file
+        self.connection_string = self.options.connection_string
+        if pg_pool is not None and values.get("connection_string") is None:
+            self.connection_string = None  # one from the environment gives way to a pool that was given
         self.pg_pool = pg_pool
         self.task_list = task_list
         self.crontab = crontab
@@ -409,7 +418,7 @@ class _Given:
     async def parts(self) -> _Parts:
         """Everything read and checked, the database open and its schema installed."""
         options = self.options
-        found = resolve_connection(options.connection_string, self.pg_pool)
+        found = resolve_connection(self.connection_string, self.pg_pool)
         tasks = self._tasks()
         cron_items = self._cron_items()
         for plugin in (self.log, *self.plugins):
@@ -448,9 +457,11 @@ class _Given:
 
     def _cron_items(self) -> Sequence[ParsedCronItem]:
         """A program that gives its tasks itself has no crontab file unless it names one."""
-        is_file_meant = self.has_crontab_file or self.task_list is None
-        if self.crontab is None and self.parsed_cron_items is None:
-            if not is_file_meant or not (self.has_crontab_file or Path(self.options.crontab_file).exists()):
+        if self.crontab is None and self.parsed_cron_items is None and not self.has_crontab_file:
+            if self.task_list is not None:
+                return ()
+            if not Path(self.options.crontab_file).exists():
+                self.log.no_crontab(self.options.crontab_file)
                 return ()
         from .cron import collect_cron_items
 

@@ -1,14 +1,16 @@
-"""Workers as processes, and the table in which their jobs note that they ran."""
+"""Workers as processes of their own, and inside the test where that is enough."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acceptance.worker_process import Start, starting
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import Jobs, Workers, workers_of
 
 
 @pytest.fixture
@@ -25,6 +27,17 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-async def done_table(connection: Any) -> None:
-    """The table in which the task `record` notes what it did."""
-    await connection.execute("create table done (job_id bigint not null)")
+def jobs(connection: Any) -> Jobs:
+    return Jobs(connection)
+
+
+@pytest.fixture
+async def workers(database_url: str) -> AsyncIterator[Workers]:
+    """Workers inside the test's own process."""
+    async for workers in workers_of(database_url):
+        yield workers
+
+
+@pytest.fixture
+async def recorder() -> EventRecorder:
+    return EventRecorder()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
+from datetime import UTC, datetime
 
 import pytest
 
-from acceptance.jobs import add, left, locks, sessions
-from acceptance.worker_process import Start
+from acceptance.worker_process import Start, connections
+from support.working import Jobs
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,23 @@ from acceptance.worker_process import Start
 )
 @pytest.mark.compat("EXT-14")
 async def test_the_first_signal_lets_the_running_job_end_and_the_process_ends_by_that_signal(
-    start: Start, database_url: str, connection: Any, number: signal.Signals, status: int
+    start: Start, database_url: str, jobs: Jobs, number: signal.Signals, status: int
 ) -> None:
-    await add(connection, "sleep_a_little", '{"seconds": 0.3}')
+    await jobs.add("sleep_a_little", {"seconds": 0.3})
     worker = start(url=database_url).wait_for("started")
     worker.send(number)
     assert worker.ended() == status
     assert worker.was_killed_by() is number
     assert f"got {number.name}; finishing the running jobs" in worker.output
     assert "finished" in worker.output
-    assert await left(connection) == []
-    assert await sessions(connection) == 0
+    assert await jobs.count() == 0
+    assert await connections(jobs) == 0
 
 
 async def test_a_second_signal_within_five_seconds_is_ignored_and_logged(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "sleep_a_little", '{"seconds": 0.5}')
+    await jobs.add("sleep_a_little", {"seconds": 0.5})
     worker = start(url=database_url).wait_for("started")
     worker.send(signal.SIGTERM)
     worker.wait_for("got SIGTERM; finishing")
@@ -48,42 +48,43 @@ async def test_a_second_signal_within_five_seconds_is_ignored_and_logged(
     worker.wait_for("SIGINT ignored: the worker is stopping already")
     assert worker.ended() == 143
     assert "finished" in worker.output
-    assert await left(connection) == []
+    assert await jobs.count() == 0
 
 
 async def test_a_later_second_signal_interrupts_and_the_job_says_so_without_losing_an_attempt(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "sleep_long")
+    await jobs.add("sleep_long")
     worker = start(url=database_url, ignore_for=0.0).wait_for("started")
     worker.send(signal.SIGTERM)
     worker.wait_for("got SIGTERM; finishing")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert "got SIGTERM again; stopping now" in worker.output
-    (job,) = await left(connection)
+    job = await jobs.one()
     assert job["last_error"] == "Forced worker shutdown due to SIGTERM"
-    assert (job["attempts"], job["locked_by"], job["is_later"]) == (0, None, False)
-    assert await locks(connection) == 0
+    assert (job["attempts"], job["locked_by"]) == (0, None)
+    assert job["run_at"] <= datetime.now(UTC)
+    assert await jobs.locked() == 0
 
 
 async def test_the_process_ends_with_the_first_signal_also_when_the_second_was_another(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "sleep_long")
+    await jobs.add("sleep_long")
     worker = start(url=database_url, ignore_for=0.0).wait_for("started")
     worker.send(signal.SIGINT)
     worker.wait_for("got SIGINT; finishing")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 130
-    (job,) = await left(connection)
+    job = await jobs.one()
     assert job["last_error"] == "Forced worker shutdown due to SIGTERM"
 
 
 async def test_a_third_signal_ends_the_process_whatever_it_does(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "swallow")
+    await jobs.add("swallow")
     worker = start(url=database_url, ignore_for=0.0).wait_for("started")
     for said in ("got SIGTERM; finishing", "got SIGTERM again; stopping now"):
         worker.send(signal.SIGTERM)
@@ -93,41 +94,42 @@ async def test_a_third_signal_ends_the_process_whatever_it_does(
     assert worker.was_killed_by() is signal.SIGTERM
 
 
-async def test_an_idle_worker_stops_at_once(start: Start, database_url: str, connection: Any) -> None:
+async def test_an_idle_worker_stops_at_once(start: Start, database_url: str, jobs: Jobs) -> None:
     worker = start(url=database_url).ready()
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert "stopped; every finished job is written" in worker.output
     assert "Traceback" not in worker.output
-    assert await sessions(connection) == 0
+    assert await connections(jobs) == 0
 
 
 async def test_once_ends_by_the_signal_too_and_leaves_the_rest(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        await add(connection, "sleep_a_little", '{"seconds": 0.2}', count=3)
+        for _ in range(3):
+            await jobs.add("sleep_a_little", {"seconds": 0.2})
         worker = start("--once", url=database_url).wait_for("started")
         worker.send(number)
         assert worker.ended() == 128 + number
         assert worker.was_killed_by() is number
         assert worker.output.count("started\n") == worker.output.count("finished\n")
-        assert len(await left(connection)) >= 2
-        assert await locks(connection) == 0
+        assert await jobs.count() >= 2
+        assert await jobs.locked() == 0
 
 
 async def test_once_ends_with_status_0_when_nothing_stops_it(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "sleep_a_little", '{"seconds": 0}')
+    await jobs.add("sleep_a_little", {"seconds": 0})
     assert start("--once", url=database_url).ended() == 0
-    assert await left(connection) == []
+    assert await jobs.count() == 0
 
 
 async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_status_57(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "sleep_a_little", '{"seconds": 0.3}')
+    await jobs.add("sleep_a_little", {"seconds": 0.3})
     worker = start("-j", 2, url=database_url).wait_for("started")
     worker.wait_for("listening for new jobs")
     for harmless in (
@@ -135,42 +137,43 @@ async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_st
         '{"migrationNumber": 21, "breaking": false}',
         "garbage",
     ):
-        await connection.execute("select pg_notify('worker:migrate', $1)", harmless)
-    await add(connection, "sleep_a_little", '{"seconds": 0}')
+        await jobs.connection.execute("select pg_notify('worker:migrate', $1)", harmless)
+    await jobs.add("sleep_a_little", {"seconds": 0})
     worker.wait_for("completed", times=1)  # it goes on after what did not concern it
-    await connection.execute("select pg_notify('worker:migrate', '{\"migrationNumber\": 21, \"breaking\": true}')")
+    breaking = '{"migrationNumber": 21, "breaking": true}'
+    await jobs.connection.execute("select pg_notify('worker:migrate', $1)", breaking)
     assert worker.ended() == 57
     assert "install a newer graphile-worker" in worker.output
-    assert await left(connection) == []
-    assert await sessions(connection) == 0
+    assert await jobs.count() == 0
+    assert await connections(jobs) == 0
 
 
 async def test_a_worker_that_died_of_an_error_ends_with_status_1(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
     """A-14: a pool that cannot go on is not a success."""
-    await add(connection, "sleep_a_little", '{"seconds": 0}')
-    await connection.execute("revoke all on all tables in schema graphile_worker from public")
-    worker = start("--once", url=database_url + "&options=-c%20default_transaction_read_only%3Don")
+    await jobs.connection.execute("drop table graphile_worker._private_job_queues cascade")
+    worker = start("--once", url=database_url)
     assert worker.ended() == 1
     assert "graphile-worker: error: " in worker.output
 
 
 async def test_several_processes_stop_gracefully_when_their_parent_is_told_to(
-    start: Start, database_url: str, connection: Any
+    start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    await add(connection, "sleep_a_little", '{"seconds": 0.5}', count=2)
+    for _ in range(2):
+        await jobs.add("sleep_a_little", {"seconds": 0.5})
     parent = start("--processes", 2, url=database_url)
     parent.wait_for("started", times=2)
     parent.send(signal.SIGTERM)
     assert parent.ended() == 143
     assert parent.output.count("finished\n") == 2
     assert parent.output.count("stopped; every finished job is written") == 2
-    assert await left(connection) == []
-    assert await sessions(connection) == 0
+    assert await jobs.count() == 0
+    assert await connections(jobs) == 0
 
 
-async def test_nohup_keeps_its_meaning(start: Start, database_url: str, connection: Any) -> None:
+async def test_nohup_keeps_its_meaning(start: Start, database_url: str, jobs: Jobs) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the process, as nohup does it
     try:
         worker = start(url=database_url)

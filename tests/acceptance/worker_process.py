@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.command_line import clean_environment
+from support.working import Jobs
 
 TASKS = Path(__file__).with_name("tasks_to_stop.py")
 PATIENCE = 30.0  # seconds for anything to happen at all; nothing should ever take so long
@@ -22,6 +22,7 @@ import sys
 from graphile_worker.worker import pool, shutdown
 shutdown.SignalHandling.ignore_for = {ignore_for}
 pool.FORCED_WAIT = {forced_wait}
+pool.LAST_WRITE = {last_write}
 from graphile_worker.cli.main import main
 main(sys.argv[1:])
 """
@@ -125,16 +126,15 @@ def starting(folder: Path) -> Iterator[Start]:
         *arguments: object,
         url: str,
         tasks: Path | None = TASKS,
-        ignore_for: float | None = None,
+        ignore_for: float = 5.0,
         forced_wait: float = 5.0,
+        last_write: float = 10.0,
         **environment: str,
     ) -> WorkerProcess:
-        if ignore_for is None and forced_wait == 5.0:
+        if (ignore_for, forced_wait, last_write) == (5.0, 5.0, 10.0):
             command = [sys.executable, "-m", "graphile_worker"]
         else:
-            script = IMPATIENT.format(
-                ignore_for=5.0 if ignore_for is None else ignore_for, forced_wait=forced_wait
-            )
+            script = IMPATIENT.format(ignore_for=ignore_for, forced_wait=forced_wait, last_write=last_write)
             command = [sys.executable, "-c", script]
         if tasks is not None:
             command += ["--tasks", str(tasks)]
@@ -161,9 +161,9 @@ def recorded(folder: Path) -> list[int]:
     return [int(line) for line in path.read_text().split()]
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+async def connections(jobs: Jobs) -> int:
+    """How many connections of workers the server has to the test's database."""
+    return await jobs.connection.fetchval(
+        "select count(*) from pg_stat_activity "
+        "where datname = current_database() and application_name = 'graphile_worker'"
+    )

@@ -337,7 +337,8 @@ async def test_only_runnable_jobs_are_done(jobs: Jobs, workers: Workers) -> None
     selection = [await jobs.add("job3", {"a": n}, run_at=later) for n in range(1, 6)]
     table = f"{SCHEMA}._private_jobs"
     await jobs.connection.execute(
-        f"update {table} set attempts = max_attempts, last_error = 'Failed forever' where id = $1", selection[0]
+        f"update {table} set attempts = max_attempts, last_error = 'Failed forever' where id = $1",
+        selection[0],
     )
     await jobs.connection.execute(
         f"update {table} set locked_by = 'test', locked_at = now() where id = $1", selection[2]

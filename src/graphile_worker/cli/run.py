@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import click
 
 from ..config import Settings
 from ..observability.log_format import PipeHandler
-from ..options import WorkerOptions
 from .session import load_settings, start_logging
 
 FLAGS = {
@@ -52,13 +50,7 @@ def work(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
     """Run a worker in this process until it is done or stopped."""
     from .working import run_worker
 
-    return run_worker(runner_options(settings.worker), handler, once=once)
-
-
-def runner_options(options: WorkerOptions) -> dict[str, Any]:
-    """The options as arguments for the runner: those that are not at their default."""
-    values = {field.name: (getattr(options, field.name), field.default) for field in fields(options)}
-    return {name: value for name, (value, default) in values.items() if value != default}
+    return run_worker(settings.worker, handler, once=once)
 
 
 def _schema_only(settings: Settings) -> int:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
-from typing import Any
 
 from ..errors import TasksLeftBehindError
 from ..observability.log_format import PipeHandler
+from ..options import WorkerOptions
 from ..runner import Runner, end_by_signal, run, run_once
 from ..worker.shutdown import output_closed
 from .session import collect_garbage
@@ -19,7 +19,7 @@ LEFTOVERS_WITHIN = 1.0  # seconds for what tasks have started and left behind to
 logger = logging.getLogger("graphile_worker")
 
 
-def run_worker(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> int:
+def run_worker(options: WorkerOptions, handler: PipeHandler, *, once: bool) -> int:
     """Run until there is nothing left to do (`once`) or until stopped; an error of the worker is raised."""
     collect_garbage()
     loop = asyncio.Runner(loop_factory=_fast_loop())
@@ -38,7 +38,7 @@ def run_worker(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> 
     return 128 + stopped_by
 
 
-async def _run(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> int | None:
+async def _run(options: WorkerOptions, handler: PipeHandler, *, once: bool) -> int | None:
     """Run a worker; returns the signal that stopped it, if one did."""
     closed: list[str] = []
 
@@ -49,11 +49,11 @@ async def _run(options: dict[str, Any], handler: PipeHandler, *, once: bool) -> 
 
     handler.on_broken_pipe = nobody_reads
     if once:
-        await run_once(**options)
+        await run_once(options=options)
         return None
     runner: Runner | None = None
     try:
-        async with run(**options) as runner:
+        async with run(options=options) as runner:
             if closed:  # already before there was a worker that could be stopped
                 output_closed()
             await runner.wait()

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
+from ..config import combine
 from ..db.connection import Pool
 from ..db.dsn import Dsn
 from ..db.open import open_pool, resolve_connection
 from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport
-from ..schema_name import DEFAULT_SCHEMA, SchemaName
+from ..options import WorkerOptions
 from ..spec import JobKeyMode, JobOptions, TaskLike
 from .opening import Opening
 from .worker_utils import WorkerUtils
@@ -25,34 +26,50 @@ def make_worker_utils(
     *,
     connection_string: str | None = None,
     pg_pool: Pool | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    max_pool_size: int = 10,
-    prepared_statements: bool = True,
-    use_local_time: bool = False,
+    schema: str | None = None,
+    max_pool_size: int | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
     hooks: Hooks | None = None,
     clock: Clock | None = None,
+    options: WorkerOptions | None = None,
 ) -> Opening[WorkerUtils]:
     """A client: `async with make_worker_utils(…) as utils`, or `await` it and call `release` at the end.
 
     The database is `pg_pool`, else `connection_string`, else DATABASE_URL, else what the PG* variables say.
+    What is not given comes from `options` if there is such an object, else from the environment and the
+    configuration file.
     A pool that was given stays open; one that was made here is closed. The schema is not installed unasked:
     call `utils.migrate()`, or run `graphile-worker migrate`.
     """
-    schema_name = SchemaName(schema)
+    given = {
+        "connection_string": connection_string,
+        "schema": schema,
+        "max_pool_size": max_pool_size,
+        "prepared_statements": prepared_statements,
+        "use_local_time": use_local_time,
+    }
+    chosen = combine(options, given)
+    # A string from the environment gives way to a pool that was given.
+    database = chosen.connection_string if pg_pool is None else connection_string
 
     async def open_() -> WorkerUtils:
-        found = resolve_connection(connection_string, pg_pool)
+        found = resolve_connection(database, pg_pool)
         owns_pool = isinstance(found, Dsn)
         pool = (
-            await open_pool(found, max_pool_size=max_pool_size, prepared_statements=prepared_statements)
+            await open_pool(
+                found,
+                max_pool_size=chosen.max_pool_size,
+                prepared_statements=chosen.prepared_statements,
+            )
             if isinstance(found, Dsn)
             else found
         )
         return WorkerUtils(
             pool,
-            schema=schema_name,
+            schema=chosen.schema_name,
             owns_pool=owns_pool,
-            use_local_time=use_local_time,
+            use_local_time=chosen.use_local_time,
             hooks=hooks,
             clock=clock if clock is not None else SystemClock(),
         )
@@ -71,9 +88,9 @@ async def add_job_adhoc(
     *,
     connection_string: str | None = None,
     pg_pool: Pool | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    prepared_statements: bool = True,
-    use_local_time: bool = False,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
     **options: Unpack[JobOptions],
 ) -> Job: ...
 
@@ -85,9 +102,9 @@ async def add_job_adhoc(
     *,
     connection_string: str | None = None,
     pg_pool: Pool | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    prepared_statements: bool = True,
-    use_local_time: bool = False,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
     **options: Unpack[JobOptions],
 ) -> Job: ...
 
@@ -98,9 +115,9 @@ async def add_job_adhoc(
     *,
     connection_string: str | None = None,
     pg_pool: Pool | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    prepared_statements: bool = True,
-    use_local_time: bool = False,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
     queue_name: str | None = None,
     run_at: datetime | timedelta | None = None,
     max_attempts: int | None = None,
@@ -139,8 +156,8 @@ async def run_migrations(
     *,
     connection_string: str | None = None,
     pg_pool: Pool | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    prepared_statements: bool = True,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
 ) -> MigrationReport:
     """Install the schema, or bring it to the revision that this package supports."""
     async with make_worker_utils(

@@ -1,5 +1,5 @@
 """Where options come from: defaults, a file, the environment, and the command line or call."""
 
-from .resolve import Settings, resolve, resolve_settings
+from .resolve import Settings, combine, resolve, resolve_settings
 
-__all__ = ["Settings", "resolve", "resolve_settings"]
+__all__ = ["Settings", "combine", "resolve", "resolve_settings"]

@@ -49,6 +49,18 @@ def resolve(
     }
 
 
+def combine(options: WorkerOptions | None, values: Mapping[str, Any]) -> WorkerOptions:
+    """The options of a library call: its values over an object of options, or else over what is configured.
+
+    None is as good as not given.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    if options is None:
+        return resolve(given)[0]
+    WorkerOptions.from_mapping(given)  # for its messages about names that do not exist
+    return options.with_values(**given)
+
+
 def resolve_settings(
     call_values: Mapping[str, Any],
     environ: Mapping[str, str] | None = None,

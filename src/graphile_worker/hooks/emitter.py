@@ -27,6 +27,8 @@ class Events:
     def __init__(self) -> None:
         self._handlers: dict[type[Event], list[Handler[Any]]] = {}
         self._running: set[asyncio.Task[Any]] = set()
+        self.observed: set[type[Event]] = set()
+        """The events that anybody observes; looked at on the hot path before an event is built."""
 
     @overload
     def on(self, event: type[E], handler: Handler[E]) -> Handler[E]: ...
@@ -43,7 +45,9 @@ class Events:
         """
         if handler is None:
             return lambda function: self.on(event, function)
-        self._handlers.setdefault(_event_type(event), []).append(handler)
+        kind = _event_type(event)
+        self._handlers.setdefault(kind, []).append(handler)
+        self.observed.update(EVENT_TYPES.values() if kind is Event else (kind,))
         return handler
 
     def off(self, event: type[Event] | str, handler: Handler[Any]) -> None:
@@ -51,10 +55,12 @@ class Events:
         handlers = self._handlers.get(_event_type(event), [])
         if handler in handlers:
             handlers.remove(handler)
+        if not self._handlers.get(Event):
+            self.observed.intersection_update(kind for kind, left in self._handlers.items() if left)
 
     def wants(self, event: type[Event]) -> bool:
-        """Whether anybody observes this event; asked on the hot path before the event is built."""
-        return bool(self._handlers.get(event) or self._handlers.get(Event))
+        """Whether anybody observes this event."""
+        return event in self.observed
 
     def emit(self, event: Event) -> None:
         """Tell every observer of this event, in the order in which they registered."""

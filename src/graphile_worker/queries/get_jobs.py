@@ -27,7 +27,7 @@ async def get_jobs(
 ) -> list[Job]:
     """Up to `limit` jobs, locked, by priority and run_at; at most one per named queue."""
     rows = await connection.fetch(
-        load("queries/get_jobs", schema), pool_id, list(tasks), limit, _flags(forbidden_flags), now
+        load("queries/get_jobs", schema), pool_id, _ids(tasks), limit, _flags(forbidden_flags), now
     )
     return _in_order(jobs_with_names(rows, tasks))
 
@@ -47,7 +47,7 @@ async def get_jobs_beyond(
     rows = await connection.fetch(
         load("queries/get_jobs_beyond", schema),
         pool_id,
-        list(tasks),
+        _ids(tasks),
         limit,
         _flags(forbidden_flags),
         now,
@@ -65,6 +65,10 @@ async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[l
 def _in_order(jobs: list[Job]) -> list[Job]:
     jobs.sort(key=_by_priority)
     return jobs
+
+
+def _ids(tasks: Mapping[int, str]) -> list[str]:
+    return [str(task_id) for task_id in tasks]
 
 
 def _flags(forbidden: Sequence[str] | None) -> list[str] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
@@ -20,6 +21,11 @@ from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from .outcome import Failed, Interrupted, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    outcome: Outcome
 
 
 class Executor:
@@ -42,48 +48,44 @@ class Executor:
 
     async def execute(self, job: Job, helpers: JobHelpers) -> Outcome:
         """Run one job; how it ended. Only a cancellation of the slot itself is told apart from a failure."""
+        outcome: Outcome
         try:
-            outcome = await self._run(job, helpers)
+            # What every job passes through stands here and not in functions of its own: calls add up.
+            task = self._tasks.get(job.task_identifier)
+            if task is None:
+                raise UnknownTaskError(f"no task is registered as {job.task_identifier!r}")
+            if self._before_run and (decided := await self._decide(job, helpers)) is not None:
+                outcome = decided.outcome
+            else:
+                result = await call_task(task, task.decode(job.raw_payload), helpers, self._threads)
+                outcome = None
+                if may_be_batch(result):
+                    failure = await settle_batch(job.raw_payload, result, helpers.logger)
+                    if failure is not None:
+                        outcome = Failed(failure.error, failure.errors, failure.remaining_payload)
         except asyncio.CancelledError:
-            outcome = self._cancelled()
+            outcome = await self._cancelled()
         except JobInterruptedError as error:
             outcome = self._gave_way(error)
         except GeneratorExit:
             raise
-        except (
-            BaseException
-        ) as error:  # sys.exit() or KeyboardInterrupt in a task fails the job, not the worker
+        except BaseException as error:  # sys.exit() in a task fails the job, not the worker
             outcome = Failed(error)
         if self._after_run:
             outcome = await self._tell_after_run(job, outcome)
         return outcome
 
-    async def _run(self, job: Job, helpers: JobHelpers) -> Outcome:
-        task = self._tasks.get(job.task_identifier)
-        if task is None:
-            raise UnknownTaskError(f"no task is registered as {job.task_identifier!r}")
-        if self._before_run:
-            decision = await self._decide(job)
-            if isinstance(decision, SkipJob):
-                helpers.logger.info("skipped: %s", decision.reason)
-                return None
-            if isinstance(decision, FailJob):
-                return Failed(JobError(decision.message))
-        payload = task.decode(job.raw_payload)
-        result = await call_task(task, payload, helpers, self._threads)
-        if may_be_batch(result):
-            failure = await settle_batch(job.raw_payload, result, helpers.logger)
-            if failure is not None:
-                return Failed(failure.error, failure.errors, failure.remaining_payload)
-        return None
-
-    async def _decide(self, job: Job) -> SkipJob | FailJob | None:
+    async def _decide(self, job: Job, helpers: JobHelpers) -> _Decided | None:
+        """What the interceptors say instead of calling the task; None to call it."""
         for interceptor in self._before_run:
             decision = await resolve(interceptor(job))
+            if isinstance(decision, SkipJob):
+                helpers.logger.info("skipped: %s", decision.reason)
+                return _Decided(None)
+            if isinstance(decision, FailJob):
+                return _Decided(Failed(JobError(decision.message)))
             if decision is not None:
-                if not isinstance(decision, SkipJob | FailJob):
-                    raise TypeError(f"before_run returned {decision!r}; allowed: SkipJob, FailJob or None")
-                return decision
+                raise TypeError(f"before_run returned {decision!r}; allowed: SkipJob, FailJob or None")
         return None
 
     async def _tell_after_run(self, job: Job, outcome: Outcome) -> Outcome:
@@ -92,7 +94,7 @@ class Executor:
             try:
                 await resolve(interceptor(job, error))
             except asyncio.CancelledError:
-                outcome = self._cancelled()
+                outcome = await self._cancelled()
             except GeneratorExit:
                 raise
             except BaseException as broken:
@@ -105,11 +107,13 @@ class Executor:
             return Failed(error)
         return Interrupted(JobInterruptedError(f"Interrupted: {error}"))
 
-    def _cancelled(self) -> Outcome:
+    async def _cancelled(self) -> Outcome:
         """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""
+        current = asyncio.current_task()
+        if self.interruption is None and current is not None and current.cancelling():
+            await asyncio.sleep(0)  # if everything was cancelled at once, the worker learns of it now
         if self.interruption is None:
             return Failed(JobError("the task was cancelled from inside"))
-        current = asyncio.current_task()
         while current is not None and current.cancelling():
             current.uncancel()
         return Interrupted(JobInterruptedError(self.interruption))

@@ -3,9 +3,9 @@
 A fetch reads waiting jobs by priority and run_at. Rows that it cannot take stay in the way: jobs of tasks
 that only other workers have, or dead rows that a long transaction keeps. When a fetch was slow for that
 reason, each priority gets a mark up to which everything was seen, and the following fetches begin there. A
-full fetch now and then finds what turned up behind a mark: a job with a run_at in the past, one that was given
-back. It comes so seldom that it takes a small share of the time, and sooner when a notification promised a
-job that was not found beyond the marks.
+full fetch now and then finds what turned up behind a mark: a job with a run_at in the past, one that was
+given back. It comes so seldom that it takes a small share of the time, and sooner when a notification
+promised a job that was not found beyond the marks.
 """
 
 from __future__ import annotations

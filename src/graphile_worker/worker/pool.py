@@ -318,13 +318,14 @@ class WorkerPool:
 
     async def salvage(self, message: str) -> None:
         """Every task of the event loop was cancelled, ours too: write what is known, give back the rest."""
+        self._executor.interruption = self._executor.interruption or f"Interrupted: {message}"
         if self._stopping is not None:
             await asyncio.wait((self._stopping,))
         if self._finished.done():
             return
         self._forced_message = self._forced_message or message
         self._forced.set()
-        self._sink.revive()
+        await self._sink.revive()
         self._stopping = asyncio.get_running_loop().create_task(
             self._shut_down(message), name="graphile-worker shutdown"
         )

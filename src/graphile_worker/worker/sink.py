@@ -81,12 +81,14 @@ class Sink:
         that there are queues which did not.
         """
         self._go_on, self._adopt, self._freed = go_on, adopt, freed
-        self.revive()
+        self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
 
-    def revive(self) -> None:
-        """Write on, if somebody cancelled the task that does it."""
-        if self._loop_task is None or self._loop_task.done():
+    async def revive(self) -> None:
+        """Write on, if somebody has cancelled the task that does it."""
+        if self._loop_task is not None and self._loop_task.cancelling():
+            await asyncio.wait((self._loop_task,))
             self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
+            self._wanted.set()
 
     def put(self, finished: Finished) -> None:
         """The outcome of one job; returns at once."""

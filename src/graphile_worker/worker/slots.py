@@ -191,9 +191,9 @@ class Slots:
     async def _work(self, slot: Slot) -> bool:
         """Run jobs until the pool closes; True asks for a fresh context to go on in."""
         executor, source, events = self._executor, self._source, self._events
-        monotonic = time.monotonic
+        observed, monotonic = events.observed, time.monotonic
         while True:
-            if events.wants(WorkerGetJobStart):
+            if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
             job = None if self._closing else source.take()
             if job is None:
@@ -207,7 +207,7 @@ class Slots:
             helpers = executor.helpers(job, slot.id)
             current_job.set(helpers)
             context = contextvars.copy_context()
-            if events.wants(JobStarted):
+            if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
             outcome = await executor.execute(job, helpers)
             if slot.is_abandoned:  # somebody else has written the outcome

@@ -1,7 +1,7 @@
 -- Lock the next jobs for a pool: by priority, then run_at; at most one job per named queue.
 --
 -- $1 text         pool id, written to locked_by
--- $2 integer[]    ids of the tasks this pool can run
+-- $2 text[]       ids of the tasks this pool can run
 -- $3 integer      how many jobs at most
 -- $4 text[]       forbidden flags, or null
 -- $5 timestamptz  the time to go by, or null for the server's
@@ -12,6 +12,8 @@
 -- again by their place (ctid): a join on the id makes the planner read the whole table at middle sizes.
 -- What is locked but not taken is released untouched when the statement ends.
 with recursive
+-- As text, because the driver asks the catalogue about other arrays; a subquery, to convert it only once.
+task (ids) as materialized (select $2::text[]::integer[]),
 plain_priority (priority) as (
   (
     select priority from :GRAPHILE_WORKER_SCHEMA._private_jobs
@@ -33,7 +35,7 @@ plain as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is null
       and job.priority = plain_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
-      and job.task_id = any ($2::integer[])
+      and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.run_at
     limit $3::integer
@@ -63,7 +65,7 @@ examined as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null
       and job.priority = queue_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
-      and job.task_id = any ($2::integer[])
+      and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.run_at
     limit 4 * $3 + 100
@@ -116,7 +118,7 @@ other_head as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null and job.job_queue_id = other_queue.id
       and job.run_at <= coalesce($5::timestamptz, now())
-      and job.task_id = any ($2::integer[])
+      and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.priority, job.run_at
     limit 1

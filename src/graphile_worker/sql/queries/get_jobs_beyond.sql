@@ -5,7 +5,7 @@
 -- removed. Known priorities are read from their mark on, and the gaps between them from their beginning.
 --
 -- $1 text                pool id, written to locked_by
--- $2 integer[]           ids of the tasks this pool can run
+-- $2 text[]              ids of the tasks this pool can run
 -- $3 integer             how many jobs at most
 -- $4 text[]              forbidden flags, or null
 -- $5 timestamptz         the time to go by, or null for the server's
@@ -14,6 +14,8 @@
 -- $8 double precision[]  from which run_at on to read each range (seconds since 1970)
 -- Returns the columns of a job, in no order.
 with recursive
+-- As text, because the driver asks the catalogue about other arrays; a subquery, to convert it only once.
+task (ids) as materialized (select $2::text[]::integer[]),
 plain as materialized (
   select found.place, null::integer as job_queue_id, found.priority, found.run_at
   from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
@@ -24,7 +26,7 @@ plain as materialized (
       where range.low = range.high and job.is_available and job.job_queue_id is null
         and job.priority = range.low and job.run_at >= to_timestamp(range.since)
         and job.run_at <= coalesce($5::timestamptz, now())
-        and job.task_id = any ($2::integer[])
+        and job.task_id = any ((select ids from task)::integer[])
         and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
       order by job.run_at
       limit $3::integer
@@ -37,7 +39,7 @@ plain as materialized (
       where range.low < range.high and job.is_available and job.job_queue_id is null
         and job.priority between range.low and range.high
         and job.run_at <= coalesce($5::timestamptz, now())
-        and job.task_id = any ($2::integer[])
+        and job.task_id = any ((select ids from task)::integer[])
         and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
       order by job.priority, job.run_at
       limit $3::integer
@@ -68,7 +70,7 @@ examined as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null
       and job.priority = queue_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
-      and job.task_id = any ($2::integer[])
+      and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.run_at
     limit 4 * $3 + 100
@@ -121,7 +123,7 @@ other_head as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null and job.job_queue_id = other_queue.id
       and job.run_at <= coalesce($5::timestamptz, now())
-      and job.task_id = any ($2::integer[])
+      and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.priority, job.run_at
     limit 1

@@ -24,6 +24,8 @@ declare
     v_flags jsonb;
     v_task_id integer;
     v_queue_id integer;
+    v_seqscan text;
+    v_setting text;
 begin
     if job_key is not null and job_key_mode not in ('replace', 'preserve_run_at', 'unsafe_dedupe') then
         raise exception using
@@ -56,6 +58,11 @@ begin
         end if;
     end if;
 
+    -- A session keeps its plans. One made while a table was empty would go on to read the whole of it, row by
+    -- row, after a burst of new jobs, until the next analyze; so only plans with an index are made here.
+    v_seqscan := current_setting('enable_seqscan');
+    v_setting := set_config('enable_seqscan', 'off', true);
+
     -- Names that exist cost a look, not an identity value. A name may appear (somebody else adds it) or vanish
     -- (clean-up) between two statements, hence the loops.
     loop
@@ -86,20 +93,16 @@ begin
         end loop;
     end if;
 
-    if job_key is not null and job_key_mode = 'unsafe_dedupe' then
-        update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-        set revision = jobs.revision + 1, updated_at = now()
-        where jobs.key = add_job.job_key
-        returning jobs.* into v_job;
-        if found then
-            return v_job;
-        end if;
-    end if;
-
     -- Each round ends with a row of ours or finds that somebody else changed who has the key; then it starts
-    -- over with a fresh view. Both statements wait for whoever holds the row, and judge what they then find.
+    -- over with a fresh view. All statements wait for whoever holds the row, and judge what they then find.
     loop
-        if job_key is not null and job_key_mode is distinct from 'unsafe_dedupe' then
+        if job_key is not null and job_key_mode = 'unsafe_dedupe' then
+            update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+            set revision = jobs.revision + 1, updated_at = now()
+            where jobs.key = add_job.job_key
+            returning jobs.* into v_job;
+            exit when found;
+        elsif job_key is not null then
             -- A waiting job takes the new values; any other (running, or out of attempts) gives up its key.
             update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
             set
@@ -147,13 +150,12 @@ begin
             coalesce(add_job.priority::smallint, 0::smallint),
             v_flags
         )
-        on conflict on constraint jobs_key_key1 do update
-            set revision = jobs.revision + 1, updated_at = now()
-            where add_job.job_key_mode = 'unsafe_dedupe'
+        on conflict on constraint jobs_key_key1 do nothing
         returning jobs.* into v_job;
         exit when found;
     end loop;
 
+    v_setting := set_config('enable_seqscan', v_seqscan, true);
     if job_key is null or job_key_mode is distinct from 'unsafe_dedupe' or v_job.revision = 0 then
         perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":1}');
     end if;

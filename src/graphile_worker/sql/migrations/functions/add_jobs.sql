@@ -19,6 +19,8 @@ declare
     v_cut_off bigint;
     v_new_ids bigint[];
     v_unkeyed_ids bigint[];
+    v_seqscan text;
+    v_setting text;
 begin
     perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":' || nullif(v_count, 0)::text || '}');
     if v_count is null or v_count = 0 then
@@ -88,6 +90,11 @@ begin
             message = 'add_jobs: the same job_key is given twice in one call',
             hint = 'Keep only the last spec of each job_key.';
     end if;
+
+    -- A session keeps its plans. One made while the table was empty would go on to read the whole of it after a
+    -- burst of new jobs, until the next analyze; so only plans with an index are made from here on.
+    v_seqscan := current_setting('enable_seqscan');
+    v_setting := set_config('enable_seqscan', 'off', true);
 
     -- In the order of the keys each spec finds its key free, or waits for whoever holds the job that has it and
     -- then judges its final state: a waiting job takes the new values; any other (running, or out of attempts)
@@ -159,7 +166,6 @@ begin
         );
     end loop;
 
-    -- Written so that each row is looked up in an index: a join would, at some sizes, read the whole table.
     return query
     select jobs.*
     from (
@@ -180,5 +186,7 @@ begin
         where spec.job_key is null and jobs.id = spec.unkeyed_id
     ) as jobs
     order by spec.place;
+
+    v_setting := set_config('enable_seqscan', v_seqscan, true);
 end;
 $body$;

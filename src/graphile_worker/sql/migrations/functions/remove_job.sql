@@ -10,26 +10,30 @@ strict
 as $body$
 declare
     v_job :GRAPHILE_WORKER_SCHEMA._private_jobs;
+    v_seqscan text := current_setting('enable_seqscan');
+    v_setting text;
 begin
+    -- Only plans with an index: one made while the table was empty would be kept and, after a burst of new jobs,
+    -- read the whole table.
+    v_setting := set_config('enable_seqscan', 'off', true);
     select * into v_job
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
     where jobs.key = remove_job.job_key
     for update;
 
-    if not found then
-        return null;
-    end if;
-
     if v_job.locked_at is null or v_job.locked_at < now() - interval '4 hours' then
         delete from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs where jobs.id = v_job.id;
-        perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":-1}');
-        return v_job;
+        if found then
+            perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":-1}');
+        end if;
+    else
+        update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+        set key = null, attempts = jobs.max_attempts, updated_at = now()
+        where jobs.id = v_job.id
+        returning jobs.* into v_job;
     end if;
 
-    update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-    set key = null, attempts = jobs.max_attempts, updated_at = now()
-    where jobs.id = v_job.id
-    returning jobs.* into v_job;
+    v_setting := set_config('enable_seqscan', v_seqscan, true);
     return v_job;
 end;
 $body$;

@@ -1,0 +1,18 @@
+-- The jobs that dead worker pools have locked.
+--
+-- $1 text[]  pool ids
+-- Returns the columns of a job, the task's identifier, recoveries (how often it was recovered before) and
+-- counts (whether this time counts: always at first; later only if the job is known to have been started,
+-- so that one that was merely locked ahead is not blamed for what another one did).
+select
+  job.id, job.payload::text, job.priority, date_part('epoch', job.run_at), job.attempts, job.max_attempts,
+  job.last_error, date_part('epoch', job.created_at), date_part('epoch', job.updated_at), job.key,
+  date_part('epoch', job.locked_at), job.locked_by, job.revision, job.flags::text, job.task_id, job.job_queue_id,
+  task.identifier,
+  coalesce(recovery.recoveries, 0) as recoveries,
+  recovery.job_id is null or recovery.started_by = job.locked_by as counts
+from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = job.task_id
+left join :GRAPHILE_WORKER_SCHEMA._private_py_recoveries recovery on recovery.job_id = job.id
+where job.locked_by = any ($1::text[])
+order by job.id

@@ -1,0 +1,8 @@
+-- Whether the Rust port's table of workers is here.
+--
+-- $1 text  name of the schema
+select exists (
+  select from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where namespace.nspname = $1 and class.relname = '_private_workers'
+)

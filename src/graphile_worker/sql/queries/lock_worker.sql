@@ -1,0 +1,6 @@
+-- Take the lock that shows that a worker pool lives; it ends with the session.
+--
+-- $1 text  name of the schema
+-- $2 text  pool id
+-- Returns whether it was free.
+select pg_try_advisory_lock(hashtextextended($1 || '/' || $2, 0))

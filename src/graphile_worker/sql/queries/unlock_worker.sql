@@ -1,0 +1,5 @@
+-- Let go of the lock that shows that a worker pool lives.
+--
+-- $1 text  name of the schema
+-- $2 text  pool id
+select pg_advisory_unlock(hashtextextended($1 || '/' || $2, 0))

@@ -1,0 +1,191 @@
+"""Workers stopped in the middle of a thousand jobs, with and without trouble with the database.
+
+Afterwards nothing is locked, and the jobs that noted that they ran are exactly those whose rows are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from acceptance.worker_process import Start, WorkerProcess, recorded
+from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.migrate import migrate
+from graphile_worker.schema_name import SchemaName
+from support.scratch import scratch_folder
+from support.working import Jobs, terminate_workers, until
+
+COUNT = 1000
+
+
+async def add_thousand(jobs: Jobs, task: str) -> set[int]:
+    """Half of them in ten named queues."""
+    for number in range(10):
+        await jobs.add_many(task, COUNT // 20, queue=f"queue {number}")
+    await jobs.add_many(task, COUNT // 2)
+    return {row["id"] for row in await jobs.all()}
+
+
+async def until_done(folder: Path, worker: WorkerProcess, count: int) -> None:
+    await until(lambda: len(recorded(folder)) >= count or worker.process.poll() is not None, timeout=30)
+    assert worker.process.poll() is None, worker.output
+
+
+async def assert_exact(jobs: Jobs, added: set[int], done: list[int]) -> None:
+    left = {row["id"] for row in await jobs.all()}
+    assert await jobs.locked() == 0
+    assert added - left == set(done)
+    assert [job for job, times in Counter(done).items() if times > 1] == []
+
+
+@pytest.mark.compat("EXT-14")
+async def test_sigterm(start: Start, database_url: str, jobs: Jobs) -> None:
+    await jobs.connection.execute("create table done (job_id bigint not null)")
+    added = await add_thousand(jobs, "record")
+    worker = start("-j", 10, url=database_url, NO_LOG_SUCCESS="1")
+
+    async def is_half_done() -> bool:
+        return await jobs.connection.fetchval("select count(*) from done") > COUNT * 0.3
+
+    await until(is_half_done, timeout=30)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    done = [row["job_id"] for row in await jobs.connection.fetch("select job_id from done")]
+    assert 0 < len(done) < COUNT
+    await assert_exact(jobs, added, done)
+
+
+async def test_sigterm_to_several_processes(
+    start: Start, database_url: str, jobs: Jobs, folder: Path
+) -> None:
+    added = await add_thousand(jobs, "record_in_file")
+    parent = start("-j", 4, "--processes", 2, url=database_url, NO_LOG_SUCCESS="1")
+    await until_done(folder, parent, COUNT // 4)
+    parent.send(signal.SIGTERM)
+    assert parent.ended() == 143
+    done = recorded(folder)
+    assert len(done) < COUNT
+    await assert_exact(jobs, added, done)
+
+
+async def test_backends_terminated_at_random(
+    start: Start, database_url: str, jobs: Jobs, folder: Path
+) -> None:
+    added = await add_thousand(jobs, "record_in_file")
+    worker = start("-j", 10, "--poll-interval", 200, url=database_url, NO_LOG_SUCCESS="1")
+    await until_done(folder, worker, 10)
+    for _ in range(15):
+        victim = await jobs.connection.fetchval(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'graphile_worker' order by random() limit 1"
+        )
+        assert victim in (True, None)  # None: all of them are just being made anew
+        await asyncio.sleep(random.random() * 0.1)
+    await terminate_workers(jobs.connection)
+    before = len(recorded(folder))
+    assert before < COUNT
+    await until_done(folder, worker, min(before + 100, COUNT))  # and it goes on
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    await assert_exact(jobs, added, recorded(folder))
+
+
+# -- a server that is restarted ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Any:
+    """A server of this file's own, because it is stopped and started."""
+    with scratch_folder() as folder, EmbeddedPostgres(folder, settings={"fsync": "off"}) as embedded:
+        yield embedded
+
+
+@pytest.fixture
+async def own_database(own_server: EmbeddedPostgres) -> str:
+    """A fresh database there with the schema installed."""
+    admin = await asyncpg.connect(own_server.url())
+    await admin.execute("drop database if exists restarted with (force)")
+    await admin.execute("create database restarted")
+    await admin.close()
+    url = own_server.url("restarted")
+    connection = await asyncpg.connect(url)
+    await migrate(connection, SchemaName())  # type: ignore[arg-type]
+    await connection.close()
+    return url
+
+
+def stop_server(server: EmbeddedPostgres, how: signal.Signals) -> None:
+    """As `pg_ctl stop` does it: SIGINT is its mode fast, SIGQUIT its mode immediate."""
+    (pid_file,) = server.data_dir.glob("*/postmaster.pid")
+    os.kill(int(pid_file.read_text().split()[0]), how)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
+async def test_the_server_restarted(
+    start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path, how: signal.Signals
+) -> None:
+    connection = await asyncpg.connect(own_database)
+    added = await add_thousand(Jobs(connection), "record_in_file")
+    await connection.close()
+    worker = start("-j", 10, "--poll-interval", 200, url=own_database, NO_LOG_SUCCESS="1")
+    await until_done(folder, worker, COUNT // 5)
+    stop_server(own_server, how)
+    await until(lambda: not own_server.is_running, timeout=30)
+    before = len(recorded(folder))
+    assert before < COUNT
+    await asyncio.to_thread(own_server.start)
+    await until_done(folder, worker, before + 100)  # it goes on by itself
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    connection = await asyncpg.connect(own_database)
+    await assert_exact(Jobs(connection), added, recorded(folder))
+    await connection.close()
+
+
+async def test_the_server_comes_back_while_the_worker_stops(
+    start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path
+) -> None:
+    """What is finished waits in memory until it can be written."""
+    connection = await asyncpg.connect(own_database)
+    jobs = Jobs(connection)
+    for seconds in (0.3, 0.5, 0.7):
+        await jobs.add("sleep_a_little", {"seconds": seconds}, queue=f"queue {seconds}")
+    await connection.close()
+    worker = start("-j", 3, url=own_database).wait_for("started", times=3)
+    stop_server(own_server, signal.SIGINT)
+    worker.send(signal.SIGTERM)
+    worker.wait_for("finished", times=3)
+    await until(lambda: not own_server.is_running, timeout=30)
+    await asyncio.to_thread(own_server.start)
+    assert worker.ended() == 143
+    connection = await asyncpg.connect(own_database)
+    jobs = Jobs(connection)
+    assert (await jobs.count(), await jobs.locked()) == (0, 0)
+    await connection.close()
+
+
+async def test_a_server_that_stays_away_does_not_keep_the_worker_from_ending(
+    start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path
+) -> None:
+    connection = await asyncpg.connect(own_database)
+    await Jobs(connection).add("sleep_a_little", {"seconds": 0.1})
+    await connection.close()
+    worker = start("--grace", 0, url=own_database, last_write=0.5).wait_for("started")
+    stop_server(own_server, signal.SIGINT)
+    worker.wait_for("finished")
+    worker.send(signal.SIGTERM)
+    try:
+        assert worker.ended() == 1
+        assert "the database is away: 1 job" in worker.output
+        assert "Traceback" not in worker.output
+    finally:
+        await until(lambda: not own_server.is_running, timeout=30)
+        await asyncio.to_thread(own_server.start)

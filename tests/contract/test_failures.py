@@ -1,0 +1,184 @@
+"""Whatever a task does, the worker goes on: the job fails with a message that can be read."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from graphile_worker.hooks.events import JobCompleted, JobErrored, JobFailed, JobSucceeded
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import Jobs, Workers
+
+
+class OddError(BaseException):
+    """Neither an Exception nor an exit."""
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        return ""
+
+
+RAISED: list[tuple[Any, str]] = [
+    (RuntimeError("plain"), "plain"),
+    (SilentError(), "SilentError"),
+    (RuntimeError(), "RuntimeError"),
+    (RuntimeError("a\0b"), "a\N{REPLACEMENT CHARACTER}b"),
+    (RuntimeError("lone \ud800 surrogate"), "lone ? surrogate"),
+    (RuntimeError("ümläut 🙂"), "ümläut 🙂"),
+    (SystemExit(3), "3"),
+    (KeyboardInterrupt(), "KeyboardInterrupt"),
+    (OddError("base"), "base"),
+    (asyncio.CancelledError(), "the task was cancelled from inside"),
+    (asyncio.TimeoutError(), "TimeoutError"),
+    (StopAsyncIteration("stop"), "stop"),
+    (ExceptionGroup("several", [ValueError("one")]), "several (1 sub-exception)"),
+]
+
+
+@pytest.mark.parametrize(("error", "message"), RAISED, ids=[repr(error)[:30] for error, _ in RAISED])
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_whatever_a_task_raises_fails_its_job_only(
+    jobs: Jobs, workers: Workers, kind: str, error: BaseException, message: str
+) -> None:
+    ran: list[str] = []
+
+    async def in_coroutine() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    def in_thread() -> None:
+        raise error
+
+    async def afterwards() -> None:
+        ran.append("afterwards")
+
+    await jobs.add("breaks", priority=1)
+    await jobs.add("afterwards", priority=2)
+    await workers.once({"breaks": in_coroutine if kind == "async" else in_thread, "afterwards": afterwards})
+    row = await jobs.one()
+    assert (row["identifier"], row["attempts"], row["last_error"], row["locked_by"]) == (
+        "breaks",
+        1,
+        message,
+        None,
+    )
+    assert ran == ["afterwards"]
+
+
+async def test_a_task_that_exits_the_process_fails_its_job_only(jobs: Jobs, workers: Workers) -> None:
+    async def leaves() -> None:
+        sys.exit("no more")
+
+    await jobs.add("leaves")
+    await workers.once({"leaves": leaves})
+    assert (await jobs.one())["last_error"] == "no more"
+
+
+async def test_a_huge_message_is_cut(jobs: Jobs, workers: Workers) -> None:
+    async def talks() -> None:
+        raise RuntimeError("x" * 5_000_000)
+
+    await jobs.add("talks")
+    await workers.once({"talks": talks})
+    assert len((await jobs.one())["last_error"]) == 100_000
+
+
+@dataclass
+class Letter:
+    to: str
+    copies: int = 1
+
+
+async def test_a_payload_of_the_wrong_type_fails_the_job_without_calling_the_task(
+    jobs: Jobs, workers: Workers
+) -> None:
+    called: list[Letter] = []
+
+    async def send(payload: Letter) -> None:
+        called.append(payload)
+
+    await jobs.add("send", {"to": "a", "copies": "many"})
+    await jobs.add("send", {"to": "b", "copies": 2})
+    await workers.once({"send": send})
+    assert called == [Letter("b", 2)]
+    row = await jobs.one()
+    assert row["attempts"] == 1
+    assert "copies" in row["last_error"]
+
+
+async def test_a_task_that_cancels_itself_harms_neither_the_slot_nor_the_next_job(
+    jobs: Jobs, workers: Workers
+) -> None:
+    ran: list[int] = []
+
+    async def cancels_itself(payload: Any) -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        if payload["how"] == "and waits":
+            current.cancel()
+            await asyncio.sleep(0)
+        elif payload["how"] == "and returns":
+            current.cancel()
+        else:  # by a timer that outlives the job
+            asyncio.get_running_loop().call_later(0.02, current.cancel)
+
+    async def innocent(payload: Any) -> None:
+        await asyncio.sleep(0.03)
+        ran.append(payload["n"])
+
+    priority = 0
+    for n, how in enumerate(["and waits", "and returns", "later"]):
+        await jobs.add("cancels_itself", {"how": how}, priority=(priority := priority + 1))
+        await jobs.add("innocent", {"n": n}, priority=(priority := priority + 1))
+    await workers.once({"cancels_itself": cancels_itself, "innocent": innocent}, concurrency=1)
+    assert ran[:2] == [0, 1]  # the timer of the third hits whatever runs in that slot by then
+    left = {(row["identifier"], row["last_error"]) for row in await jobs.all()}
+    assert ("cancels_itself", "the task was cancelled from inside") in left
+    # And there is still a slot to run jobs in.
+    await jobs.connection.execute("delete from graphile_worker._private_jobs")
+    await jobs.add("innocent", {"n": 7})
+    await workers.once({"cancels_itself": cancels_itself, "innocent": innocent})
+    assert ran[-1] == 7
+
+
+async def test_events_of_a_failure_come_after_it_was_written(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, database_url: str
+) -> None:
+    seen: list[tuple[str, Any]] = []
+
+    async def fails() -> None:
+        raise RuntimeError("no")
+
+    async def look(event: Any) -> None:
+        seen.append((event.name, (await jobs.one())["last_error"]))
+
+    recorder.events.on(JobErrored, look)
+    await jobs.add("fails", max_attempts=1)
+    await workers.once({"fails": fails}, events=recorder.events)
+    assert seen == [("job:error", "no")]
+    assert [event.name for event in recorder.of(JobErrored, JobFailed, JobCompleted)] == [
+        "job:error",
+        "job:failed",
+        "job:complete",
+    ]
+    assert str(recorder.of(JobCompleted)[0].error) == "no"
+
+
+async def test_only_the_last_attempt_counts_as_failed(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    async def fails() -> None:
+        raise RuntimeError("no")
+
+    await jobs.add("fails", max_attempts=2)
+    for attempt in (1, 2):
+        await jobs.make_due()
+        await workers.once({"fails": fails}, events=recorder.events)
+        assert recorder.count(JobErrored) == attempt
+        assert recorder.count(JobFailed) == attempt - 1
+    assert recorder.count(JobSucceeded) == 0

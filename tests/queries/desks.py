@@ -1,0 +1,65 @@
+"""Databases with a backlog, and a place in one of them to look at plans from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from graphile_worker.queries.task_ids import register_tasks
+from graphile_worker.schema_name import SchemaName
+from queries.backlogs import OURS, READY, fill, jobs
+from queries.explaining import ExplainingConnection, tune
+from support.server import DatabaseServer
+
+STATISTICS = ("fresh", "of an empty table")
+
+
+@contextmanager
+def filled_databases(
+    server: DatabaseServer, template: str, statements: tuple[str, ...]
+) -> Iterator[dict[str, str]]:
+    """Two databases with the same jobs, by the state of their statistics."""
+    stale = server.create_database(template=template)
+    server.run(server.url(stale), lambda connection: fill(connection, statements))
+    fresh = server.create_database(template=stale)
+    server.run(server.url(fresh), lambda connection: connection.execute("vacuum analyze"))
+    try:
+        yield dict(zip(STATISTICS, (server.url(fresh), server.url(stale)), strict=True))
+    finally:
+        server.drop_database(fresh)
+        server.drop_database(stale)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A connection inside a transaction that will be undone."""
+
+    connection: Any
+    explaining: ExplainingConnection
+    schema: SchemaName
+    tasks: dict[int, str]
+
+    async def make_ready(self, count: int = READY) -> None:
+        """Add jobs that can run."""
+        await self.connection.execute(jobs(count))
+
+
+@asynccontextmanager
+async def desk_in(url: str, *, tuned: bool = True) -> AsyncIterator[Desk]:
+    """A desk with a connection like the worker's (`tuned`), or like a client's."""
+    schema = SchemaName()
+    connection = await asyncpg.connect(url)
+    try:
+        tasks = await register_tasks(connection, schema, [OURS])
+        if tuned:
+            await tune(connection, schema)
+        transaction = connection.transaction()
+        await transaction.start()
+        yield Desk(connection, ExplainingConnection(connection), schema, tasks)
+        await transaction.rollback()
+    finally:
+        await connection.close(timeout=10)

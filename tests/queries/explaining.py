@@ -1,0 +1,118 @@
+"""Plans as they are in production: the package's own calls, each statement explained before it is run.
+
+The server keeps one generic plan for each statement of the worker's two connections (see tune_session.sql).
+PREPARE and EXPLAIN EXECUTE show exactly that plan; EXPLAIN with the parameters at hand would show another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
+
+JOBS = "_private_jobs"
+NO_SCANS = frozenset({"ModifyTable", "LockRows"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One executed plan."""
+
+    root: dict[str, Any]
+
+    @property
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        waiting = [self.root]
+        while waiting:
+            node = waiting.pop()
+            waiting.extend(node.get("Plans", ()))
+            yield node
+
+    @property
+    def job_scans(self) -> list[dict[str, Any]]:
+        """The nodes that read rows of the jobs table."""
+        return [
+            node
+            for node in self.nodes
+            if node.get("Relation Name") == JOBS and node["Node Type"] not in NO_SCANS
+        ]
+
+    @property
+    def touched(self) -> float:
+        """Rows of the jobs table that were looked at, taken or not."""
+        return sum(
+            node["Actual Loops"]
+            * (
+                node["Actual Rows"]
+                + node.get("Rows Removed by Filter", 0)
+                + node.get("Rows Removed by Index Recheck", 0)
+            )
+            for node in self.job_scans
+        )
+
+    @property
+    def pages(self) -> int:
+        """Pages that were read, found in memory or not; dead rows show here alone."""
+        return int(self.root["Shared Hit Blocks"] + self.root["Shared Read Blocks"])
+
+    @property
+    def kinds_of_scans(self) -> set[str]:
+        """How the jobs table is read: Index Scan, Index Only Scan, Tid Scan, Seq Scan, ..."""
+        return {node["Node Type"] for node in self.job_scans}
+
+    def describe(self) -> str:
+        """The scans of the jobs table, for messages."""
+        return "\n".join(
+            f"{node['Node Type']} {node.get('Index Name', '')} ({node.get('Subplan Name', '')}): "
+            f"{node['Actual Rows']} rows + {node.get('Rows Removed by Filter', 0)} removed, "
+            f"{node['Actual Loops']} times; {node['Shared Hit Blocks'] + node['Shared Read Blocks']} pages"
+            for node in self.job_scans
+            if node["Actual Loops"]
+        )
+
+
+class ExplainingConnection:
+    """A connection that explains each statement, undoes it, and then runs it for good."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.plans: list[Plan] = []
+
+    async def fetch(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
+        await self._explain(query, arguments)
+        return await self._connection.fetch(query, *arguments)
+
+    async def execute(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
+        await self._explain(query, arguments)
+        return await self._connection.execute(query, *arguments)
+
+    async def _explain(self, query: str, arguments: Sequence[Any]) -> None:
+        values = ", ".join(map(_literal, arguments))
+        execute = f"execute explained({values})" if values else "execute explained"
+        undo = self._connection.transaction()
+        await undo.start()
+        await self._connection.execute(f"prepare explained as {query}")
+        found = await self._connection.fetchval(f"explain (analyze, buffers, format json) {execute}")
+        await self._connection.execute("deallocate explained")
+        await undo.rollback()
+        self.plans.append(Plan(json.loads(found)[0]["Plan"]))
+
+
+async def tune(connection: Any, schema: SchemaName) -> None:
+    """Make it a connection like those of the worker."""
+    await connection.fetch(load("queries/tune_session", schema))
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        items = ("null" if item is None else json.dumps(str(item)) for item in value)
+        value = "{" + ",".join(items) + "}"
+    return "'" + str(value).replace("'", "''") + "'"

@@ -1,0 +1,279 @@
+"""Plans of the statements on the hot path, beside backlogs that must not slow them down.
+
+No timings: what counts is how many rows of the jobs table a statement looks at, and how many pages it
+reads, against the number of jobs that it is about. Each runs with statistics that are fresh and with those of
+a table that was empty when it was looked at last, since the planner knows no better while a queue fills up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker.job import Job
+from graphile_worker.queries.add_jobs import add_job, add_jobs
+from graphile_worker.queries.get_jobs import get_jobs, get_jobs_beyond, list_priorities
+from graphile_worker.queries.write_outcomes import (
+    Continuation,
+    Failure,
+    Outcomes,
+    return_jobs,
+    write_outcomes,
+)
+from graphile_worker.spec import JobSpec
+from graphile_worker.worker.marks import Marks
+from queries.backlogs import BACKLOGS, BETTER, FOREIGN_JOBS, OURS, READY, SIZE, Backlog, fill, jobs
+from queries.desks import STATISTICS, Desk, desk_in, filled_databases
+from queries.explaining import Plan
+from support.server import DatabaseServer
+
+Ranges = tuple[list[int], list[int], list[float]]
+POOL = "pool under test"
+BATCH = 100
+PAGES_PER_ROW = 40
+"""Pages that one changed row may cost: a few levels of each index, the table, visibility."""
+PAGES_BESIDES = SIZE // 30
+"""Pages that rows of other tests may cost, which were undone but are still there."""
+
+
+@pytest.fixture(scope="module", params=BACKLOGS)
+def backlog(request: pytest.FixtureRequest) -> Backlog:
+    return BACKLOGS[request.param]
+
+
+@pytest.fixture(scope="module")
+def databases(server: DatabaseServer, template_database: str, backlog: Backlog) -> Iterator[dict[str, str]]:
+    """Databases with one of the backlogs."""
+    with filled_databases(server, template_database, backlog.statements) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def foreign_databases(server: DatabaseServer, template_database: str) -> Iterator[dict[str, str]]:
+    """The same with ready jobs of a task that our worker does not have, in front of those it has."""
+    with filled_databases(server, template_database, FOREIGN_JOBS) as found:
+        yield found
+
+
+@pytest.fixture(params=STATISTICS)
+async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
+    async with desk_in(databases[request.param]) as desk:
+        yield desk
+
+
+@pytest.fixture(params=STATISTICS)
+async def foreign_desk(
+    request: pytest.FixtureRequest, foreign_databases: dict[str, str]
+) -> AsyncIterator[Desk]:
+    async with desk_in(foreign_databases[request.param]) as desk:
+        yield desk
+
+
+def assert_bounded(plan: Plan, rows: int) -> None:
+    """It reads by index or place, and not many more rows than so many."""
+    assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
+    assert "Bitmap Heap Scan" not in plan.kinds_of_scans, plan.describe()
+    assert plan.touched <= rows, plan.describe()
+    assert plan.pages <= PAGES_BESIDES + PAGES_PER_ROW * rows, plan.describe()
+
+
+def allowance(backlog: Backlog, limit: int) -> int:
+    """Rows that a fetch may look at: a bounded number per job, two per priority, three per hidden queue."""
+    return 12 * limit + 200 + 4 * backlog.priorities + 3 * backlog.busy_queues_hide
+
+
+async def fetch(desk: Desk, limit: int = BATCH) -> list[Job]:
+    return await get_jobs(desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit)
+
+
+async def fetch_beyond(desk: Desk, ranges: Ranges) -> list[Job]:
+    return await get_jobs_beyond(
+        desk.explaining,
+        desk.schema,
+        pool_id=POOL,
+        tasks=desk.tasks,
+        limit=BATCH,
+        forbidden_flags=None,
+        now=None,
+        ranges=ranges,
+    )
+
+
+async def marks_at_the_end(desk: Desk) -> Ranges:
+    """The marks of a worker that has just seen everything that is due."""
+    priorities, now = await list_priorities(desk.connection, desk.schema)
+    marks = Marks()
+    marks.set(priorities, [], now, full=False)
+    return marks.ranges()
+
+
+# -- fetching ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, BATCH])
+async def test_a_fetch_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog, limit: int) -> None:
+    await desk.make_ready()
+    found = await fetch(desk, limit)
+    assert len(found) == limit
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, allowance(backlog, limit))
+
+
+async def test_a_fetch_that_finds_nothing_reads_next_to_nothing(desk: Desk, backlog: Backlog) -> None:
+    """Beside what cannot run, and at worst once through the queues, if all of them are busy."""
+    await desk.connection.execute("update graphile_worker._private_job_queues set locked_at = now()")
+    queue_count = await desk.connection.fetchval("select count(*) from graphile_worker._private_job_queues")
+    assert await fetch(desk, 1) == []
+    (plan,) = desk.explaining.plans
+    look_at_queues = 2 * 104 + 2 * queue_count if queue_count else 0
+    assert_bounded(plan, 4 * backlog.priorities + look_at_queues)
+
+
+async def test_a_fetch_with_forbidden_flags_reads_no_more(desk: Desk, backlog: Backlog) -> None:
+    await desk.make_ready()
+    found = await get_jobs(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, forbidden_flags=["slow"]
+    )
+    assert len(found) == BATCH
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, allowance(backlog, BATCH))
+
+
+async def test_a_fetch_beyond_marks_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
+    ranges = await marks_at_the_end(desk)
+    await desk.connection.execute(jobs(READY, run_at="now()"))
+    found = await fetch_beyond(desk, ranges)
+    assert len(found) == BATCH
+    assert_bounded(desk.explaining.plans[-1], allowance(backlog, BATCH))
+
+
+async def test_priorities_are_listed_by_one_look_at_each(desk: Desk, backlog: Backlog) -> None:
+    await desk.make_ready()
+    await list_priorities(desk.explaining, desk.schema)
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 2 * backlog.priorities + 2)
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+async def test_completed_jobs_are_deleted_by_their_ids(desk: Desk) -> None:
+    await desk.make_ready()
+    found = [job for job in await fetch(desk) if job.job_queue_id is None]
+    await write_outcomes(desk.explaining, desk.schema, POOL, Outcomes(completed=[job.id for job in found]))
+    assert_bounded(desk.explaining.plans[-1], 2 * len(found))
+
+
+async def test_failed_jobs_are_found_by_their_ids(desk: Desk) -> None:
+    await desk.make_ready()
+    found = [job for job in await fetch(desk) if job.job_queue_id is None]
+    half = len(found) // 2
+    outcomes = Outcomes(
+        completed=[job.id for job in found[:half]],
+        failed=[Failure(job.id, "as asked") for job in found[half:]],
+    )
+    await write_outcomes(desk.explaining, desk.schema, POOL, outcomes)
+    assert_bounded(desk.explaining.plans[-1], 2 * len(found))
+
+
+async def test_queues_go_on_by_one_look_at_each(desk: Desk) -> None:
+    """Beside the backlog, twenty queues of which each has more jobs than one batch."""
+    await desk.connection.execute(
+        "insert into graphile_worker._private_job_queues (queue_name) "
+        "select 'own ' || number from generate_series(0, 19) number"
+    )
+    first = await desk.connection.fetchval(
+        "select id from graphile_worker._private_job_queues where queue_name = 'own 0'"
+    )
+    await desk.connection.execute(jobs(4000, queue=f"{first} + number % 20", priority=-100))
+    found = await fetch(desk, 20)
+    outcomes = Outcomes(
+        completed=[job.id for job in found],
+        queues=[job.job_queue_id for job in found if job.job_queue_id is not None],
+    )
+    assert len(outcomes.queues) == 20
+    following = await write_outcomes(
+        desk.explaining, desk.schema, POOL, outcomes, go_on=Continuation(tasks=desk.tasks)
+    )
+    assert {job.job_queue_id for job in following} == set(outcomes.queues)
+    assert_bounded(desk.explaining.plans[-1], 6 * 20)
+
+
+async def test_jobs_that_go_back_are_found_by_their_ids(desk: Desk) -> None:
+    await desk.make_ready()
+    found = await fetch(desk)
+    returned = await return_jobs(desk.explaining, desk.schema, POOL, found)
+    assert returned == {job.id for job in found}
+    assert_bounded(desk.explaining.plans[-1], 2 * len(found))
+
+
+# -- rows that stand in the way ------------------------------------------------------------------------------
+
+
+async def test_beyond_marks_jobs_of_other_workers_are_not_read(foreign_desk: Desk) -> None:
+    """The full fetch has to read past them, which is why there are marks; beyond these it is cheap."""
+    ranges = await marks_at_the_end(foreign_desk)
+    await foreign_desk.connection.execute(jobs(READY, run_at="now()"))
+    found = await fetch_beyond(foreign_desk, ranges)
+    assert len(found) == BATCH
+    assert_bounded(foreign_desk.explaining.plans[-1], 4 * BATCH)
+
+
+async def test_a_full_fetch_reads_jobs_of_other_workers_once(foreign_desk: Desk) -> None:
+    await foreign_desk.make_ready()
+    found = await fetch(foreign_desk)
+    assert len(found) == BATCH
+    (plan,) = foreign_desk.explaining.plans
+    assert "Seq Scan" not in plan.kinds_of_scans
+    assert SIZE <= plan.touched <= SIZE + 12 * BATCH, plan.describe()
+
+
+async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection: Any) -> None:
+    """A long transaction keeps deleted jobs in the table and in its indexes; vacuum cannot remove them."""
+    await fill(connection, (jobs(SIZE, priority=BETTER), jobs(10, priority=BETTER, run_at="now()")))
+    holder = await asyncpg.connect(database_url)
+    try:
+        async with holder.transaction(isolation="repeatable_read"):
+            await holder.fetch("select from graphile_worker._private_jobs limit 1")  # takes the snapshot
+            await connection.execute("delete from graphile_worker._private_jobs where id <= $1", SIZE)
+            async with desk_in(database_url) as desk:
+                await fetch(desk, 1)
+                assert desk.explaining.plans[-1].pages > SIZE / 2, "nothing is in the way"
+                ranges = await marks_at_the_end(desk)
+                await desk.connection.execute(jobs(READY, run_at="now()", priority=BETTER))
+                assert len(await fetch_beyond(desk, ranges)) == BATCH
+                assert_bounded(desk.explaining.plans[-1], 4 * BATCH)
+    finally:
+        await holder.close(timeout=10)
+
+
+# -- adding ------------------------------------------------------------------------------------------------
+
+
+ADDING = {
+    "one job": lambda desk: add_job(desk.connection, desk.schema, JobSpec(OURS)),
+    "one with a key": lambda desk: add_job(desk.connection, desk.schema, JobSpec(OURS, job_key="key")),
+    "many": lambda desk: add_jobs(desk.connection, desk.schema, [JobSpec(OURS)] * BATCH),
+    "many with keys": lambda desk: add_jobs(
+        desk.connection, desk.schema, [JobSpec(OURS, job_key=f"key {n}") for n in range(BATCH)]
+    ),
+}
+READS = (
+    "select seq_scan, idx_tup_fetch from pg_stat_xact_user_tables where relid = "
+    "'graphile_worker._private_jobs'::regclass"
+)
+
+
+@pytest.mark.parametrize("statistics", STATISTICS)
+async def test_adding_does_not_read_other_jobs(databases: dict[str, str], statistics: str) -> None:
+    async with desk_in(databases[statistics], tuned=False) as desk:
+        for way, add in ADDING.items():
+            scans_before, rows_before = await desk.connection.fetchrow(READS)
+            for _ in range(6):  # after five runs the server settles on a plan
+                await add(desk)
+            scans, rows = await desk.connection.fetchrow(READS)
+            assert scans == scans_before, way
+            assert rows - rows_before <= 6 * 3 * BATCH, way
