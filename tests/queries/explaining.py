@@ -56,8 +56,8 @@ class Plan:
 
     @property
     def pages(self) -> int:
-        """Pages that were read, found in memory or not; dead rows show here alone."""
-        return int(self.root["Shared Hit Blocks"] + self.root["Shared Read Blocks"])
+        """Pages that were read to find rows through indexes; dead rows show here alone."""
+        return sum(_pages(node) for node in self.job_scans if "Index Name" in node and "Plans" not in node)
 
     @property
     def kinds_of_scans(self) -> set[str]:
@@ -69,7 +69,7 @@ class Plan:
         return "\n".join(
             f"{node['Node Type']} {node.get('Index Name', '')} ({node.get('Subplan Name', '')}): "
             f"{node['Actual Rows']} rows + {node.get('Rows Removed by Filter', 0)} removed, "
-            f"{node['Actual Loops']} times; {node['Shared Hit Blocks'] + node['Shared Read Blocks']} pages"
+            f"{node['Actual Loops']} times; {_pages(node)} pages"
             for node in self.job_scans
             if node["Actual Loops"]
         )
@@ -105,6 +105,10 @@ class ExplainingConnection:
 async def tune(connection: Any, schema: SchemaName) -> None:
     """Make it a connection like those of the worker."""
     await connection.fetch(load("queries/tune_session", schema))
+
+
+def _pages(node: dict[str, Any]) -> int:
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
 
 
 def _literal(value: Any) -> str:

@@ -33,9 +33,7 @@ from support.server import DatabaseServer
 Ranges = tuple[list[int], list[int], list[float]]
 POOL = "pool under test"
 BATCH = 100
-PAGES_PER_ROW = 40
-"""Pages that one changed row may cost: a few levels of each index, the table, visibility."""
-PAGES_BESIDES = SIZE // 30
+PAGES_BESIDES = 500
 """Pages that rows of other tests may cost, which were undone but are still there."""
 
 
@@ -77,7 +75,7 @@ def assert_bounded(plan: Plan, rows: int) -> None:
     assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
     assert "Bitmap Heap Scan" not in plan.kinds_of_scans, plan.describe()
     assert plan.touched <= rows, plan.describe()
-    assert plan.pages <= PAGES_BESIDES + PAGES_PER_ROW * rows, plan.describe()
+    assert plan.pages <= PAGES_BESIDES + 4 * rows, plan.describe()
 
 
 def allowance(backlog: Backlog, limit: int) -> int:
@@ -241,11 +239,14 @@ async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection
             await connection.execute("delete from graphile_worker._private_jobs where id <= $1", SIZE)
             async with desk_in(database_url) as desk:
                 await fetch(desk, 1)
-                assert desk.explaining.plans[-1].pages > SIZE / 2, "nothing is in the way"
+                full = desk.explaining.plans[-1]
+                assert full.pages > 1000, full.describe()  # else nothing was in the way
                 ranges = await marks_at_the_end(desk)
                 await desk.connection.execute(jobs(READY, run_at="now()", priority=BETTER))
                 assert len(await fetch_beyond(desk, ranges)) == BATCH
-                assert_bounded(desk.explaining.plans[-1], 4 * BATCH)
+                beyond = desk.explaining.plans[-1]
+                assert_bounded(beyond, 4 * BATCH)
+                assert beyond.pages < full.pages / 4, beyond.describe()
     finally:
         await holder.close(timeout=10)
 

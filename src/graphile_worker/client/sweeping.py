@@ -139,7 +139,7 @@ class Sweep:
     async def _recover(
         self, connection: Connection, dead: Sequence[str], decisions: Sequence[Decision], left: Sequence[Job]
     ) -> tuple[set[str], set[int]] | None:
-        """Look again and act; the pools that were still dead, and the jobs that were taken from them."""
+        """Look again and act; the pools that are gone now, and the jobs that were taken."""
         schema = self._schema
         async with _transaction(connection):
             if not await sweep_lock(connection, schema):
@@ -147,9 +147,9 @@ class Sweep:
             lost = await judge_workers(connection, schema, self._own_id)
             still = {worker.id for worker in lost if worker.remaining <= 0}.intersection(dead)
             # A row stays as long as a job does, so that the job is looked at again.
-            keep = {job.locked_by for job in left} & still
+            keep = still.intersection(job.locked_by or "" for job in left)
             gone = await delete_dead_workers(connection, schema, sorted(still - keep))
-            pools = sorted(gone | {pool for pool in keep if pool is not None})
+            pools = sorted(gone | keep)
             if not pools:
                 return set(), set()
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
@@ -159,7 +159,7 @@ class Sweep:
             await forget_recoveries(connection, schema)
             if gone and await has_rust_workers(connection, schema):
                 await leave_rust_workers(connection, schema, sorted(gone))
-            return set(pools), taken
+            return gone, taken
 
     # -- deciding ------------------------------------------------------------------------------------------
 
@@ -207,9 +207,10 @@ class Sweep:
         decisions: Sequence[Decision],
         left: Sequence[Job],
     ) -> list[RecoveredWorker]:
-        pools, taken = done
-        reports = {pool: RecoveredWorker(id=pool) for pool in sorted(pools)}
+        gone, taken = done
         by_id = {orphan.job.id: orphan.job for orphan in orphans}
+        pools = gone | {by_id[job_id].locked_by or "" for job_id in taken}
+        reports = {pool: RecoveredWorker(id=pool) for pool in sorted(pools)}
         for decision in decisions:
             job = by_id[decision.job_id]
             report = reports.get(job.locked_by or "")

@@ -430,6 +430,49 @@ class Stopped(Event, frozen=True, kw_only=True):
     name: ClassVar[str] = "stop"
 
 
+# -- recovery ----------------------------------------------------------------------------------------------
+
+
+class RecoveryEvent(Event, frozen=True, kw_only=True):
+    """Something about a worker that died; `pool_id` is the worker that noticed it, None for a person."""
+
+    pool_id: str | None
+
+
+class WorkerLost(RecoveryEvent, frozen=True, kw_only=True):
+    """A worker is out of reach; its jobs are taken from it in `dead_in` seconds unless it is back by then."""
+
+    name: ClassVar[str] = "recovery:lost"
+    lost_pool_id: str
+    dead_in: float
+
+
+class JobRecovered(RecoveryEvent, frozen=True, kw_only=True):
+    """A job was taken from a dead worker; `is_returned` tells whether it will run again at once."""
+
+    name: ClassVar[str] = "recovery:job"
+    job: Job
+    is_returned: bool
+    last_error: str
+
+
+class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
+    """A dead worker was dealt with; ids of the jobs that were given to others, failed, or left locked."""
+
+    name: ClassVar[str] = "recovery:worker"
+    dead_pool_id: str
+    returned: Sequence[int]
+    failed: Sequence[int]
+    left: Sequence[int]
+
+
+class PoolEvicted(PoolEvent, frozen=True, kw_only=True):
+    """This worker was out of reach for so long that these jobs were taken from it; they are dropped."""
+
+    name: ClassVar[str] = "pool:evicted"
+    jobs: Sequence[Job]
+
+
 def _concrete(base: type[Event]) -> list[type[Event]]:
     found = [base] if base.name and "name" in base.__dict__ else []
     for child in base.__subclasses__():

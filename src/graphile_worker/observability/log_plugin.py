@@ -74,6 +74,9 @@ class LogPlugin:
         on(events.PoolForcefulShutdownError, self._force_failed)
         on(events.ForcefulShutdown, self._second_signal)
         on(events.ResetLockedFailure, self._reset_failed)
+        on(events.WorkerLost, self._worker_lost)
+        on(events.WorkerRecovered, self._worker_recovered)
+        on(events.PoolEvicted, self._evicted)
         on(events.CronPrematureTimer, self._cron_premature)
         on(events.CronOverdueTimer, self._cron_overdue)
 
@@ -112,17 +115,6 @@ class LogPlugin:
     def no_crontab(self, path: str) -> None:
         """There is no crontab file; that is all right."""
         self._cron.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
-
-    def recovered(self, *, pool_id: str, dead_pool_id: str, returned: int, failed: int) -> None:
-        """Jobs of a dead worker were taken care of."""
-        also = f", failed {count(failed, 'job')} recovered too often" if failed else ""
-        self._core.warning(
-            "worker pool %s is dead; gave back %s%s",
-            dead_pool_id, count(returned, "job"), also,
-            extra={
-                "pool_id": pool_id, "dead_pool_id": dead_pool_id, "returned": returned, "failed": failed,
-            },
-        )  # fmt: skip
 
     # -- jobs --------------------------------------------------------------------------------------------
 
@@ -178,6 +170,34 @@ class LogPlugin:
             "stopped by an error: %s%s", error_text(event.error), task_error,
             extra={"worker_id": event.worker_id} | error_fields(event.error),
             exc_info=self._traceback(event.error),
+        )  # fmt: skip
+
+    # -- recovery ----------------------------------------------------------------------------------------
+
+    def _worker_lost(self, event: events.WorkerLost) -> None:
+        self._core.warning(
+            "worker pool %s is out of reach; its jobs go to others in %s unless it is back",
+            event.lost_pool_id, waiting_time(event.dead_in),
+            extra={"pool_id": event.pool_id, "lost_pool_id": event.lost_pool_id},
+        )  # fmt: skip
+
+    def _worker_recovered(self, event: events.WorkerRecovered) -> None:
+        failed = f", failed {count(len(event.failed), 'job')}" if event.failed else ""
+        left = f", left {count(len(event.left), 'job')} locked" if event.left else ""
+        self._core.warning(
+            "worker pool %s is dead; gave back %s%s%s",
+            event.dead_pool_id, count(len(event.returned), "job"), failed, left,
+            extra={
+                "pool_id": event.pool_id, "dead_pool_id": event.dead_pool_id, "returned": list(event.returned),
+                "failed": list(event.failed), "left": list(event.left),
+            },
+        )  # fmt: skip
+
+    def _evicted(self, event: events.PoolEvicted) -> None:
+        self._core.warning(
+            "this worker was out of reach for too long: %s went to others and %s dropped here",
+            count(len(event.jobs), "job"), "is" if len(event.jobs) == 1 else "are",
+            extra=pool_scope(event) | {"jobs": [job.id for job in event.jobs]},
         )  # fmt: skip
 
     # -- the pool ----------------------------------------------------------------------------------------

@@ -1,0 +1,101 @@
+"""A proxy between a worker and the server, for the kinds of trouble that a server does not make by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+CHUNK = 1 << 16
+
+
+class Link:
+    """One connection through the proxy."""
+
+    def __init__(self) -> None:
+        self.is_silent = False
+        """Nothing passes any more, in neither direction, and nobody is told."""
+        self.heard = b""
+        """What the client has sent so far."""
+
+
+class Proxy:
+    """Passes bytes on until told otherwise."""
+
+    def __init__(self, url: str) -> None:
+        self._target = url
+        self.links: list[Link] = []
+        self.needle: bytes | None = None
+        """Cut the connection once in place of passing on an answer that holds this."""
+        self.cuts = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def url(self, folder: Path) -> str:
+        parts = urlsplit(self._target)
+        user = parts.netloc.rpartition("@")[0]
+        query = urlencode({"host": str(folder), "port": 5432}, safe="/")
+        return urlunsplit((parts.scheme, f"{user}@" if user else "", parts.path, query, ""))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        self._tasks.add(current)
+        try:
+            server_reader, server_writer = await self._connect()
+            link = Link()
+            self.links.append(link)
+            there = asyncio.ensure_future(self._pass(link, reader, server_writer, is_answer=False))
+            back = asyncio.ensure_future(self._pass(link, server_reader, writer, is_answer=True))
+            try:
+                await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (there, back):
+                    task.cancel()
+                for end in (writer, server_writer):
+                    end.transport.abort()
+        finally:
+            self._tasks.discard(current)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        parts = urlsplit(self._target)
+        query = parse_qs(parts.query)
+        host = query.get("host", [parts.hostname or "localhost"])[0]
+        port = int(query.get("port", [parts.port or 5432])[0])
+        if host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        return await asyncio.open_connection(host, port)
+
+    async def _pass(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
+    ) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(CHUNK):
+                if link.is_silent:
+                    continue
+                if not is_answer:
+                    link.heard += data
+                elif self.needle is not None and self.needle in data:
+                    self.needle = None
+                    self.cuts += 1
+                    return
+                writer.write(data)
+                await writer.drain()
+
+
+@asynccontextmanager
+async def proxy_to(url: str, folder: Path) -> AsyncIterator[tuple[Proxy, str]]:
+    """A proxy on a socket in the folder, and the URL that goes through it."""
+    proxy = Proxy(url)
+    server = await asyncio.start_unix_server(proxy.serve, folder / ".s.PGSQL.5432")
+    try:
+        yield proxy, proxy.url(folder)
+    finally:
+        server.close()
+        await proxy.close()

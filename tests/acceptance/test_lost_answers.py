@@ -1,0 +1,85 @@
+"""A connection breaks after the server has committed, and before the worker hears of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acceptance.proxy import proxy_to
+from graphile_worker import JobHelpers
+from support.working import Jobs, Workers, until
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Paths of sockets must be short."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("mode", [{}, {"local_queue": {"size": 3}}])
+@pytest.mark.parametrize("queue", [None, "named"])
+async def test_jobs_locked_by_a_fetch_whose_answer_was_lost_run_all_the_same(
+    workers: Workers,
+    jobs: Jobs,
+    database_url: str,
+    short_folder: Path,
+    mode: dict[str, Any],
+    queue: str | None,
+) -> None:
+    ran: list[tuple[Any, int]] = []
+
+    async def note(payload: Any, helpers: JobHelpers) -> None:
+        ran.append((payload, helpers.job.attempts))
+
+    for number in range(3):
+        await jobs.add("note", {"needle": number}, queue=queue)
+    async with proxy_to(database_url, short_folder) as (proxy, url):
+        proxy.needle = b"needle"
+        runner = await workers.start({"note": note}, connection_string=url, **mode)
+        await until(lambda: len(ran) == 3)
+        assert proxy.cuts == 1
+        assert sorted(ran, key=repr) == [({"needle": number}, 1) for number in range(3)]
+        await workers.stop(runner)
+    assert (await jobs.count(), await jobs.locked()) == (0, 0)
+
+
+async def test_the_next_job_of_a_queue_runs_once_although_the_answer_that_brought_it_was_lost(
+    workers: Workers, jobs: Jobs, database_url: str, short_folder: Path
+) -> None:
+    """The write of the first job's outcome locks the second one along with it."""
+    ran: list[Any] = []
+
+    async def note(payload: Any) -> None:
+        ran.append(payload)
+
+    async with proxy_to(database_url, short_folder) as (proxy, url):
+        runner = await workers.start({"note": note}, connection_string=url, concurrency=2)
+        proxy.needle = b"needle"
+        async with jobs.connection.transaction():
+            await jobs.add("note", "first", queue="named")
+            await jobs.add("note", "needle", queue="named")
+            await jobs.add("note", "last", queue="named")
+        await until(lambda: len(ran) == 3)
+        assert proxy.cuts == 1
+        assert ran == ["first", "needle", "last"]
+        await workers.stop(runner)
+    assert (await jobs.count(), await jobs.locked()) == (0, 0)
+
+
+async def test_a_fetch_whose_answer_is_lost_while_the_worker_stops_leaves_nothing_locked(
+    workers: Workers, jobs: Jobs, database_url: str, short_folder: Path
+) -> None:
+    async with proxy_to(database_url, short_folder) as (proxy, url):
+        runner = await workers.start({"note": print}, connection_string=url)
+        # Only fetches bring this back, and the first of them is under way when the stop begins.
+        proxy.needle = b"needle"
+        await jobs.add("note", {"needle": 1})
+        await until(lambda: proxy.cuts == 1)
+        await workers.stop(runner)
+    assert await jobs.locked() == 0
+    assert all(row["attempts"] == 0 for row in await jobs.all())
