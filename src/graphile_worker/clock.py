@@ -24,6 +24,14 @@ class Clock(Protocol):
         ...
 
 
+def uptime() -> float:
+    """Seconds that never go back and also count while the machine sleeps, for all threads of a process."""
+    return time.clock_gettime(_UPTIME)
+
+
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The machine's clock."""
 

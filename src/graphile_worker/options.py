@@ -94,6 +94,19 @@ class WorkerOptions:
     handle_signals: bool = True
     """Stop gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
 
+    recovery: bool = True
+    """Show that this worker lives, and take the jobs of those that died; else they stay locked for hours."""
+    heartbeat_interval: float = 4.0
+    """How often this worker shows that it lives; at most a third of `recovery_grace`."""
+    recovery_grace: float = 12.0
+    """How long this worker may be out of reach of the database before others take its jobs."""
+    sweep_interval: float = 5.0
+    """How often to look for workers that are out of reach."""
+    recovery_delay: float = 0.0
+    """How long jobs taken from a dead worker wait before they run again."""
+    max_recoveries: int = 5
+    """A job whose worker died more often than this fails, lest one that kills its worker kill all of them."""
+
     def __post_init__(self) -> None:
         SchemaName(self.schema)
         _at_least(self.max_pool_size, 1, "max_pool_size")
@@ -104,12 +117,24 @@ class WorkerOptions:
             raise ConfigError("min_reset_locked_interval: must be more than 0 seconds")
         if self.max_reset_locked_interval < self.min_reset_locked_interval:
             raise ConfigError("max_reset_locked_interval: must not be less than min_reset_locked_interval")
+        self._check_recovery()
         _nested(self, "local_queue", LocalQueueOptions, "local_queue")
         delay = self.local_queue.refetch_delay if self.local_queue else None
         if delay is not None and delay.duration > self.poll_interval:
             raise ConfigError(
                 f"local_queue.refetch_delay.duration: {delay.duration} s is more than poll_interval, "
                 f"{self.poll_interval} s"
+            )
+
+    def _check_recovery(self) -> None:
+        _at_least(self.max_recoveries, 0, "max_recoveries")
+        for name in ("heartbeat_interval", "sweep_interval"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}: must be more than 0 seconds")
+        if self.recovery_grace < 3 * self.heartbeat_interval:
+            raise ConfigError(
+                f"recovery_grace: {self.recovery_grace} s is less than three times heartbeat_interval, "
+                f"{self.heartbeat_interval} s; a worker needs some heartbeats to show that it lives"
             )
 
     @property
@@ -137,6 +162,10 @@ _DURATIONS = (
     "max_reset_locked_interval",
     "graceful_shutdown_abort_timeout",
     "grace",
+    "heartbeat_interval",
+    "recovery_grace",
+    "sweep_interval",
+    "recovery_delay",
 )
 
 

@@ -30,6 +30,7 @@ from .migrate import migrate
 from .observability.log_plugin import LogPlugin
 from .options import WorkerOptions
 from .queries.queue_names import get_queue_names
+from .recovery.service import Recovery
 from .recovery.stale_locks import StaleLocks
 from .spec import JobOptions
 from .tasks.extensions import Extensions
@@ -61,6 +62,7 @@ class Runner:
         self._pool: WorkerPool | None = None
         self._cron: CronScheduler | None = None
         self._stale_locks: StaleLocks | None = None
+        self._recovery: Recovery | None = None
         self._end: asyncio.Task[None] | None = None
         self._is_stopped = False
         self.signal: int | None = None
@@ -122,12 +124,17 @@ class Runner:
                     self._cron = parts.make_cron()
                     await self._cron.start()
                 self._pool = parts.make_pool(once=self._once)
+                self._recovery = parts.make_recovery(self._pool)
+                await self._recovery.register()
                 await self._pool.start()
+                self._recovery.start()
                 if parts.options.handle_signals:
                     signal_handling().add(self, self.events)
         except BaseException:
             if self._pool is not None:
                 await self._pool.discard()
+            if self._recovery is not None:
+                await self._recovery.stop()
             if self._cron is not None:
                 await self._cron.stop()
             await parts.resources.aclose()
@@ -156,6 +163,8 @@ class Runner:
             self.events.emit(Stopped())
             if self._stale_locks is not None:
                 self._stale_locks.begin_to_stop()
+            if self._recovery is not None:
+                self._recovery.begin_to_stop()
 
     async def _until_end(self) -> None:
         try:
@@ -169,6 +178,8 @@ class Runner:
             handling = signal_handling()
             self.signal = handling.received if self._parts.options.handle_signals else None
             handling.remove(self)
+            if self._recovery is not None:
+                await self._recovery.stop()
             await self.events.drain()
             await self._parts.resources.aclose()
 
@@ -209,8 +220,12 @@ class _Parts:
         clock: Clock,
         extensions: Iterable[object] | Mapping[type[Any], object],
         forbidden_flags: FlagSource,
+        dsn: Dsn | None,
+        has_tables: bool,
     ) -> None:
         self.options = options
+        self.dsn = dsn
+        self.has_tables = has_tables
         self.database = database
         self.resources = resources
         self.tasks = tasks
@@ -245,6 +260,19 @@ class _Parts:
             self.clock,
             forbidden_flags=self.forbidden_flags,
             once=once,
+            reserved=Recovery.connections_kept(self.options, self.database, self.dsn),
+        )
+
+    def make_recovery(self, pool: WorkerPool) -> Recovery:
+        return Recovery(
+            pool,
+            self.options,
+            self.database,
+            self.dsn,
+            tuple(self.tasks),
+            self.hooks,
+            self.clock,
+            has_tables=self.has_tables,
         )
 
     def make_cron(self) -> CronScheduler:
@@ -435,7 +463,7 @@ class _Given:
                 database = found
             async with database.acquire() as connection:
                 with translate_errors(options.schema_name):
-                    await migrate(connection, options.schema_name)
+                    report = await migrate(connection, options.schema_name)
             return _Parts(
                 options,
                 database,
@@ -448,6 +476,8 @@ class _Given:
                 clock=self.clock,
                 extensions=self.extensions,
                 forbidden_flags=self.forbidden_flags,
+                dsn=found if isinstance(found, Dsn) else None,
+                has_tables=report.has_extensions,
             )
 
     def _tasks(self) -> TaskRegistry:

@@ -17,8 +17,8 @@ class Link:
     def __init__(self) -> None:
         self.is_silent = False
         """Nothing passes any more, in neither direction, and nobody is told."""
-        self.heard = b""
-        """What the client has sent so far."""
+        self.answered = b""
+        """What the server has sent so far."""
 
 
 class Proxy:
@@ -42,21 +42,23 @@ class Proxy:
         current = asyncio.current_task()
         assert current is not None
         self._tasks.add(current)
+        with suppress(asyncio.CancelledError):  # `close` cancels it, and that is its end
+            await self._serve(reader, writer)
+        self._tasks.discard(current)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await self._connect()
+        link = Link()
+        self.links.append(link)
+        there = asyncio.ensure_future(self._pass(link, reader, server_writer, is_answer=False))
+        back = asyncio.ensure_future(self._pass(link, server_reader, writer, is_answer=True))
         try:
-            server_reader, server_writer = await self._connect()
-            link = Link()
-            self.links.append(link)
-            there = asyncio.ensure_future(self._pass(link, reader, server_writer, is_answer=False))
-            back = asyncio.ensure_future(self._pass(link, server_reader, writer, is_answer=True))
-            try:
-                await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (there, back):
-                    task.cancel()
-                for end in (writer, server_writer):
-                    end.transport.abort()
+            await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._tasks.discard(current)
+            for task in (there, back):
+                task.cancel()
+            for end in (writer, server_writer):
+                end.transport.abort()
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -79,12 +81,12 @@ class Proxy:
             while data := await reader.read(CHUNK):
                 if link.is_silent:
                     continue
-                if not is_answer:
-                    link.heard += data
-                elif self.needle is not None and self.needle in data:
+                if is_answer and self.needle is not None and self.needle in data:
                     self.needle = None
                     self.cuts += 1
                     return
+                if is_answer:
+                    link.answered += data
                 writer.write(data)
                 await writer.drain()
 

@@ -70,6 +70,12 @@ async def sleep_a_little(payload: Any) -> None:
 
 
 @task
+async def silent(payload: Any) -> None:
+    say("started")
+    await asyncio.sleep(0.3)
+
+
+@task
 async def swallow(payload: Any) -> None:
     say("started")
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,10 @@ async def test_the_next_job_of_a_queue_runs_once_although_the_answer_that_brough
         runner = await workers.start({"note": note}, connection_string=url, concurrency=2)
         proxy.needle = b"needle"
         async with jobs.connection.transaction():
-            await jobs.add("note", "first", queue="named")
-            await jobs.add("note", "needle", queue="named")
-            await jobs.add("note", "last", queue="named")
+            for minute, payload in enumerate(["first", "needle", "last"]):
+                await jobs.add(
+                    "note", payload, queue="named", run_at=datetime(2020, 1, 1, 0, minute, tzinfo=UTC)
+                )
         await until(lambda: len(ran) == 3)
         assert proxy.cuts == 1
         assert ran == ["first", "needle", "last"]

@@ -184,3 +184,23 @@ async def test_nohup_keeps_its_meaning(start: Start, database_url: str, jobs: Jo
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert "SIGHUP" not in worker.output
+
+
+# -- a closed output -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["talkative", "silent"])
+async def test_a_reader_that_goes_away_stops_the_worker_like_a_signal(
+    start: Start, database_url: str, jobs: Jobs, task: str
+) -> None:
+    """`talkative` logs from a thread, so that it is the thread which finds the pipe broken."""
+    await jobs.add(task)
+    worker = start(url=database_url, GRAPHILE_WORKER_GRACEFUL_SHUTDOWN_ABORT_TIMEOUT="0.2")
+    worker.wait_for("started")
+    worker.close_output()
+    if task == "silent":  # one of the lines about these cannot be written
+        await jobs.add_many("record_in_file", 5)
+    assert worker.ended() == 128 + signal.SIGPIPE
+    assert worker.was_killed_by() is signal.SIGPIPE
+    assert await jobs.locked() == 0
+    assert {row["last_error"] for row in await jobs.all()} <= {None}

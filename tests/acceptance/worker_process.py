@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -87,6 +88,14 @@ class WorkerProcess:
         for reader in self._readers:
             reader.join(PATIENCE)
         return 128 - status if status < 0 else status
+
+    def close_output(self) -> None:
+        """Go away as a reader, as `| head` does; what the process says from now on is lost."""
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
     def was_killed_by(self) -> signal.Signals | None:
         """The signal that ended the process, if one did."""

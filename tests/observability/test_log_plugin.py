@@ -220,6 +220,18 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
         events.CronOverdueTimer(current_timestamp=NOW.replace(minute=3), expected_timestamp=NOW),
         "WARNING 3 min 0 s late, after a pause or a change of the clock; catching up",
     ),
+    (
+        events.WorkerLost(pool_id="p", lost_pool_id="q", dead_in=12.0),
+        "WARNING worker pool q is out of reach; its jobs go to others in 12 s unless it is back",
+    ),
+    (
+        events.WorkerRecovered(pool_id="p", dead_pool_id="q", returned=[1, 2, 3], failed=[4], left=[]),
+        "WARNING worker pool q is dead; gave back 3 jobs, failed 1 job",
+    ),
+    (
+        events.PoolEvicted(pool_id="p", jobs=[make_job()]),
+        "WARNING this worker was out of reach for too long: 1 job went to others and is dropped here",
+    ),
 ]
 
 
@@ -229,11 +241,9 @@ def test_each_event_has_its_line(log: Log, event: events.Event, line: str) -> No
     assert log.lines == [line]
 
 
-def test_recovery_and_a_missing_crontab_have_lines_of_their_own(log: Log) -> None:
-    log.plugin.recovered(pool_id="p", dead_pool_id="q", returned=3, failed=1)
+def test_a_missing_crontab_has_a_line_of_its_own(log: Log) -> None:
     log.plugin.no_crontab("/srv/crontab")
     assert log.lines == [
-        "WARNING worker pool q is dead; gave back 3 jobs, failed 1 job recovered too often",
         "INFO no crontab at /srv/crontab; there are no recurring jobs",
     ]
 

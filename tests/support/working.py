@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from graphile_worker import Runner, run, run_once
-from graphile_worker.errors import GraphileWorkerError
 
 SCHEMA = "graphile_worker"
 PATIENCE = 10.0
@@ -124,6 +122,17 @@ async def until(
             await asyncio.sleep(every)
 
 
+async def until_listening(recorder: Any, connection: Any) -> None:
+    """Wait until the worker hears notifications; what is sent for that says that there is no job."""
+    heard = recorder.names.count("pool:listen:notification")
+
+    async def hears() -> bool:
+        await connection.execute("select pg_notify('jobs:insert', $1)", '{"count": 0}')
+        return recorder.names.count("pool:listen:notification") > heard
+
+    await until(hears)
+
+
 class Gate:
     """A task's body that a test lets pass call by call, and that counts who is inside."""
 
@@ -206,10 +215,9 @@ class Workers:
             await runner.stop(**arguments)
 
     async def close(self) -> None:
-        for runner in self._runners:
-            with suppress(GraphileWorkerError):
-                async with asyncio.timeout(PATIENCE):
-                    await runner.kill()
+        async with asyncio.timeout(2 * PATIENCE):
+            # A worker that died raises its error once more; the test has seen it, or fails anyway.
+            await asyncio.gather(*(runner.kill() for runner in self._runners), return_exceptions=True)
 
 
 async def workers_of(database_url: str, mode: dict[str, Any] | None = None) -> AsyncIterator[Workers]:

@@ -13,17 +13,22 @@ from typing import Any
 import click
 
 from ..errors import GraphileWorkerError
-from .parameters import CONFIG_OPTION, SHARED_FLAGS, connection_options, worker_options
+from .parameters import ARGUMENTS, CONFIG_OPTION, SHARED_FLAGS, connection_options, worker_options
 
 PROGRAM = "graphile-worker"
 COMMANDS = {
     "add": "adding:add_command",
+    "bench": "bench:bench_command",
     "cleanup": "maintenance:cleanup_command",
     "complete": "managing:complete_command",
     "config": "configuration:config_command",
     "crontab": "crontab:crontab_group",
+    "dev": "dev.command:dev_command",
+    "doctor": "doctor.command:doctor_command",
     "fail": "managing:fail_command",
     "force-unlock": "maintenance:force_unlock_command",
+    "health": "health:health_command",
+    "init": "init:init_command",
     "list": "listing:list_command",
     "migrate": "database:migrate_command",
     "queues": "statistics:queues_command",
@@ -31,12 +36,18 @@ COMMANDS = {
     "reschedule": "managing:reschedule_command",
     "show": "listing:show_command",
     "stats": "statistics:stats_command",
+    "sweep": "workers:sweep_command",
+    "workers": "workers:workers_command",
 }
 """Sub-commands and where they are: module in this folder, and name in it."""
 
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, or when help lists them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = list(args)  # for `--watch`, which starts the same command in another process
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -18,6 +18,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 SHARED_FLAGS = frozenset({"connection", "schema", "config", "log_level", "log_format"})
 """Flags that may stand in front of a sub-command."""
+ARGUMENTS = "graphile_worker.arguments"
+"""Where a context keeps the arguments as they came."""
 CLEANUP_TASKS = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -117,6 +119,13 @@ def worker_options(command: Command) -> Command:
 _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--schema-only", is_flag=True, help="Install or upgrade the schema, then exit."),
     click.option("--once", is_flag=True, help="Run until no job is ready, then exit."),
+    click.option(
+        "-w/ ",
+        "--watch/--no-watch",
+        default=False,
+        show_default=False,
+        help="Start the worker anew when code, crontab or configuration change.",
+    ),
     click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]"),
     click.option("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"),
     click.option(
@@ -151,6 +160,11 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         type=click.FloatRange(min=0),
         metavar="SECONDS",
         help="Time that running tasks have to end after a stop was asked for.  [default: 25]",
+    ),
+    click.option(
+        "--health-file",
+        metavar="PATH",
+        help="Note there, with the process id appended, that the worker lives; see `graphile-worker health`.",
     ),
     click.option("--log-format", type=click.Choice(["text", "json"]), help="[default: text]"),
     click.option(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..config import Settings
 from ..observability.log_format import PipeHandler
+from .parameters import ARGUMENTS
 from .session import load_settings, start_logging
+
+if TYPE_CHECKING:
+    from ..hooks import Plugin
 
 FLAGS = {
     "crontab": "crontab_file",
@@ -17,17 +22,19 @@ FLAGS = {
     "tasks": "task_directory",
     "processes": "processes",
     "grace": "grace",
+    "health_file": "health_file",
 }
 """Flags whose value is an option's value, and the option."""
 
 
 def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     """Do what the flags ask for; returns the exit status."""
-    alone = [name for name in ("schema_only", "once", "cleanup") if flags[name]]
+    alone = [name for name in ("schema_only", "once", "cleanup", "watch") if flags[name]]
     if len(alone) > 1:
         first, second = (f"--{name.replace('_', '-')}" for name in alone[:2])
         raise click.UsageError(f"{first} and {second} exclude each other; give one of them.", ctx)
-    settings = load_settings(ctx, _options_from(flags))
+    options = _options_from(flags)
+    settings = load_settings(ctx, options)
     handler = start_logging(settings, quiet=False)
     if flags["schema_only"]:
         return _schema_only(settings)
@@ -35,22 +42,56 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
         from .maintenance import run_cleanup
 
         return run_cleanup(settings, [name for names in flags["cleanup"] for name in names])
+    if flags["watch"]:
+        from .watching.command import run_watched
+
+        return run_watched(
+            ctx.meta[ARGUMENTS], lambda: load_settings(ctx, options), config_file=flags["config"]
+        )
+    company = _Company()
     processes = settings.command_line.processes
     if processes == 1:
-        return work(settings, handler, once=flags["once"])
+        return work(settings, handler, company, once=flags["once"])
     from . import working  # noqa: F401 — loaded once, before the processes part
     from .processes import supervise
 
     return supervise(
-        processes, lambda: work(settings, handler, once=flags["once"]), replace=not flags["once"]
+        processes, lambda: work(settings, handler, company, once=flags["once"]), replace=not flags["once"]
     )
 
 
-def work(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
+def work(settings: Settings, handler: PipeHandler, company: _Company, *, once: bool) -> int:
     """Run a worker in this process until it is done or stopped."""
     from .working import run_worker
 
-    return run_worker(settings.worker, handler, once=once)
+    plugins = company.join()
+    if settings.command_line.health_file is not None and not once:
+        from .heartbeat import HeartbeatPlugin
+
+        plugins.append(HeartbeatPlugin(settings.command_line.health_file))
+    return run_worker(settings.worker, handler, once=once, plugins=plugins)
+
+
+class _Company:
+    """The parent that watches over this command, if `--watch` or `dev` started it."""
+
+    def __init__(self) -> None:
+        # Taken out of the environment: a task that starts this command in turn has no such parent.
+        self._parent = os.environ.pop("_GRAPHILE_WORKER_PARENT_PIPE", None)
+        self._feed = os.environ.pop("_GRAPHILE_WORKER_FEED_PIPE", None)
+        self._command = os.getpid()
+
+    def join(self) -> list[Plugin]:
+        """End with the parent, and tell it what happens if it wants to know."""
+        if self._parent is not None:
+            from .watching.lifeline import hold_on_to_parent
+
+            hold_on_to_parent(int(self._parent), stop=self._command)
+        if self._feed is None:
+            return []
+        from .live_view.feed import FeedPlugin
+
+        return [FeedPlugin(int(self._feed))]
 
 
 def _schema_only(settings: Settings) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import TasksLeftBehindError
+from ..hooks import Plugin
 from ..observability.log_format import PipeHandler
 from ..options import WorkerOptions
 from ..runner import Runner, end_by_signal, run, run_once
@@ -19,13 +20,15 @@ LEFTOVERS_WITHIN = 1.0  # seconds for what tasks have started and left behind to
 logger = logging.getLogger("graphile_worker")
 
 
-def run_worker(options: WorkerOptions, handler: PipeHandler, *, once: bool) -> int:
+def run_worker(
+    options: WorkerOptions, handler: PipeHandler, *, once: bool, plugins: Sequence[Plugin] = ()
+) -> int:
     """Run until there is nothing left to do (`once`) or until stopped; an error of the worker is raised."""
     collect_garbage()
     loop = asyncio.Runner(loop_factory=_fast_loop())
     stopped_by: int | None = None
     try:
-        stopped_by = loop.run(_run(options, handler, once=once))
+        stopped_by = loop.run(_run(options, handler, plugins, once=once))
     except KeyboardInterrupt:  # before there was a worker to stop, or passed on by `run_once`
         stopped_by = signal.SIGINT
     finally:
@@ -38,7 +41,9 @@ def run_worker(options: WorkerOptions, handler: PipeHandler, *, once: bool) -> i
     return 128 + stopped_by
 
 
-async def _run(options: WorkerOptions, handler: PipeHandler, *, once: bool) -> int | None:
+async def _run(
+    options: WorkerOptions, handler: PipeHandler, plugins: Sequence[Plugin], *, once: bool
+) -> int | None:
     """Run a worker; returns the signal that stopped it, if one did."""
     closed: list[str] = []
 
@@ -49,11 +54,11 @@ async def _run(options: WorkerOptions, handler: PipeHandler, *, once: bool) -> i
 
     handler.on_broken_pipe = nobody_reads
     if once:
-        await run_once(options=options)
+        await run_once(options=options, plugins=plugins)
         return None
     runner: Runner | None = None
     try:
-        async with run(options=options) as runner:
+        async with run(options=options, plugins=plugins) as runner:
             if closed:  # already before there was a worker that could be stopped
                 output_closed()
             await runner.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack, overload
@@ -16,13 +16,16 @@ from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport, migrate
 from ..queries import add_jobs as adding
-from ..queries import inspect, maintenance, manage_jobs
+from ..queries import inspect, maintenance, manage_jobs, workers
 from ..queries.inspect import JobDetails, JobFilter, QueueSummary, Statistics
 from ..queries.maintenance import CleanupReport, CleanupTask
+from ..queries.workers import WorkerSummary
 from ..schema_name import SchemaName
 from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
+from .sweeping import DEFAULT_MAX_RECOVERIES, Sweep, SweepReport
 
 P = TypeVar("P")
+T = TypeVar("T")
 
 
 class WorkerUtils:
@@ -223,6 +226,34 @@ class WorkerUtils:
         """How many jobs there are, by state and by task; estimated in a large table unless `exact`."""
         async with self._connection(connection) as session:
             return await inspect.statistics(session, self.schema, exact=exact)
+
+    # -- workers -------------------------------------------------------------------------------------------
+
+    async def list_workers(self, *, connection: Connection | None = None) -> list[WorkerSummary]:
+        """Every worker pool that is at work or has jobs locked; of other runtimes' pools little is known."""
+        async with self._connection(connection) as session:
+            return await workers.list_workers(session, self.schema)
+
+    async def sweep_stale_workers(
+        self,
+        *,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+        max_recoveries: int = DEFAULT_MAX_RECOVERIES,
+    ) -> SweepReport:
+        """Look for workers that died and give their jobs to others, as every worker does by itself.
+
+        A worker that was in reach until now counts as dead only after its grace: `lost` in the report says
+        when to sweep again. With `dry_run` nothing is changed and interceptors are not asked.
+        """
+
+        async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
+            async with self._connection(None) as session:
+                return await work(session)
+
+        delay = recovery_delay.total_seconds() if isinstance(recovery_delay, timedelta) else recovery_delay
+        sweep = Sweep(run, self.schema, self.hooks, delay=delay, max_recoveries=max_recoveries)
+        return await (sweep.dry() if dry_run else sweep())
 
     # -- connections ---------------------------------------------------------------------------------------
 

@@ -32,6 +32,9 @@ class CommandLineOptions:
     processes: int = 1
     """Worker processes; each runs `concurrency` jobs at a time on connections of its own."""
 
+    health_file: str | None = None
+    """Where each worker process notes that it lives, with its process id appended; `health` reads it."""
+
     def __post_init__(self) -> None:
         for name, allowed in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):
             if getattr(self, name) not in allowed:

@@ -20,7 +20,6 @@ from .borrowed import is_gone
 from .connection import Connection, Pool
 from .dsn import Dsn
 from .errors import translate_connect_errors
-from .pinned import PinnedConnection
 
 APPLICATION_NAME = "graphile_worker"
 _KEEPALIVE_DEFAULTS = {
@@ -130,8 +129,9 @@ def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str
     if dsn.connect_timeout is not None:
         arguments["timeout"] = dsn.connect_timeout
     if not prepared_statements:
+        # The driver parses and runs a statement before it lets the server go (Flush, then Sync), so that a
+        # pooler in transaction mode is content if no statement is expected to be still there later.
         arguments["statement_cache_size"] = 0
-        arguments["connection_class"] = PinnedConnection
     return arguments
 
 

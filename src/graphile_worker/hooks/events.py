@@ -64,6 +64,12 @@ class PoolListenNotification(PoolEvent, frozen=True, kw_only=True):
     payload: str
 
 
+class PoolListenEcho(PoolEvent, frozen=True, kw_only=True):
+    """A notification that the pool sent to itself arrived, so LISTEN works; tried every 30 seconds."""
+
+    name: ClassVar[str] = "pool:listen:echo"
+
+
 class PoolListenReleased(PoolEvent, frozen=True, kw_only=True):
     """The pool stopped listening because it shuts down."""
 

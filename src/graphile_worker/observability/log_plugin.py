@@ -188,8 +188,8 @@ class LogPlugin:
             "worker pool %s is dead; gave back %s%s%s",
             event.dead_pool_id, count(len(event.returned), "job"), failed, left,
             extra={
-                "pool_id": event.pool_id, "dead_pool_id": event.dead_pool_id, "returned": list(event.returned),
-                "failed": list(event.failed), "left": list(event.left),
+                "pool_id": event.pool_id, "dead_pool_id": event.dead_pool_id,
+                "returned": list(event.returned), "failed": list(event.failed), "left": list(event.left),
             },
         )  # fmt: skip
 

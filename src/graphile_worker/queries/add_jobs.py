@@ -115,6 +115,10 @@ async def _run(
     if columns.has_keys_or_flags:
         return await _run_with_keys(connection, schema, columns, preserve)
     only_name = columns.only_identifier
+    if only_name is not None and columns.has_payloads_only:
+        added = await _insert(connection, schema, only_name, columns.payloads)
+        if added is not None:
+            return added, True
     row = await connection.fetchrow(
         load("queries/add_jobs_without_keys", schema),
         columns.identifiers if only_name is None else [only_name],
@@ -146,6 +150,21 @@ async def _run(
         )
     ]  # fmt: skip
     return jobs, is_ours
+
+
+async def _insert(
+    connection: Connection, schema: SchemaName, name: str, payloads: list[str]
+) -> list[Job] | None:
+    """Add jobs of which nothing but the payload is given; None if the task is new to the database."""
+    row = await connection.fetchrow(load("queries/insert_jobs", schema), name, payloads)
+    if row is None or row[0] is None:
+        return None
+    ids, created, task_id = row
+    return [
+        Job(id_, payload, DEFAULT_PRIORITY, created, 0, DEFAULT_MAX_ATTEMPTS, None, created, created,
+            None, None, None, 0, None, task_id, None, name)
+        for id_, payload in zip(decode(ids), payloads, strict=True)
+    ]  # fmt: skip
 
 
 async def _run_with_keys(

@@ -34,6 +34,13 @@ class SpecColumns:
         return bool(self.job_keys or self.flags)
 
     @property
+    def has_payloads_only(self) -> bool:
+        return (
+            not (self.queue_names or self.run_at or self.delays or self.max_attempts or self.priorities)
+            and not self.has_keys_or_flags
+        )
+
+    @property
     def only_identifier(self) -> str | None:
         """The task of all specs, if it is the same one."""
         first = self.identifiers[0]

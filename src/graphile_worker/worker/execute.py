@@ -7,13 +7,14 @@ interceptor, the task and what they call share one context.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..queries.recover_jobs import RECOVERED
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task
 from ..tasks.helpers import JobHelpers
@@ -21,6 +22,8 @@ from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from .outcome import Failed, Interrupted, Outcome
+
+TAKEN_AWAY = "this worker was out of reach for too long and the job was given to another one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Executor:
         self._threads = threads
         self._before_run = hooks.interceptors_before_run
         self._after_run = hooks.interceptors_after_run
+        self.before_rerun: Callable[[Job], Awaitable[None]] | None = None
+        """Called before a job is run whose last worker died."""
         self.interruption: str | None = None
         """Why running tasks are being cancelled by the worker, once they are."""
 
@@ -54,6 +59,8 @@ class Executor:
             task = self._tasks.get(job.task_identifier)
             if task is None:
                 raise UnknownTaskError(f"no task is registered as {job.task_identifier!r}")
+            if job.last_error == RECOVERED and self.before_rerun is not None:
+                await self.before_rerun(job)
             if self._before_run and (decided := await self._decide(job, helpers)) is not None:
                 outcome = decided.outcome
             else:
@@ -63,8 +70,8 @@ class Executor:
                     failure = await settle_batch(job.raw_payload, result, helpers.logger)
                     if failure is not None:
                         outcome = Failed(failure.error, failure.errors, failure.remaining_payload)
-        except asyncio.CancelledError:
-            outcome = await self._cancelled()
+        except asyncio.CancelledError as error:
+            outcome = await self._cancelled(error)
         except JobInterruptedError as error:
             outcome = self._gave_way(error)
         except GeneratorExit:
@@ -93,8 +100,8 @@ class Executor:
         for interceptor in self._after_run:
             try:
                 await resolve(interceptor(job, error))
-            except asyncio.CancelledError:
-                outcome = await self._cancelled()
+            except asyncio.CancelledError as cancelled:
+                outcome = await self._cancelled(cancelled)
             except GeneratorExit:
                 raise
             except BaseException as broken:
@@ -107,9 +114,11 @@ class Executor:
             return Failed(error)
         return Interrupted(JobInterruptedError(f"Interrupted: {error}"))
 
-    async def _cancelled(self) -> Outcome:
+    async def _cancelled(self, error: asyncio.CancelledError) -> Outcome:
         """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""
         current = asyncio.current_task()
+        if error.args == (TAKEN_AWAY,):
+            return Interrupted(JobInterruptedError(TAKEN_AWAY))
         if self.interruption is None and current is not None and current.cancelling():
             await asyncio.sleep(0)  # if everything was cancelled at once, the worker learns of it now
         if self.interruption is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import cast
 
@@ -79,8 +80,12 @@ class Fetcher:
             return await self._fetch_all(limit, flags)
         return jobs
 
+    def look_everywhere(self) -> None:
+        """Let the next fetch be a full one, whatever it costs."""
+        self._marks = Marks()
+
     async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
-        began = self._clock.monotonic()
+        now, began = self.now(), self._clock.monotonic()
         jobs = await self._session.take(
             lambda connection: get_jobs(
                 connection,
@@ -89,16 +94,19 @@ class Fetcher:
                 tasks=self._tasks,
                 limit=limit,
                 forbidden_flags=flags,
-                now=self.now(),
+                now=now,
             )
         )
         ended = self._clock.monotonic()
         if self._marks.full_fetch_took(ended - began, len(jobs), ended) and not self.one_at_a_time:
-            priorities, server_time = await self._session.run(
-                lambda connection: list_priorities(connection, self._schema)
-            )
-            self._server_ahead = server_time - self._clock.monotonic()
-            self._marks.set(priorities, jobs, self._seconds(), full=len(jobs) >= limit)
+            with suppress(Exception):  # the jobs are locked: they must not be lost for the want of marks
+                priorities, server_time = await self._session.run(
+                    lambda connection: list_priorities(connection, self._schema)
+                )
+                self._server_ahead = server_time - self._clock.monotonic()
+                # What became due while the fetch ran was not seen.
+                seen_up_to = now.timestamp() if now is not None else began + self._server_ahead
+                self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
         return jobs
 
     async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
@@ -125,8 +133,11 @@ class Fetcher:
 
     async def give_back(self, jobs: Sequence[Job]) -> None:
         """Unlock jobs that were not started."""
+        ledger = self._session.ledger
+        if ledger.lost:
+            jobs = [job for job in jobs if not ledger.is_lost(job)]
         await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
-        self._session.ledger.strike(jobs)
+        ledger.strike(jobs)
 
     def continuation(self) -> Continuation | None:
         """How a freed queue may go on; not when flags must be asked for each job anew."""

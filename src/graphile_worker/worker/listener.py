@@ -24,6 +24,7 @@ from ..db.connection import Connection, Pool
 from ..hooks import Events
 from ..hooks.events import (
     PoolListenConnecting,
+    PoolListenEcho,
     PoolListenError,
     PoolListenNotification,
     PoolListenReleased,
@@ -82,6 +83,7 @@ class Listener:
 
     def start(self) -> None:
         """Connect in the background."""
+        self._tell_connecting()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker listener")
 
     async def stop(self) -> None:
@@ -96,8 +98,6 @@ class Listener:
 
     async def _run(self) -> None:
         while True:
-            if not self._deaf:
-                self._events.emit(PoolListenConnecting(pool_id=self._pool_id, attempts=self._failures))
             try:
                 await self._listen_until_lost()
             except ListenDeafError as error:
@@ -110,6 +110,11 @@ class Listener:
                 if not self._deaf:
                     self._events.emit(PoolListenError(pool_id=self._pool_id, error=error))
                 await self._clock.sleep(reconnect_delay(self._failures))
+            self._tell_connecting()
+
+    def _tell_connecting(self) -> None:
+        if not self._deaf:
+            self._events.emit(PoolListenConnecting(pool_id=self._pool_id, attempts=self._failures))
 
     async def _listen_until_lost(self) -> None:
         """Listen on a new connection; ends by an error only."""
@@ -138,6 +143,7 @@ class Listener:
                     self._deaf = 0
                     self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
                 has_heard = True
+                self._events.emit(PoolListenEcho(pool_id=self._pool_id))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._watch_interval):
                     await self._ended.wait()
@@ -254,6 +260,6 @@ def _silence(has_heard: bool) -> Exception:
 def _object(payload: str) -> dict[str, Any]:
     try:
         values = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

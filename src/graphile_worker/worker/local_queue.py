@@ -108,6 +108,12 @@ class LocalQueue:
         self._wait_if_all_are_busy()
         self._wake(len(jobs))
 
+    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        held, self._held = self._held, deque(job for job in self._held if not is_lost(job))
+        if held and not self._held:
+            self._all_handed_out()
+        return [job for job in held if is_lost(job)]
+
     @property
     def is_released(self) -> bool:
         return self._mode == RELEASED
@@ -126,6 +132,7 @@ class LocalQueue:
     async def look(self) -> None:
         if self._mode == TTL_EXPIRED:
             self._set_mode(POLLING)
+        self._fetcher.look_everywhere()
         self._at_rest.clear()
         if self._delay is not None and self._delay.active:
             self._end_delay()
@@ -167,7 +174,7 @@ class LocalQueue:
             if self._delay is not None:
                 self._delay.fetch_begins()
             try:
-                jobs = await self._fetcher.fetch(self._options.size)
+                jobs = await self._fetcher.fetch(self._options.size, promised=True)
             except Exception as error:
                 self._on_error(error)
                 self._again = True

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..db.connection import Pool
@@ -22,6 +22,7 @@ from ..errors import JobInterruptedError, SchemaTooNewError, TasksLeftBehindErro
 from ..hooks import Hooks
 from ..hooks.events import (
     PoolCreated,
+    PoolEvicted,
     PoolFatalError,
     PoolForcefulShutdown,
     PoolForcefulShutdownComplete,
@@ -37,16 +38,18 @@ from ..job import Job
 from ..migrate import SUPPORTED_REVISION
 from ..options import WorkerOptions
 from ..queries.ping import ping
+from ..queries.recover_jobs import still_locked
 from ..queries.write_outcomes import Continuation
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from .execute import Executor
 from .fetcher import Fetcher, FlagSource
+from .gate import Gate
 from .listener import Listener
 from .local_queue import LocalQueue
 from .outcome import Finished, Interrupted
-from .session import Sessions
+from .session import Sessions, Statement
 from .sink import Sink
 from .slots import Slots
 from .source import AdaptiveSource, JobSource
@@ -54,9 +57,11 @@ from .source import AdaptiveSource, JobSource
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
 LAST_WRITE = 10.0  # seconds at least for the outcomes to reach a database that is away while we stop
 LAST_TRIES = Delays(0.1, 0.5)
+FIND_OUT = Delays(0.1, 1.0)
 REFRESH_TASKS = 60.0  # seconds; another process may have removed and re-made the row of a task name
 SESSIONS_WITH_LISTENER = 3
 
+T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
 
 
@@ -74,7 +79,9 @@ class WorkerPool:
         *,
         forbidden_flags: FlagSource = None,
         once: bool = False,
+        reserved: int = 0,
     ) -> None:
+        """`reserved`: connections of `pool` that somebody else keeps for as long as the pool lives."""
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
         self.once = once
         self._options = options
@@ -85,11 +92,15 @@ class WorkerPool:
         self._identifiers = tuple(tasks)
         self._threads = TaskThreads(options.concurrency)
         schema = options.schema_name
-        self._sessions = Sessions(pool, schema, self.id, prepared_statements=options.prepared_statements)
+        self.gate = Gate(self._lapsed)
+        """Whether this pool may touch its jobs; whoever shows that it lives keeps it open."""
+        self._sessions = Sessions(
+            pool, schema, self.id, self.gate, prepared_statements=options.prepared_statements
+        )
         self._fetch_session = fetch_session = self._sessions.open()
         # A small pool of the caller's keeps one connection for tasks: fetching and writing share one then.
-        shared = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1
-        write_session = fetch_session if shared else self._sessions.open()
+        shared = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1 + reserved
+        self._write_session = write_session = fetch_session if shared else self._sessions.open()
         self._fetcher = Fetcher(
             fetch_session,
             schema,
@@ -120,6 +131,7 @@ class WorkerPool:
         self._grace_ends = 0.0
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._fatal: BaseException | None = None
+        self._is_closed = False
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -150,6 +162,17 @@ class WorkerPool:
     async def wait(self) -> None:
         """Until the pool has ended; raises if it died of an error or had to be stopped by force."""
         await asyncio.shield(self._finished)
+
+    @property
+    def held(self) -> list[int]:
+        """The ids of the jobs that are locked by this pool: those that run and those locked ahead."""
+        return list(self._sessions.ledger.jobs)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is certain that nothing is locked by this pool."""
+        ledger = self._sessions.ledger
+        return not ledger.jobs and not ledger.in_doubt
 
     @property
     def running(self) -> list[Job]:
@@ -223,6 +246,48 @@ class WorkerPool:
                 await self._fetcher.register()
             except Exception as error:
                 self._fetch_failed(error)
+
+    async def run_statement(self, statement: Statement[T]) -> T:
+        """Run one statement on a connection that tasks cannot keep from us; nothing is retried."""
+        if self._is_closed:
+            raise WorkerStoppedError("the worker has ended")
+        return await self._write_session.run(statement)
+
+    def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None:
+        """Have this called before a job is run whose last worker died."""
+        self._executor.before_rerun = function
+
+    def _lapsed(self) -> None:
+        """Others may have taken the pool for dead."""
+        self._start_background(self._find_out_what_is_held(), "what is held")
+
+    async def _find_out_what_is_held(self) -> None:
+        """Drop the jobs that were given to others; then let the gate open."""
+        epoch = self.gate.epoch
+        jobs = list(self._sessions.ledger.jobs.values())
+        still = await with_retries(
+            lambda: self.run_statement(
+                lambda connection: still_locked(
+                    connection, self._options.schema_name, self.id, [job.id for job in jobs]
+                )
+            ),
+            clock=self._clock,
+            max_attempts=sys.maxsize,
+            fallback=FIND_OUT,
+        )
+        ledger = self._sessions.ledger
+        lost = [job for job in jobs if job.id not in still and ledger.jobs.get(job.id) is job]
+        ledger.lose(lost)
+        if lost:
+            self._events.emit(PoolEvicted(pool_id=self.id, jobs=lost))
+            for job in self._source.drop(ledger.is_lost):
+                ledger.forget(job)
+            if self._slots is not None:
+                self._slots.cancel_lost(ledger.is_lost)
+        ledger.in_doubt = True  # a fetch that nobody waits for any more may have been late
+        self.gate.settle(epoch)
+        with suppress(Exception):  # the next statement tries it again
+            await self._sessions.reclaim()
 
     async def _drain(self) -> None:
         """Run everything that can run now, named queues to their end, then stop."""
@@ -419,7 +484,7 @@ class WorkerPool:
             await self._in_time(write())
         except TimeoutError:
             self._sink.abandon()
-            held = len(self._sessions.ledger.ids)
+            held = len(self._sessions.ledger.jobs)
             raise WorkerStoppedError(
                 f"the database is away: {held} jobs could not be written or given back; they stay locked by "
                 f"this worker ({self.id}) and run again once it counts as dead"
@@ -447,6 +512,7 @@ class WorkerPool:
             self._events.emit(PoolForcefulShutdownComplete(pool_id=self.id))
 
     async def _close(self) -> None:
+        self._is_closed = True
         for task in self._background:
             if task is not asyncio.current_task():
                 task.cancel()

@@ -19,6 +19,7 @@ from ..job import Job
 from ..queries.reclaim_jobs import reclaim_jobs
 from ..schema_name import SchemaName
 from ..sql import load
+from .gate import Gate
 from .ledger import Ledger
 
 CLOSE_WITHIN = 2.0  # seconds for a connection to be reset before it is thrown away
@@ -28,15 +29,18 @@ Statement = Callable[[Connection], Awaitable[T]]
 
 
 class Sessions:
-    """The sessions of one pool, and the ledger that they share."""
+    """The sessions of one pool, and the ledger and the gate that they share."""
 
-    def __init__(self, pool: Pool, schema: SchemaName, pool_id: str, *, prepared_statements: bool) -> None:
+    def __init__(
+        self, pool: Pool, schema: SchemaName, pool_id: str, gate: Gate, *, prepared_statements: bool
+    ) -> None:
         self._pool = pool
         self._schema = schema
         self._pool_id = pool_id
         self._prepared_statements = prepared_statements
         self._all: list[Session] = []
         self.ledger = Ledger()
+        self.gate = gate
 
     def open(self) -> Session:
         """One more session; it connects when it is first used."""
@@ -52,7 +56,7 @@ class Sessions:
             for session in self._all:  # nothing may be on its way while we compare
                 await stack.enter_async_context(session.lock)
             if self.ledger.in_doubt:
-                known = list(self.ledger.ids)
+                known = list(self.ledger.jobs)
                 await self._all[0].run_locked(
                     lambda connection: reclaim_jobs(connection, self._schema, self._pool_id, known)
                 )
@@ -60,8 +64,8 @@ class Sessions:
 
     async def let_go(self) -> None:
         """Nothing is run any more: give back whatever this pool still holds, known or not."""
-        if self.ledger.ids:
-            self.ledger.ids.clear()
+        if self.ledger.jobs:
+            self.ledger.jobs.clear()
             self.ledger.in_doubt = True
         await self.reclaim()
 
@@ -77,7 +81,8 @@ class Session:
         self._pool = pool
         self._schema = schema
         self._group = group
-        self._pinned = not prepared_statements
+        # Behind a transaction pooler settings would stick to somebody else's session.
+        self._is_tuned = prepared_statements
         self._connection: Connection | None = None
         self.lock = asyncio.Lock()
 
@@ -86,6 +91,11 @@ class Session:
         """Which jobs the pool holds."""
         return self._group.ledger
 
+    @property
+    def gate(self) -> Gate:
+        """Whether the pool may touch its jobs."""
+        return self._group.gate
+
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement; nothing is retried. After a lost connection the next call opens a new one."""
         await self._group.reclaim()
@@ -93,22 +103,31 @@ class Session:
             return await self.run_locked(statement)
 
     async def take(self, statement: Statement[list[Job]]) -> list[Job]:
-        """Run one statement that locks jobs for this pool, and enter them in the ledger."""
-        await self._group.reclaim()
-        async with self.lock:
-            jobs = await self.run_locked(statement)
-            self._group.ledger.enter(jobs)
-            return jobs
+        """Run one statement that locks jobs for this pool, and enter them in the ledger.
+
+        Not while others may have taken the pool for dead; if that came about meanwhile, nobody knows whether
+        these jobs are still ours, and those that are go back.
+        """
+        gate, ledger = self._group.gate, self._group.ledger
+        while True:
+            await gate.passed()
+            await self._group.reclaim()
+            async with self.lock:
+                if not gate.is_open:
+                    continue
+                epoch = gate.epoch
+                jobs = await self.run_locked(statement)
+                if gate.epoch != epoch:
+                    ledger.in_doubt = True
+                    return []
+                ledger.enter(jobs)
+                return jobs
 
     async def run_locked(self, statement: Statement[T]) -> T:
         """The same for who holds `lock`."""
         connection = await self._open()
         try:
-            if not self._pinned:
-                return await statement(connection)
-            # A transaction pooler may hand each round trip to another server; a transaction keeps one.
-            async with connection.transaction():
-                return await statement(connection)
+            return await statement(connection)
         except BaseException as error:
             # A cancelled statement leaves the connection in the middle of an answer.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
@@ -122,7 +141,7 @@ class Session:
             connection, self._connection = self._connection, None
             if connection is None:
                 return
-            if not self._pinned and not is_gone(connection):
+            if self._is_tuned and not is_gone(connection):
                 with suppress(Exception):  # a connection that cannot be reset is closed by the driver
                     await connection.reset(timeout=CLOSE_WITHIN)
             await give_back(self._pool, connection)
@@ -133,8 +152,7 @@ class Session:
         if self._connection is None:
             connection: Connection = await self._pool.acquire()
             try:
-                # Behind a transaction pooler settings would stick to somebody else's session.
-                if not self._pinned:
+                if self._is_tuned:
                     await connection.fetch(load("queries/tune_session", self._schema))
             except BaseException:
                 await throw_away(self._pool, connection)

@@ -15,11 +15,13 @@ from collections.abc import Callable, Sequence
 
 from ..clock import Clock
 from ..db.retry import Backoff, Delays
+from ..errors import JobInterruptedError
 from ..hooks import Events
 from ..hooks.events import JobCompleted, JobErrored, JobFailed, JobInterrupted, JobSucceeded
 from ..job import Job
 from ..queries.write_outcomes import Continuation, Failure, Outcomes, return_jobs, write_outcomes
 from ..schema_name import SchemaName
+from .execute import TAKEN_AWAY
 from .outcome import Failed, Finished, Interrupted
 from .session import Session
 
@@ -208,6 +210,12 @@ class Sink:
             self.put(finished)
 
     async def _write(self, batch: list[Finished]) -> None:
+        if not self._session.gate.is_open:
+            await self._session.gate.passed()
+        if self._session.ledger.lost:
+            batch = self._drop_lost(batch)
+            if not batch:
+                return
         if isinstance(batch[0].outcome, Interrupted):
             await self._write_interrupted(batch)
             return
@@ -222,6 +230,19 @@ class Sink:
         if len(jobs) < len(outcomes.queues):
             self._freed()
         self._tell(batch)
+
+    def _drop_lost(self, batch: list[Finished]) -> list[Finished]:
+        """The batch without jobs that were taken from this pool: their outcome is not ours to write."""
+        ledger = self._session.ledger
+        kept = []
+        for finished in batch:
+            if not ledger.is_lost(finished.job):
+                kept.append(finished)
+                continue
+            ledger.forget(finished.job)
+            error = JobInterruptedError(TAKEN_AWAY)
+            self._events.emit(JobInterrupted(worker_id=finished.worker_id, job=finished.job, error=error))
+        return kept
 
     async def _write_interrupted(self, batch: list[Finished]) -> None:
         by_reason: dict[str, list[Finished]] = {}

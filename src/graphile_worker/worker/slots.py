@@ -27,7 +27,7 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..tasks.helpers import current_job
-from .execute import Executor
+from .execute import TAKEN_AWAY, Executor
 from .outcome import Failed, Finished, Interrupted
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
@@ -126,6 +126,12 @@ class Slots:
         for slot in self._all:
             if slot.job is not None and slot.task is not None:
                 slot.task.cancel(reason)
+
+    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None:
+        """Cancel the tasks of jobs that others have taken from this pool; the slots go on with other jobs."""
+        for slot in self._all:
+            if slot.job is not None and slot.task is not None and is_lost(slot.job):
+                slot.task.cancel(TAKEN_AWAY)
 
     @property
     def is_idle(self) -> bool:

@@ -65,6 +65,10 @@ class JobSource(Protocol):
         """Jobs that were locked along with a write are here to be run next; not after a release."""
         ...
 
+    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        """Let go of those jobs held here that others have taken from this pool, and return them."""
+        ...
+
     def start(self, crew: Crew) -> None:
         """Begin to fetch for these slots."""
         ...
@@ -184,6 +188,11 @@ class AdaptiveSource:
         self._wake(len(jobs))
         self._watch_held()
 
+    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        held, self._held = self._held, deque(job for job in self._held if not is_lost(job))
+        self.pulse()
+        return [job for job in held if is_lost(job)]
+
     @property
     def is_released(self) -> bool:
         return self._released
@@ -200,6 +209,7 @@ class AdaptiveSource:
         await self._at_rest.wait()
 
     async def look(self) -> None:
+        self._fetcher.look_everywhere()
         self.pulse()
         await self._at_rest.wait()
 

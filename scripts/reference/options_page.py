@@ -1,0 +1,120 @@
+"""The reference of options: every field of the options objects, and what else `run` takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+from graphile_worker import run
+from graphile_worker.config.settings import CommandLineOptions
+from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+
+from .members import cell, field_texts, field_types, first_paragraph
+
+GROUPS = (
+    ("", WorkerOptions),
+    ("local_queue.", LocalQueueOptions),
+    ("local_queue.refetch_delay.", RefetchDelayOptions),
+)
+ARGUMENTS = {
+    "pg_pool": "An asyncpg pool of yours in place of `connection_string`; it stays open.",
+    "task_list": "Tasks or functions, or a mapping of identifiers to them, in place of `task_directory`.",
+    "crontab": "Recurring jobs as the text of a crontab, in place of `crontab_file`.",
+    "parsed_cron_items": "Recurring jobs from `parse_cron_items` or `parse_crontab`.",
+    "forbidden_flags": "Flags of jobs not to run: a list, or a function or coroutine function that gives one.",
+    "events": "The `Events` object to report to; register observers on it before the worker starts.",
+    "hooks": "A `Hooks` object: events and interceptors together, in place of `events`.",
+    "plugins": "Objects with `install(hooks)`, called before anything starts.",
+    "extensions": "Objects of your application that tasks get with `helpers.extension(Type)`.",
+    "logger": "A `logging.Logger` in place of `graphile_worker`.",
+    "clock": "Where the time comes from; for tests.",
+    "options": "A `WorkerOptions` object to build on, in place of the environment and the file.",
+}
+"""What `run` and `run_once` take besides the options; checked against their signatures."""
+
+HEAD = """\
+# Options
+
+Options are arguments of `run`, `run_once` and `make_worker_utils`, fields of `WorkerOptions`, keys of the
+[configuration file](../configuration.md) and variables of the environment. Durations are seconds; in Python a
+`timedelta` will do too. The command's flags are in [command line](../command-line.md).
+
+`WorkerOptions` objects serve as presets. They never change; `with_values` makes a changed copy:
+
+```python
+from graphile_worker import WorkerOptions, make_worker_utils, run_once
+
+base = WorkerOptions(schema="graphile_worker", max_pool_size=5)
+batch = base.with_values(concurrency=50)
+
+async with make_worker_utils(options=base) as utils:
+    await utils.migrate()
+
+await run_once(task_list={"noop": lambda: None}, options=batch)
+```
+
+What is given to the call wins over the object. With an object, neither the configuration file nor the
+`GRAPHILE_WORKER_` variables are read; the connection may still come from `DATABASE_URL`.
+"""
+
+
+def page(_: object = None) -> str:
+    lines = [HEAD]
+    lines += ["## Options of a worker", "", *_table(GROUPS), ""]
+    lines += [
+        "`make_worker_utils` takes `connection_string`, `schema`, `max_pool_size`, `prepared_statements` and "
+        "`use_local_time` of these,",
+        "and `pg_pool`, `hooks`, `clock` and `options`.",
+        "",
+        "## Further arguments of `run` and `run_once`",
+        "",
+        "These are objects of your program, so no file or variable can hold them.",
+        "",
+        "| argument | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {cell(text)} |" for name, text in _arguments().items()),
+        "",
+        "## Options of the command",
+        "",
+        first_paragraph(CommandLineOptions),
+        "",
+        *_table((("", CommandLineOptions),)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
+    rows = ["| option | type | default | environment | meaning |", "|---|---|---|---|---|"]
+    for prefix, cls in groups:
+        texts, types = field_texts(cls), field_types(cls)
+        for field in dataclasses.fields(cls):
+            name = prefix + field.name
+            variable = "GRAPHILE_WORKER_" + name.upper().replace(".", "_")
+            is_group = field.name in ("local_queue", "refetch_delay")
+            rows.append(
+                f"| `{name}` | `{cell(types[field.name])}` | {_default(field)} "
+                f"| {'' if is_group else f'`{variable}`'} | {cell(texts[field.name])} |"
+            )
+    return rows
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return "needed"
+    if field.default is None:
+        return ""
+    value = field.default
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"`{text}`"
+
+
+def _arguments() -> dict[str, str]:
+    taken = [
+        name
+        for name, parameter in inspect.signature(run).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    if set(taken) != set(ARGUMENTS):
+        raise SystemExit(f"run takes {sorted(taken)}, but described are {sorted(ARGUMENTS)}")
+    return {name: ARGUMENTS[name] for name in taken}

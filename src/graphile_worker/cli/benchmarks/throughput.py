@@ -1,0 +1,92 @@
+"""How fast waiting jobs are run, from the first execution until all are written back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import GraphileWorkerError
+from .results import Rate, Throughput
+from .scratch import Jobs
+from .workbench import Step, Workbench
+from .worker_process import drain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One kind of work."""
+
+    name: str
+    task: str = "coroutine"
+    jobs: Jobs = field(default_factory=Jobs)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = (
+    Case(name="default settings"),
+    Case(name="def tasks in threads", task="function", options={"concurrency": 24}),
+    Case(name="nothing locked ahead", options={"concurrency": 10, "prefetch": 0.0}),
+    Case(name="failing jobs", task="failing", jobs=Jobs(max_attempts=1)),
+    Case(name="1,000 named queues", jobs=Jobs(queues=1000)),
+    Case(name="one named queue", jobs=Jobs(queues=1)),
+)
+
+
+def count_steps(bench: Workbench) -> int:
+    """How many steps `measure_throughput` will take."""
+    return len(CASES) * bench.extent.rounds
+
+
+async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
+    """Every case; rounds take turns, so that what else happens on the machine meets them all."""
+    runs: dict[str, list[Drained]] = {case.name: [] for case in CASES}
+    for number in range(1, bench.extent.rounds + 1):
+        for case in CASES:
+            step(f"{case.name}, round {number} of {bench.extent.rounds}")
+            await bench.scratch.clear()
+            if case.jobs.queues:
+                await bench.scratch.make_queues(case.jobs.queues)
+            runs[case.name].append(
+                await run_ready_jobs(bench, bench.extent.jobs, case.jobs, task=case.task, **case.options)
+            )
+    return [_result(bench, case, runs[case.name]) for case in CASES]
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """One run of worker processes until nothing was ready."""
+
+    rate: float
+    cpu_seconds: float
+    peak_memory_mb: float
+
+
+async def run_ready_jobs(
+    bench: Workbench, count: int, jobs: Jobs, *, task: str = "coroutine", **options: Any
+) -> Drained:
+    """Add ready jobs beside what is in the table, and let workers run them."""
+    await bench.scratch.fill(jobs, 1, count)
+    await bench.scratch.settle()
+    reports = await drain(bench.worker_options(**options), task=task, processes=bench.extent.processes)
+    executed = sum(report["executed"] for report in reports)
+    if executed != count:
+        raise GraphileWorkerError(f"workers ran {executed:,} jobs of {count:,}; the figures would be wrong")
+    busy = [report for report in reports if report["executed"]]
+    seconds = max(report["ended"] for report in busy) - min(report["first"] for report in busy)
+    return Drained(
+        rate=count / seconds,
+        cpu_seconds=sum(report["cpu"] for report in reports),
+        peak_memory_mb=max(report["peak_memory_mb"] for report in reports),
+    )
+
+
+def _result(bench: Workbench, case: Case, runs: list[Drained]) -> Throughput:
+    jobs = bench.extent.jobs
+    return Throughput(
+        name=case.name,
+        options=case.options,
+        processes=bench.extent.processes,
+        rate=Rate.of(jobs, [run.rate for run in runs]),
+        cpu_microseconds_per_job=min(run.cpu_seconds for run in runs) / jobs * 1e6,
+        peak_memory_mb=max(run.peak_memory_mb for run in runs),
+    )

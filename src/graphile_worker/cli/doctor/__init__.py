@@ -1,0 +1,1 @@
+"""`graphile-worker doctor`: looks at the connection, the schema, the jobs and the server, and gives advice."""

@@ -1,0 +1,96 @@
+"""FeedPlugin: in the worker process, tells the parent what happens, as JSON lines through a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import msgspec
+
+from ...hooks import Hooks
+from ...hooks.events import (
+    JobCompleted,
+    JobErrored,
+    JobInterrupted,
+    JobStarted,
+    JobSucceeded,
+    PoolCreated,
+    PoolReleased,
+)
+from ...observability.log_words import error_text
+from .activity import Activity, Snapshot, error_of
+
+INTERVAL = 0.25
+WHOLE = 4096
+"""Bytes that a pipe takes wholly or not at all."""
+
+
+class FeedPlugin:
+    """Observes jobs and writes a snapshot a few times a second."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._activity = Activity()
+        self._task: asyncio.Task[None] | None = None
+
+    def install(self, hooks: Hooks) -> None:
+        os.set_blocking(self._descriptor, False)  # a parent that does not read must not hold up the worker
+        on = hooks.events.on
+        on(JobStarted, self._started)
+        on(JobSucceeded, lambda _: self._activity.completed())
+        on(JobErrored, self._errored)
+        on(JobCompleted, lambda event: self._activity.ended(event.job.id))
+        on(JobInterrupted, lambda event: self._activity.ended(event.job.id))
+        on(PoolCreated, self._created)
+        on(PoolReleased, self._released)
+
+    def _started(self, event: JobStarted) -> None:
+        self._activity.started(event.job.id, event.job.task_identifier, time.monotonic())
+
+    def _errored(self, event: JobErrored) -> None:
+        job = event.job
+        self._activity.failed(
+            error_of(
+                time.time(),
+                job.id,
+                job.task_identifier,
+                job.attempts,
+                job.max_attempts,
+                error_text(event.error),
+            )
+        )
+
+    def _created(self, _: PoolCreated) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._tell(), name="graphile-worker feed")
+
+    def _released(self, _: PoolReleased) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._write()
+
+    async def _tell(self) -> None:
+        while True:
+            self._write()
+            await asyncio.sleep(INTERVAL)
+
+    def _write(self) -> None:
+        try:
+            os.write(self._descriptor, encode(self._activity.snapshot(time.monotonic())))
+        except (BlockingIOError, BrokenPipeError):  # told next time, or nobody is there to be told
+            return
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """One line that fits into the pipe; what is too much is left out."""
+    while len(line := msgspec.json.encode(snapshot)) >= WHOLE:
+        keep = max(len(snapshot.jobs), len(snapshot.errors)) // 2
+        snapshot = msgspec.structs.replace(
+            snapshot, jobs=snapshot.jobs[:keep], errors=snapshot.errors[-keep:] if keep else []
+        )
+    return line + b"\n"
+
+
+def decode(line: str) -> Snapshot:
+    """The other end of `encode`."""
+    return msgspec.json.decode(line, type=Snapshot)

@@ -1,0 +1,63 @@
+"""Links between pages lead somewhere, also to the right heading, and every page can be reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.blocks import ROOT, name_of, pages, prose_of
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+LINKING = [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+
+
+def _links(page: Path) -> list[tuple[int, str]]:
+    found = []
+    for number, line in prose_of(page.read_text()):
+        without_code = re.sub(r"`[^`]*`", "", line)
+        found += [(number, link["target"]) for link in LINK.finditer(without_code)]
+        # A link whose words are code still is a link.
+        found += [(number, target) for target in re.findall(r"\[`[^`]*`\]\(([^)\s]+)\)", line)]
+    return found
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as mkdocs and code hosts make them."""
+    anchors = set()
+    for _, line in prose_of(page.read_text()):
+        if heading := re.match(r"#{1,6} (.+)", line):
+            words = re.sub(r"[^\w\s-]", "", heading[1].replace("`", "")).strip().lower()
+            anchors.add(re.sub(r"[\s]+", "-", words))
+    return anchors
+
+
+@pytest.mark.parametrize("page", LINKING, ids=name_of)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for number, link in _links(page):
+        if link.startswith(("https://", "http://", "mailto:")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        place = f"{name_of(page)}:{number}: {link}"
+        assert target.exists(), place
+        if page.is_relative_to(ROOT / "docs"):
+            assert target.is_relative_to(ROOT / "docs"), f"{place} leads out of the documentation"
+        if anchor:
+            assert anchor in _anchors(target), place
+
+
+def test_every_page_of_the_documentation_can_be_reached_from_its_first() -> None:
+    reached, waiting = set(), [ROOT / "docs" / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for _, link in _links(page):
+            target = (page.parent / link.partition("#")[0]).resolve()
+            if target.suffix == ".md" and target.is_file():
+                waiting.append(target)
+    missing = {page for page in pages() if page.is_relative_to(ROOT / "docs")} - reached
+    assert not missing, sorted(map(name_of, missing))

@@ -1,0 +1,75 @@
+"""When a local queue rests, and what ends the rest early."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from graphile_worker.options import RefetchDelayOptions
+from graphile_worker.worker.refetch_delay import RefetchDelay
+
+
+def make(share: float = 0.5, size: int = 10, **options: Any) -> RefetchDelay:
+    return RefetchDelay(
+        RefetchDelayOptions(duration=2.0, **options),
+        size,
+        uniform=lambda low, high: high,
+        share=lambda: share,
+    )
+
+
+@pytest.mark.compat("LQ3")
+@pytest.mark.parametrize(
+    ("threshold", "found", "full", "rests"),
+    [
+        (0, 0, False, True),
+        (0, 1, False, False),
+        (3, 3, False, True),
+        (3, 4, False, False),
+        (10, 10, True, False),
+    ],
+)
+def test_it_rests_after_a_fetch_that_found_little(
+    threshold: int, found: int, full: bool, rests: bool
+) -> None:
+    delay = make(threshold=threshold)
+    assert delay.starts_after(found, full=full) == (3.0 if rests else None)
+    assert delay.active is rests
+
+
+@pytest.mark.compat("LQ3")
+def test_a_random_share_of_the_largest_threshold_ends_it() -> None:
+    delay = make(share=0.5, size=10)  # 5 times the size is the largest by default
+    delay.fetch_begins()
+    delay.starts_after(0, full=False)
+    assert delay.abort_threshold == 25
+    assert not delay.announced(24)
+    assert delay.announced(1)
+
+
+@pytest.mark.compat("LQ3")
+def test_what_was_announced_during_the_fetch_counts() -> None:
+    delay = make(share=1.0, max_abort_threshold=4)
+    delay.announced(100)  # before the fetch: it will be found
+    delay.fetch_begins()
+    assert not delay.announced(3)
+    delay.starts_after(0, full=False)
+    assert delay.announced(1)
+
+
+@pytest.mark.compat("LQ3")
+def test_a_threshold_of_nothing_never_ends_it() -> None:
+    delay = make(share=0.0)
+    delay.starts_after(0, full=False)
+    assert delay.abort_threshold == math.inf
+    assert not delay.announced(10**6)
+
+
+def test_a_fetch_asked_for_meanwhile_is_remembered_once() -> None:
+    delay = make()
+    delay.starts_after(0, full=False)
+    delay.fetch_wanted = True
+    assert delay.ended()
+    assert not delay.ended()

@@ -1,0 +1,144 @@
+"""Writing outcomes: in groups, after the delay that was asked for, and again until the database has them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from graphile_worker.hooks.events import JobCompleted, JobErrored, JobSucceeded
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import MODES, Gate, Jobs, Workers, terminate_workers, until
+
+
+async def test_a_batch_delay_collects_completed_jobs(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    ended: list[float] = []
+
+    async def quick() -> None:
+        ended.append(time.monotonic())
+
+    await jobs.add_many("quick", 3)
+    await workers.start({"quick": quick}, complete_job_batch_delay=0.2, concurrency=3, events=recorder.events)
+    await until(lambda: len(ended) == 3)
+    assert await jobs.count() == 3
+    await recorder.wait_for(JobSucceeded, count=3)
+    assert time.monotonic() - ended[0] >= 0.2
+    assert await jobs.count() == 0
+
+
+async def test_each_kind_has_its_own_delay(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+    async def step(payload: Any) -> None:
+        if payload["n"]:
+            raise RuntimeError("no")
+
+    await jobs.add_many("step", 2)
+    runner = await workers.start({"step": step}, complete_job_batch_delay=30, events=recorder.events)
+    await recorder.wait_for(JobErrored, timeout=5)  # it does not wait for completed ones
+    await workers.stop(runner)  # nor does a stop
+    assert recorder.count(JobSucceeded) == 1
+    assert await jobs.count() == 1
+
+
+async def test_a_once_run_does_not_wait_for_delays(jobs: Jobs, workers: Workers) -> None:
+    async def step(payload: Any) -> None:
+        if payload["n"] == 2:
+            raise RuntimeError("no")
+
+    await jobs.add_many("step", 4, queue="serial")
+    await workers.once({"step": step}, complete_job_batch_delay=30, fail_job_batch_delay=30, timeout=8)
+    assert (await jobs.one())["last_error"] == "no"
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+async def test_outcomes_are_kept_while_the_database_is_away_and_written_once(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: str
+) -> None:
+    gate = Gate()
+    ran: Counter[int] = Counter()
+
+    async def step(payload: Any) -> None:
+        ran[payload["n"]] += 1
+        await gate(payload)
+        if payload["n"] % 2:
+            raise RuntimeError("odd")
+
+    await jobs.add_many("step", 6)
+    await workers.start({"step": step}, concurrency=6, events=recorder.events, **MODES[mode])
+    await until(lambda: len(gate.started) >= 4)
+    # Nobody can write while this lock is held; the connections that try are cut off.
+    async with jobs.connection.transaction():
+        await jobs.connection.execute("lock table graphile_worker._private_jobs in share row exclusive mode")
+        while gate.inside:
+            gate.open()
+        for _ in range(3):
+            await terminate_workers(jobs.connection)
+            await asyncio.sleep(0.1)
+        assert recorder.count(JobCompleted) == 0
+    await recorder.wait_for(JobCompleted, count=4)
+    async with asyncio.timeout(10):
+        while len(gate.ended) < 6:
+            await asyncio.sleep(0.01)
+            if gate.inside:
+                gate.open()
+    await recorder.wait_for(JobCompleted, count=6)
+    assert ran == Counter(dict.fromkeys(range(6), 1))
+    assert recorder.count(JobSucceeded) == 3
+    assert recorder.count(JobErrored) == 3
+    assert [row["last_error"] for row in await jobs.all()] == ["odd"] * 3
+    assert await jobs.locked() == 0
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+async def test_nothing_is_lost_when_connections_are_cut_at_random(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: str
+) -> None:
+    ran: Counter[tuple[str, int]] = Counter()
+
+    async def step(payload: Any, helpers: Any) -> None:
+        await asyncio.sleep(0.002)
+        ran[(helpers.job.job_queue_id or 0, payload["n"])] += 1
+
+    await jobs.add_many("step", 400)
+    for queue in range(5):
+        await jobs.add_many("step", 20, queue=f"queue {queue}")
+    runner = await workers.start({"step": step}, concurrency=5, events=recorder.events, **MODES[mode])
+    cuts = 0
+    while await jobs.count() and cuts < 8:
+        await asyncio.sleep(0.1)
+        cuts += bool(await terminate_workers(jobs.connection))
+    await jobs.until_gone(timeout=25)
+    await workers.stop(runner)
+    assert len(ran) == 500
+    assert set(ran.values()) == {1}  # this process lives, so nothing had to be repeated
+    assert recorder.count(JobSucceeded) == 500
+    assert await jobs.locked() == 0
+
+
+async def test_many_outcomes_go_into_one_statement(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+
+    async def step(payload: Any) -> None:
+        await gate(payload)
+
+    await jobs.add_many("step", 40)
+    await workers.start({"step": step}, concurrency=40, events=recorder.events)
+    await gate.until_inside(40)
+    before = await transactions(jobs)
+    while gate.inside:
+        gate.open()
+    await recorder.wait_for(JobSucceeded, count=40)
+    assert await jobs.count() == 0
+    # One write for the first, one for what finished meanwhile, and a few looks for more jobs.
+    assert await transactions(jobs) - before < 20
+
+
+async def transactions(jobs: Jobs) -> int:
+    """How many ids of transactions were used up: one for each that wrote."""
+    return await jobs.connection.fetchval("select pg_current_xact_id()::text::bigint")

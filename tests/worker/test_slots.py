@@ -1,0 +1,90 @@
+"""Slots: what happens when the worker itself, not a task, has a fault."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from graphile_worker import Events
+from graphile_worker.hooks.events import JobStarted, PoolFatalError, WorkerFatalError, WorkerStopped
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import Gate, Jobs, Workers
+
+
+class FaultError(BaseException):
+    """Not caught where exceptions of observers are."""
+
+
+@pytest.mark.parametrize("once", [False, True])
+async def test_a_fault_outside_the_task_fails_the_job_and_ends_the_worker(
+    jobs: Jobs, workers: Workers, once: bool
+) -> None:
+    events = Events()
+    recorder = EventRecorder(events)
+    fault = FaultError("out of order")
+
+    def break_(event: JobStarted) -> None:
+        if event.job.payload["n"] == 1:
+            raise fault
+
+    events.on(JobStarted, break_)
+
+    async def step(payload: Any) -> None:
+        await asyncio.sleep(0.01)
+
+    await jobs.add_many("step", 2)
+    with pytest.raises(FaultError, match="out of order"):
+        await run_to_its_end(workers, {"step": step}, once=once, concurrency=3, events=events)
+    assert [event.error for event in recorder.of(WorkerFatalError)] == [fault]
+    assert [event.error for event in recorder.of(PoolFatalError)] == [fault]
+    assert recorder.count(WorkerStopped) == 3
+    row = await jobs.one()
+    assert (row["last_error"], row["attempts"]) == ("out of order", 1)
+    assert await jobs.locked() == 0
+
+
+async def run_to_its_end(workers: Workers, tasks: Any, *, once: bool, **options: Any) -> None:
+    if once:
+        await workers.once(tasks, **options)
+        return
+    runner = await workers.start(tasks, **options)
+    async with asyncio.timeout(10):
+        await runner.wait()
+
+
+async def test_every_slot_works_at_the_same_time(jobs: Jobs, workers: Workers) -> None:
+    gate = Gate()
+
+    async def step(payload: Any) -> None:
+        await gate(payload)
+
+    await jobs.add_many("step", 25)
+    await workers.start({"step": step}, concurrency=10)
+    await gate.until_inside(10)
+    for n in range(25):
+        await gate.until_inside(min(10, 25 - n))
+        gate.open()
+    await jobs.until_gone()
+    assert gate.most_at_once == 10
+
+
+async def test_jobs_that_never_wait_let_the_event_loop_have_its_turn(jobs: Jobs, workers: Workers) -> None:
+    turns = 0
+
+    async def quick() -> None:
+        sum(range(2000))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    await jobs.add_many("quick", 2000)
+    busy = asyncio.create_task(others())
+    await workers.start({"quick": quick}, local_queue={"size": 2000})
+    await jobs.until_gone()
+    busy.cancel()
+    assert turns > 20

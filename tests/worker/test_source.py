@@ -1,0 +1,154 @@
+"""How the default source gets jobs: as many as are needed, a little ahead, and never at others' cost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from graphile_worker.hooks.events import (
+    JobStarted,
+    JobSucceeded,
+    LocalQueueReturnJobs,
+    PoolListenNotification,
+)
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import Gate, Jobs, Workers, until, until_listening
+
+
+async def held_jobs(jobs: Jobs, recorder: EventRecorder) -> int:
+    """How many jobs are locked that did not start; those that ended are locked until that is written."""
+    rows = await jobs.all()
+    started = {event.job.id for event in recorder.of(JobStarted)}
+    return len({row["id"] for row in rows if row["locked_by"] is not None} - started)
+
+
+async def test_direct_mode_locks_a_job_only_when_a_slot_is_free(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+    held: list[int] = []
+
+    async def quick() -> None:
+        held.append(await held_jobs(jobs, recorder))
+
+    async def slow(payload: Any) -> None:
+        await gate(payload)
+
+    await jobs.add_many("quick", 30)
+    await jobs.add("slow", priority=1)
+    await jobs.add("quick", priority=2)
+    await workers.start({"quick": quick, "slow": slow}, prefetch=0, events=recorder.events)
+    await gate.until_inside(1)
+    assert held == [0] * 30
+    assert await held_jobs(jobs, recorder) == 0
+
+
+async def test_slow_jobs_are_not_locked_ahead(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+    gate = Gate()
+
+    async def slow(payload: Any) -> None:
+        await gate(payload)
+
+    await jobs.add_many("slow", 20)
+    await workers.start({"slow": slow}, concurrency=2, events=recorder.events)
+    await gate.until_inside(2)
+    for n in range(5):
+        await asyncio.sleep(0.06)  # longer than what is kept ahead
+        assert await held_jobs(jobs, recorder) == 0
+        gate.open()
+        await until(lambda n=n: len(gate.started) == n + 3)
+
+
+async def test_jobs_stuck_behind_a_slow_one_go_back_and_another_worker_runs_them(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+    others = EventRecorder()
+
+    async def step(payload: Any) -> None:
+        if payload["n"] == 300:
+            await gate(payload)
+
+    await jobs.add_many("step", 600)
+    await workers.start({"step": step}, events=recorder.events)
+    await gate.until_inside(1)
+    started = recorder.count(JobStarted)
+    event = await recorder.wait_for(LocalQueueReturnJobs)
+    assert len(event.jobs) > 0
+    await workers.start({"step": step}, events=others.events)
+    await others.wait_for(JobSucceeded, count=600 - started)
+    assert await jobs.count() == 1
+    assert recorder.count(JobStarted) == started
+    gate.open()
+    await jobs.until_gone()
+
+
+async def test_in_direct_mode_a_queue_job_taken_with_a_write_goes_back_too(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+
+    async def step(payload: Any) -> None:
+        if payload.get("slow"):
+            await gate(payload)
+
+    for n in range(200):  # queues that go on, next to jobs that come in and block the only slot
+        await jobs.add("step", {"n": n}, queue="serial")
+    runner = await workers.start({"step": step}, prefetch=0, events=recorder.events)
+    await recorder.wait_for(JobSucceeded, count=3)
+    await jobs.add("step", {"slow": True}, priority=-1)
+    await gate.until_inside(1)
+    others = EventRecorder()
+    await workers.start({"step": step}, events=others.events)
+
+    async def is_alone() -> bool:
+        return await jobs.count() == 1
+
+    await until(is_alone, timeout=8)
+    gate.open()
+    await jobs.until_gone()
+    await workers.stop(runner)
+
+
+async def test_a_busy_worker_does_not_fetch_once_per_notification(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+
+    async def slow(payload: Any) -> None:
+        await gate(payload)
+
+    await workers.start({"slow": slow}, events=recorder.events)
+    await until_listening(recorder, jobs.connection)
+    await jobs.add("slow")
+    await gate.until_inside(1)
+    heard = recorder.count(PoolListenNotification)
+    before = await statements_of_workers(jobs)
+    for _ in range(50):
+        await jobs.connection.execute("select pg_notify('jobs:insert', '{\"count\": 1}')")
+    await until(lambda: recorder.count(PoolListenNotification) >= heard + 50)
+    assert await statements_of_workers(jobs) == before
+    gate.open()
+    await jobs.until_gone()
+
+
+async def statements_of_workers(jobs: Jobs) -> list[Any]:
+    """When each connection of the worker began its last statement, but for the one that listens."""
+    return await jobs.connection.fetch(
+        "select pid, query_start from pg_stat_activity where datname = current_database() "
+        "and application_name like 'graphile_worker%' and query not ilike '%listen%' order by pid"
+    )
+
+
+async def test_jobs_added_one_by_one_are_all_found_without_polling(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    async def quick() -> None:
+        await asyncio.sleep(0)
+
+    await workers.start({"quick": quick}, concurrency=3, events=recorder.events)
+    for n in range(150):
+        await jobs.add("quick", {"n": n}, queue=f"queue {n % 4}" if n % 3 else None)
+        if n % 7 == 0:
+            await asyncio.sleep(0.002)
+    await recorder.wait_for(JobSucceeded, count=150)
