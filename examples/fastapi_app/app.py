@@ -52,7 +52,10 @@ async def sign_up(sign_up: SignUp, request: Request) -> dict[str, Any]:
                     "insert into users (email) values ($1) returning id", sign_up.email
                 )
                 await request.state.utils.add_job(
-                    send_welcome, Welcome(user_id=user_id), job_key=f"welcome:{user_id}", connection=connection
+                    send_welcome,
+                    Welcome(user_id=user_id),
+                    job_key=f"welcome:{user_id}",
+                    connection=connection,
                 )
         except asyncpg.UniqueViolationError:
             raise HTTPException(409, "this address has signed up already") from None

@@ -7,50 +7,9 @@ import msgspec
 from graphile_worker.hooks import events
 from graphile_worker.hooks.events import EVENT_TYPES, CronBackfillItem, CronJob, Event
 
-from .members import cell, field_types, first_paragraph
+from .members import cell, field_types, first_paragraph, text
 
-HEAD = """\
-# Events
-
-A worker tells what happens to observers. They cannot change or break anything: an exception in one is logged and
-the worker goes on. Events that say a job was completed or failed come after that was committed to the database.
-
-```python
-from graphile_worker import Events, make_worker_utils, run_once, task
-from graphile_worker.hooks.events import JobFailed, JobSucceeded
-
-events = Events()
-seen = []
-
-
-@events.on(JobSucceeded)
-def succeeded(event: JobSucceeded) -> None:
-    seen.append(f"{event.job.task_identifier} took {event.duration:.3f} s")
-
-
-@events.on("job:failed")  # the name that Graphile Worker for Node has for it
-async def failed(event: JobFailed) -> None:  # runs beside the worker, which waits for it at its end
-    seen.append(f"given up: {event.error}")
-
-
-@task
-async def greet(payload: dict[str, str]) -> None:
-    print("hello", payload["name"])
-
-
-async with make_worker_utils() as utils:
-    await utils.add_job(greet, {"name": "Ada"})
-await run_once(task_list=[greet], events=events)
-assert len(seen) == 1
-```
-
-`Event` in place of a class observes all events. `events.off(kind, handler)` ends it. One `Events` object may serve
-several workers. To steer rather than watch, see [interceptors](../errors-and-retries.md#steering-from-outside).
-
-The classes are in `graphile_worker.hooks.events`. They are frozen and hold values, never pools or connections; times
-in `delay` and `duration` are seconds. The names are those of Graphile Worker for Node, except for those marked with
-a star, which it does not have.
-"""
+HEAD = text("events.md")
 
 OURS = frozenset({"job:interrupted"})
 """Events that Graphile Worker for Node does not have."""

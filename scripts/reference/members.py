@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from pathlib import Path
+
+TEXTS = Path(__file__).with_name("texts")
 
 
 def field_texts(cls: type) -> dict[str, str]:
@@ -31,15 +34,19 @@ def first_paragraph(thing: object) -> str:
     return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
 
 
-def cell(text: str) -> str:
+def text(name: str) -> str:
+    """What a page says before its tables."""
+    return (TEXTS / name).read_text(encoding="utf-8")
+
+
+def cell(content: str) -> str:
     """Text that may stand in a Markdown table."""
-    return text.replace("|", "\\|")
+    return content.replace("|", "\\|")
 
 
 def _body(cls: type) -> list[ast.stmt]:
     definition = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    assert isinstance(definition, ast.ClassDef)
-    return definition.body
+    return definition.body if isinstance(definition, ast.ClassDef) else []
 
 
 def _text(statement: ast.stmt | None) -> str:

@@ -10,7 +10,7 @@ from graphile_worker import run
 from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
-from .members import cell, field_texts, field_types, first_paragraph
+from .members import cell, field_texts, field_types, first_paragraph, text
 
 GROUPS = (
     ("", WorkerOptions),
@@ -22,7 +22,7 @@ ARGUMENTS = {
     "task_list": "Tasks or functions, or a mapping of identifiers to them, in place of `task_directory`.",
     "crontab": "Recurring jobs as the text of a crontab, in place of `crontab_file`.",
     "parsed_cron_items": "Recurring jobs from `parse_cron_items` or `parse_crontab`.",
-    "forbidden_flags": "Flags of jobs not to run: a list, or a function or coroutine function that gives one.",
+    "forbidden_flags": "Flags of jobs not to run: a list, or a (coroutine) function that gives one.",
     "events": "The `Events` object to report to; register observers on it before the worker starts.",
     "hooks": "A `Hooks` object: events and interceptors together, in place of `events`.",
     "plugins": "Objects with `install(hooks)`, called before anything starts.",
@@ -33,30 +33,7 @@ ARGUMENTS = {
 }
 """What `run` and `run_once` take besides the options; checked against their signatures."""
 
-HEAD = """\
-# Options
-
-Options are arguments of `run`, `run_once` and `make_worker_utils`, fields of `WorkerOptions`, keys of the
-[configuration file](../configuration.md) and variables of the environment. Durations are seconds; in Python a
-`timedelta` will do too. The command's flags are in [command line](../command-line.md).
-
-`WorkerOptions` objects serve as presets. They never change; `with_values` makes a changed copy:
-
-```python
-from graphile_worker import WorkerOptions, make_worker_utils, run_once
-
-base = WorkerOptions(schema="graphile_worker", max_pool_size=5)
-batch = base.with_values(concurrency=50)
-
-async with make_worker_utils(options=base) as utils:
-    await utils.migrate()
-
-await run_once(task_list={"noop": lambda: None}, options=batch)
-```
-
-What is given to the call wins over the object. With an object, neither the configuration file nor the
-`GRAPHILE_WORKER_` variables are read; the connection may still come from `DATABASE_URL`.
-"""
+HEAD = text("options.md")
 
 
 def page(_: object = None) -> str:
@@ -73,7 +50,7 @@ def page(_: object = None) -> str:
         "",
         "| argument | meaning |",
         "|---|---|",
-        *(f"| `{name}` | {cell(text)} |" for name, text in _arguments().items()),
+        *(f"| `{name}` | {cell(meaning)} |" for name, meaning in _arguments().items()),
         "",
         "## Options of the command",
         "",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -18,7 +18,7 @@ from .client import WorkerUtils
 from .client.opening import Opening
 from .clock import Clock, SystemClock
 from .config import combine
-from .db.connection import Pool
+from .db.connection import Connection, Pool
 from .db.dsn import Dsn
 from .db.errors import translate_errors
 from .db.open import close_pool, lend, open_pool, resolve_connection
@@ -40,7 +40,7 @@ from .tasks.registry import TaskList, TaskRegistry, build_registry
 from .tasks.services import WorkerServices
 from .version import __version__
 from .worker.fetcher import FlagSource
-from .worker.pool import WorkerPool
+from .worker.pool import SESSIONS_WITH_LISTENER, WorkerPool
 from .worker.shutdown import signal_handling
 
 if TYPE_CHECKING:
@@ -242,13 +242,21 @@ class _Parts:
             hooks=hooks,
             clock=clock,
         )
+        kept = SESSIONS_WITH_LISTENER + Recovery.connections_kept(options, database, dsn)
+        self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - kept))
         self.services = WorkerServices(
             client=self.client,
-            acquire=lambda: lend(database),
+            acquire=self._lend_to_task,
             queue_names=QueueNames(self._queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
             loop=asyncio.get_running_loop(),
             extensions=Extensions(extensions),
         )
+
+    @asynccontextmanager
+    async def _lend_to_task(self) -> AsyncIterator[Connection]:
+        """Never the last ones: when the worker loses its own connections it must find others."""
+        async with self._for_tasks, lend(self.database) as connection:
+            yield connection
 
     def make_pool(self, *, once: bool) -> WorkerPool:
         return WorkerPool(
@@ -260,6 +268,7 @@ class _Parts:
             self.clock,
             forbidden_flags=self.forbidden_flags,
             once=once,
+            has_queue_indexes=self.has_tables,
             reserved=Recovery.connections_kept(self.options, self.database, self.dsn),
         )
 

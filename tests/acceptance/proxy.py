@@ -30,6 +30,8 @@ class Proxy:
         self.needle: bytes | None = None
         """Cut the connection once in place of passing on an answer that holds this."""
         self.cuts = 0
+        self.is_silent = False
+        """New connections are taken, and nothing is ever said on them."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def url(self, folder: Path) -> str:
@@ -49,6 +51,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await self._connect()
         link = Link()
+        link.is_silent = self.is_silent
         self.links.append(link)
         there = asyncio.ensure_future(self._pass(link, reader, server_writer, is_answer=False))
         back = asyncio.ensure_future(self._pass(link, server_reader, writer, is_answer=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ import pytest
 
 from acceptance.proxy import proxy_to
 from graphile_worker import JobHelpers
-from support.working import Jobs, Workers, until
+from graphile_worker.errors import WorkerStoppedError
+from support.working import Gate, Jobs, Workers, terminate_workers, until
 
 
 @pytest.fixture
@@ -85,3 +87,45 @@ async def test_a_fetch_whose_answer_is_lost_while_the_worker_stops_leaves_nothin
         await workers.stop(runner)
     assert await jobs.locked() == 0
     assert all(row["attempts"] == 0 for row in await jobs.all())
+
+
+async def test_a_server_that_does_not_answer_any_more_does_not_keep_the_worker_from_ending(
+    workers: Workers, jobs: Jobs, database_url: str, short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphile_worker.worker.pool.LAST_WRITE", 0.3)
+    gate = Gate()
+    await jobs.add("wait")
+    async with proxy_to(database_url, short_folder) as (proxy, url):
+        runner = await workers.start({"wait": gate}, connection_string=url, grace=0)
+        await gate.until_inside(1)
+        for link in proxy.links:
+            link.is_silent = True
+        proxy.is_silent = True
+        with pytest.raises(WorkerStoppedError, match="the database is away: 1 job"):
+            await asyncio.wait_for(runner.stop(), 30)
+    assert await jobs.locked() == 1  # that cannot be helped; whoever recovers jobs finds the worker dead
+
+
+async def test_a_worker_that_lost_its_connections_gets_others_although_tasks_hold_all_they_can(
+    workers: Workers, jobs: Jobs
+) -> None:
+    gate, other = Gate(), Gate()
+
+    async def hold(payload: Any, helpers: JobHelpers) -> None:
+        async with helpers.with_pg_client():
+            await gate()
+
+    await workers.start({"hold": hold, "other": other}, concurrency=8, max_pool_size=5, poll_interval=0.05)
+    for _ in range(6):
+        await jobs.add("hold")
+    await gate.until_inside(1)
+    await terminate_workers(jobs.connection)
+    await jobs.add("other")
+    await other.until_inside(1)  # fetched
+    other.open()
+    await until(lambda: is_gone(jobs, "other"))  # and written
+    assert gate.inside == 2  # as many as tasks may have, and the others wait
+
+
+async def is_gone(jobs: Jobs, task: str) -> bool:
+    return task not in [row["identifier"] for row in await jobs.all()]

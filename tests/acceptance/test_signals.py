@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 from datetime import UTC, datetime
 
+import asyncpg
 import pytest
 
 from acceptance.worker_process import Start, connections
-from support.working import Jobs
+from support.working import Jobs, until
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,30 @@ async def test_nohup_keeps_its_meaning(start: Start, database_url: str, jobs: Jo
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert "SIGHUP" not in worker.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_while_the_worker_starts_ends_it_without_a_traceback(
+    start: Start, database_url: str, jobs: Jobs, number: signal.Signals
+) -> None:
+    async def is_waiting() -> bool:
+        return await jobs.connection.fetchval(
+            "select count(*) > 0 from pg_stat_activity "
+            "where datname = current_database() and wait_event_type = 'Lock'"
+        )
+
+    holder = await asyncpg.connect(database_url)
+    try:
+        await holder.execute("begin; lock table graphile_worker.migrations in access exclusive mode")
+        worker = start(url=database_url)
+        await until(is_waiting, timeout=30)
+        worker.send(number)
+        assert worker.ended() == 128 + number
+    finally:
+        await holder.close()
+    assert worker.was_killed_by() is number
+    assert "Traceback" not in worker.output
+    assert "error" not in worker.output
 
 
 # -- a closed output -----------------------------------------------------------------------------------------

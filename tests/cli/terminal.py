@@ -90,7 +90,13 @@ class Terminal:
     """A process with a terminal of its own as its controlling one."""
 
     def __init__(
-        self, command: Sequence[str], environment: dict[str, str], folder: Path, *, columns: int, rows: int = 40
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        folder: Path,
+        *,
+        columns: int,
+        rows: int = 40,
     ) -> None:
         self.screen = Screen(columns)
         self._master, slave = pty.openpty()

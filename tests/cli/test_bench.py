@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,24 +14,32 @@ import pytest
 
 from cli.command_line import COMMAND, Call, clean_environment
 from graphile_worker.cli.benchmarks.chart import growth_chart
-from graphile_worker.cli.benchmarks.results import Growth, Latency, Rate, percentile
-from graphile_worker.cli.benchmarks.workbench import Extent
+from graphile_worker.cli.benchmarks.results import (
+    Adding,
+    Growth,
+    Latency,
+    Rate,
+    Report,
+    Throughput,
+    percentile,
+)
+from graphile_worker.cli.benchmarks.scratch import Jobs, scratch_schema
+from graphile_worker.cli.benchmarks.tables import print_report
+from graphile_worker.cli.benchmarks.throughput import run_ready_jobs
+from graphile_worker.cli.benchmarks.workbench import Extent, Workbench
+from graphile_worker.cli.benchmarks.worker_process import drain
+from graphile_worker.errors import GraphileWorkerError
+from graphile_worker.options import WorkerOptions
+from support.server import DatabaseServer
 
 SMALL = ("--jobs", "40", "--rounds", "1", "--max-backlog", "100")
 SCHEMAS = "select nspname from pg_namespace where nspname like 'graphile_worker_bench_%'"
+ALONE = "select count(*) = 1 from pg_stat_activity where datname = current_database()"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-async def schemas(url: str) -> list[str]:
-    connection = await asyncpg.connect(url)
-    try:
-        return [row[0] for row in await connection.fetch(SCHEMAS)]
-    finally:
-        await connection.close()
-
-
 def test_everything_is_measured_and_nothing_is_left(
-    spawn: Call, empty_database_url: str, place: Path, server: Any
+    spawn: Call, empty_database_url: str, place: Path, server: DatabaseServer
 ) -> None:
     result = spawn("bench", *SMALL, "--json", "--plot", "growth.svg", DATABASE_URL=empty_database_url).check()
     report = result.json
@@ -63,43 +70,61 @@ def test_everything_is_measured_and_nothing_is_left(
     assert server.run(empty_database_url, lambda connection: connection.fetch(SCHEMAS)) == []
 
 
-def test_people_get_tables_and_several_processes_share_the_work(spawn: Call, empty_database_url: str) -> None:
-    result = spawn(
-        "bench", *SMALL, "--only", "throughput", "--processes", "2", DATABASE_URL=empty_database_url
-    ).check()
-    lines = result.out.splitlines()
-    assert lines[0].startswith("PostgreSQL ")
-    assert "Throughput: 40 trivial jobs, worker processes: 2" in lines
-    assert any(line.startswith("one named queue") for line in lines)
-    assert "Latency" not in result.out
-    assert result.err == ""
+async def test_several_processes_share_the_work(empty_database_url: str) -> None:
+    options = WorkerOptions(connection_string=empty_database_url)
+    async with scratch_schema(options) as scratch:
+        bench = Workbench(scratch, options.with_values(schema=scratch.schema.name), Extent(processes=2))
+        drained = await run_ready_jobs(bench, 200, Jobs(queues=0), concurrency=2)
+        assert drained.rate > 0
+        assert drained.peak_memory_mb > 1
+        with pytest.raises(GraphileWorkerError, match="workers ran 0 jobs of 5"):
+            await run_ready_jobs(bench, 5, Jobs(delay=60))
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_a_signal_ends_it_and_the_schema_is_removed(
-    empty_database_url: str, place: Path, number: signal.Signals, status: int
+async def test_a_worker_process_that_fails_says_why(server: DatabaseServer) -> None:
+    missing = WorkerOptions(connection_string=server.url("missing"))
+    with pytest.raises(GraphileWorkerError, match=r'ended early: .*database "missing" does not exist'):
+        await drain(missing)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "sign"),
+    [
+        (signal.SIGINT, 130, "select 1 from pg_stat_activity where application_name = 'graphile_worker'"),
+        (signal.SIGTERM, 143, SCHEMAS),
+    ],
+    ids=["SIGINT while workers run", "SIGTERM while jobs are prepared"],
+)
+async def test_a_signal_ends_it_and_nothing_is_left(
+    empty_database_url: str, place: Path, number: signal.Signals, status: int, sign: str
 ) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "bench", "--jobs", "1000000", "--only", "throughput"],
+        [*COMMAND, "bench", "--jobs", "100000", "--only", "throughput"],
         env=clean_environment(DATABASE_URL=empty_database_url),
         cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    connection = await asyncpg.connect(empty_database_url)
     try:
-        await until(lambda: schemas(empty_database_url))
+        await until(connection, f"select exists ({sign})")
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (status, b"")
+        assert await connection.fetch(SCHEMAS) == []
+        await until(
+            connection, "select count(*) = 1 from pg_stat_activity where datname = current_database()"
+        )
     finally:
+        await connection.close()
         process.kill()
-        process.wait(30)
-    assert process.returncode == status, err
-    assert err == b""
-    assert await schemas(empty_database_url) == []
+        process.communicate(timeout=30)
 
 
-def test_an_error_removes_the_schema_too(spawn: Call, server: Any, empty_database_url: str) -> None:
-    """Workers that end before they have run all jobs would give a wrong figure; here none can connect."""
+def test_an_error_removes_the_schema_too(
+    spawn: Call, server: DatabaseServer, empty_database_url: str
+) -> None:
+    """Installing the schema is refused half way."""
     sabotage = (
         "create function refuse() returns event_trigger language plpgsql as "
         "$$ begin raise exception 'no more tables' using errcode = '42501'; end $$;"
@@ -176,7 +201,38 @@ def test_the_chart_has_a_line_for_each_backlog_inside_its_frame() -> None:
     assert {"future <jobs>", "dead & buried", "1,000,000", "30,000"} <= texts
 
 
-async def until(condition: Callable[[], Awaitable[Any]]) -> None:
+def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    rate = Rate.of(200, [1000.0, 2000.0, 1500.0])
+    options = {"concurrency": 10, "prefetch": 0.0}
+    server = {"version": "18.0", "fsync": "on", "synchronous_commit": "on"}
+    print_report(
+        Report(
+            environment={"postgresql": server, "cpus": 2, "python": "3.12.1", "event_loop": "uvloop"},
+            throughput=[
+                Throughput(
+                    name="some",
+                    options=options,
+                    processes=2,
+                    rate=rate,
+                    cpu_microseconds_per_job=12.34,
+                    peak_memory_mb=40.04,
+                )
+            ],
+            latency=[Latency.of("idle worker", [0.001, 0.002])],
+            adding=[Adding(name="one by one", rate=rate)],
+            growth=[Growth(backlog="future jobs", size=100, rate=rate, share=0.987)],
+        )
+    )
+    out = capsys.readouterr().out
+    assert out.startswith("PostgreSQL 18.0 (fsync on, synchronous_commit on), 2 CPUs here, Python 3.12.1")
+    rows = [line.split() for line in out.splitlines()]
+    assert ["some", "concurrency=10,", "prefetch=0", "1500", "1000", "2000", "12.3", "40.0"] in rows
+    assert ["idle", "worker", "2", "1.5", "1.0", "2.0", "2.0"] in rows
+    assert ["one", "by", "one", "1500", "1000", "2000"] in rows
+    assert ["future", "jobs", "100", "1500", "1000", "2000", "0.99"] in rows
+
+
+async def until(connection: Any, condition: str) -> None:
     deadline = time.monotonic() + 30
-    while not await condition():
-        assert time.monotonic() < deadline
+    while not await connection.fetchval(condition):
+        assert time.monotonic() < deadline, condition

@@ -94,7 +94,11 @@ def prose_of(markdown: str) -> list[tuple[int, str]]:
 
 def pages() -> list[Path]:
     """Every page that people read: the readme, the documentation, the readmes of the examples."""
-    return [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+    return [
+        ROOT / "README.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+        *sorted(ROOT.glob("examples/*/README.md")),
+    ]
 
 
 def name_of(page: Path) -> str:

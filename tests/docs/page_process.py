@@ -118,7 +118,9 @@ class Page:
     def _compare(self, expected: str) -> None:
         pattern = re.escape(expected.strip()).replace("…", ".*?")
         if not re.fullmatch(pattern, self.printed.strip(), re.DOTALL):
-            raise AssertionError(f"the page says that this is printed:\n{expected}\nbut it is:\n{self.printed}")
+            raise AssertionError(
+                f"the page says that this is printed:\n{expected}\nbut it is:\n{self.printed}"
+            )
 
 
 async def _awaited(code: types.CodeType, namespace: dict[str, Any]) -> None:

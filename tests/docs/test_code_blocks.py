@@ -58,7 +58,9 @@ def test_no_code_hides_in_indented_lines(page: Path) -> None:
     """An indented block has no language, so nothing would say whether it runs."""
     before, in_list = "", False
     for number, line in prose_of(page.read_text()):
-        in_list = bool(re.match(r"\s*([-*]|\d+\.) ", line)) or (in_list and (not line or line.startswith(" ")))
+        in_list = bool(re.match(r"\s*([-*]|\d+\.) ", line)) or (
+            in_list and (not line or line.startswith(" "))
+        )
         indented = line.startswith("    ") and not before.strip() and not in_list
         assert not indented, f"{name_of(page)}:{number}: {line}"
         before = line

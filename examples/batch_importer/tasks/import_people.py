@@ -26,7 +26,9 @@ async def import_people(payload: list[Person], helpers: JobHelpers) -> list[Exce
     async with helpers.with_pg_client() as connection, connection.transaction():
         await connection.execute(PEOPLE)
         # One statement for all rows; a second run of the same row changes nothing.
-        await connection.execute(STORE, [person.name for person in good], [int(person.born) for person in good])
+        await connection.execute(
+            STORE, [person.name for person in good], [int(person.born) for person in good]
+        )
     helpers.logger.info("stored %d of %d people", len(good), len(payload))
     return outcomes
 

@@ -15,11 +15,11 @@ import click
 
 from ..errors import ConnectionConfigError
 from ..options import WorkerOptions
-from .output import print_json, print_table
+from .output import print_json
 from .session import load_settings, run_async, start_logging
 
 if TYPE_CHECKING:
-    from .benchmarks.results import Latency, Rate, Report
+    from .benchmarks.results import Report
     from .benchmarks.workbench import Extent
 
 PARTS = ("throughput", "latency", "adding", "growth")
@@ -117,7 +117,9 @@ def bench_command(
     if as_json:
         print_json(asdict(report))
     else:
-        _print_report(report)
+        from .benchmarks.tables import print_report
+
+        print_report(report)
         if plot is not None:
             click.echo(f"\nThe picture is in {plot}.")
     return 0
@@ -169,70 +171,3 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _print_report(report: Report) -> None:
-    server = report.environment["postgresql"]
-    click.echo(
-        f"PostgreSQL {server['version']} (fsync {server['fsync']}, synchronous_commit "
-        f"{server['synchronous_commit']}), {report.environment['cpus']} CPUs here, "
-        f"Python {report.environment['python']} with {report.environment['event_loop']}"
-    )
-    if report.throughput:
-        print_section(
-            f"Throughput: {report.throughput[0].rate.jobs:,} trivial jobs, "
-            f"worker processes: {report.throughput[0].processes}",
-            ("what", "options", "jobs/s", "lowest", "highest", "CPU us/job", "peak MB"),
-            [
-                (
-                    result.name,
-                    ", ".join(f"{name}={value:g}" for name, value in result.options.items()),
-                    *_rate(result.rate),
-                    round(result.cpu_microseconds_per_job, 1),
-                    round(result.peak_memory_mb, 1),
-                )
-                for result in report.throughput
-            ],
-        )
-    if report.latency:
-        print_section(
-            "Latency: milliseconds from adding a job to its task running, one at a time",
-            ("what", "samples", "average", "p50", "p99", "max"),
-            [
-                (
-                    result.name,
-                    result.samples,
-                    *_milliseconds(result),
-                )
-                for result in report.latency
-            ],
-        )
-    if report.adding:
-        print_section(
-            "Adding: over one connection",
-            ("what", "jobs/s", "lowest", "highest"),
-            [(result.name, *_rate(result.rate)) for result in report.adding],
-        )
-    if report.growth:
-        print_section(
-            f"Growth: {report.growth[0].rate.jobs:,} ready jobs beside others that cannot run",
-            ("backlog", "size", "jobs/s", "lowest", "highest", "share"),
-            [
-                (result.backlog, result.size, *_rate(result.rate), round(result.share, 2))
-                for result in report.growth
-            ],
-        )
-
-
-def print_section(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    """One table under its title."""
-    click.echo(f"\n{title}")
-    print_table(columns, rows)
-
-
-def _milliseconds(result: Latency) -> tuple[float, ...]:
-    return tuple(round(ms, 2) for ms in (result.average_ms, result.p50_ms, result.p99_ms, result.max_ms))
-
-
-def _rate(rate: Rate) -> tuple[int, int, int]:
-    return round(rate.per_second), round(rate.lowest), round(rate.highest)

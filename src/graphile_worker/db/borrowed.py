@@ -12,6 +12,8 @@ import asyncpg
 
 from .connection import Connection, Pool
 
+RELEASE_WITHIN = 5.0  # seconds; a connection that cannot be reset in that time is closed
+
 
 def is_gone(connection: Connection) -> bool:
     """Whether the connection can no longer be used."""
@@ -24,7 +26,7 @@ def is_gone(connection: Connection) -> bool:
 async def give_back(pool: Pool, connection: Connection) -> None:
     """Return it to the pool; what goes wrong with that is the end of the connection and of no interest."""
     with suppress(Exception):
-        await pool.release(connection)
+        await pool.release(connection, timeout=RELEASE_WITHIN)
 
 
 async def throw_away(pool: Pool, connection: Connection) -> None:

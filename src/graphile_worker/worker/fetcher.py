@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -11,12 +12,14 @@ from ..clock import Clock
 from ..errors import ConfigError
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..queries.get_jobs import get_jobs, get_jobs_beyond, list_priorities
+from ..queries.get_jobs import get_jobs, get_jobs_beyond, get_plain_jobs, list_priorities
 from ..queries.task_ids import register_tasks
 from ..queries.write_outcomes import Continuation, return_jobs
 from ..schema_name import SchemaName
 from .marks import Marks
 from .session import Session
+
+LONG_WAYS = 50  # fetches after which it is worth a look whether jobs of named queues still wait
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
 """Flags that are forbidden now: a list, or a function or coroutine function that says so at each fetch."""
@@ -35,6 +38,7 @@ class Fetcher:
         forbidden_flags: FlagSource,
         clock: Clock,
         use_local_time: bool,
+        has_queue_indexes: bool = True,
     ) -> None:
         self.pool_id = pool_id
         self._session = session
@@ -47,6 +51,8 @@ class Fetcher:
         self._tasks: dict[int, str] = {}
         self._marks = Marks()
         self._promised = False
+        self._announced = False  # whether a job was announced since the last full fetch
+        self._long_ways = 0 if has_queue_indexes else sys.maxsize  # fetches for which the short way is no use
         self._server_ahead = 0.0  # of our monotonic clock
 
     @property
@@ -69,6 +75,7 @@ class Fetcher:
         """Up to `limit` jobs, locked by this pool; `promised` if somebody announced one."""
         self._last_flags = flags = await self._flags()
         self._promised |= promised
+        self._announced |= promised
         if self.one_at_a_time or self._marks.is_full_due(self._clock.monotonic(), promised=self._promised):
             self._promised = False
             return await self._fetch_all(limit, flags)
@@ -80,23 +87,20 @@ class Fetcher:
             return await self._fetch_all(limit, flags)
         return jobs
 
+    def look_again_in(self) -> float | None:
+        """Seconds until a full fetch may find what was announced and may lie behind a mark; None: nothing."""
+        if not self._announced:
+            return None
+        return max(0.0, self._marks.full_due_in(self._clock.monotonic(), promised=self._promised))
+
     def look_everywhere(self) -> None:
         """Let the next fetch be a full one, whatever it costs."""
         self._marks = Marks()
 
     async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
         now, began = self.now(), self._clock.monotonic()
-        jobs = await self._session.take(
-            lambda connection: get_jobs(
-                connection,
-                self._schema,
-                pool_id=self.pool_id,
-                tasks=self._tasks,
-                limit=limit,
-                forbidden_flags=flags,
-                now=now,
-            )
-        )
+        self._announced = False
+        jobs = await self._lock_some(limit, flags, now)
         ended = self._clock.monotonic()
         if self._marks.full_fetch_took(ended - began, len(jobs), ended) and not self.one_at_a_time:
             with suppress(Exception):  # the jobs are locked: they must not be lost for the want of marks
@@ -107,6 +111,29 @@ class Fetcher:
                 # What became due while the fetch ran was not seen.
                 seen_up_to = now.timestamp() if now is not None else began + self._server_ahead
                 self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
+        return jobs
+
+    async def _lock_some(self, limit: int, flags: Sequence[str] | None, now: datetime | None) -> list[Job]:
+        """The short way first, which finds nothing while jobs of named queues wait; then the whole one."""
+        ways = (get_plain_jobs, get_jobs) if self._long_ways <= 0 else (get_jobs,)
+        self._long_ways -= 1
+        jobs: list[Job] = []
+        for way in ways:
+            jobs = await self._session.take(
+                lambda connection, way=way: way(  # type: ignore[misc]
+                    connection,
+                    self._schema,
+                    pool_id=self.pool_id,
+                    tasks=self._tasks,
+                    limit=limit,
+                    forbidden_flags=flags,
+                    now=now,
+                )
+            )
+            if jobs:
+                if way is get_jobs and len(ways) > 1:
+                    self._long_ways = LONG_WAYS
+                break
         return jobs
 
     async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> list[Job]:

@@ -21,6 +21,7 @@ import msgspec
 from ..clock import Clock
 from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
+from ..db.errors import translate_errors
 from ..hooks import Events
 from ..hooks.events import (
     PoolListenConnecting,
@@ -118,7 +119,8 @@ class Listener:
 
     async def _listen_until_lost(self) -> None:
         """Listen on a new connection; ends by an error only."""
-        connection: Connection = await self._pool.acquire()
+        with translate_errors():
+            connection: Connection = await self._pool.acquire()
         try:
             self._ended.clear()
             connection.add_termination_listener(self._on_end)

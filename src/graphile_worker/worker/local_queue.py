@@ -190,6 +190,9 @@ class LocalQueue:
         if not self._wait_if_all_are_busy() and full:
             self._again = True
         self._wake(len(jobs))
+        later = self._fetcher.look_again_in()
+        if later is not None:
+            self._after("look again", later, self.poll)
         if self._delay is not None and self._mode == POLLING:
             self._maybe_delay(len(jobs), full)
         self._due.set()

@@ -32,9 +32,11 @@ class Marks:
 
     def is_full_due(self, now: float, *, promised: bool = False) -> bool:
         """Whether the next fetch should be a full one, at this monotonic time."""
-        if not self._by_priority:
-            return True
-        return now - self._full_at >= self._cost * (SHARE_IF_PROMISED if promised else SHARE)
+        return not self._by_priority or self.full_due_in(now, promised=promised) <= 0
+
+    def full_due_in(self, now: float, *, promised: bool = False) -> float:
+        """Seconds until a full fetch is due, while there are marks."""
+        return self._full_at + self._cost * (SHARE_IF_PROMISED if promised else SHARE) - now
 
     def full_fetch_took(self, seconds: float, jobs: int, ended_at: float) -> bool:
         """A full fetch is over; whether marks are needed (give them with `set`). Forgets the old ones."""

@@ -80,6 +80,7 @@ class WorkerPool:
         forbidden_flags: FlagSource = None,
         once: bool = False,
         reserved: int = 0,
+        has_queue_indexes: bool = True,
     ) -> None:
         """`reserved`: connections of `pool` that somebody else keeps for as long as the pool lives."""
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
@@ -109,6 +110,7 @@ class WorkerPool:
             forbidden_flags=forbidden_flags,
             clock=clock,
             use_local_time=options.use_local_time,
+            has_queue_indexes=has_queue_indexes,
         )
         self._sink = Sink(
             write_session,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from ..db.borrowed import give_back, is_gone, throw_away
@@ -142,8 +142,11 @@ class Session:
             if connection is None:
                 return
             if self._is_tuned and not is_gone(connection):
-                with suppress(Exception):  # a connection that cannot be reset is closed by the driver
+                try:
                     await connection.reset(timeout=CLOSE_WITHIN)
+                except Exception:
+                    await throw_away(self._pool, connection)
+                    return
             await give_back(self._pool, connection)
 
     async def _open(self) -> Connection:

@@ -266,6 +266,13 @@ class AdaptiveSource:
             self._due.set()
         else:
             self._at_rest.set()
+            later = self._fetcher.look_again_in()
+            if later is not None and not self._released:
+                asyncio.get_running_loop().call_later(later, self._look_again)
+
+    def _look_again(self) -> None:
+        self._pulsed = True
+        self._due.set()
 
     def _limit(self) -> int:
         """How many jobs to ask for: free slots, and what short jobs allow beyond them."""

@@ -49,7 +49,7 @@ async def measure_growth(bench: Workbench, step: Step) -> list[Growth]:
     for backlog in BACKLOGS:
         step(f"none, before {backlog.name}")
         await bench.scratch.clear()
-        alone += await _rates(bench)
+        alone.append(await _rate(bench))
         await bench.scratch.clear()
         if backlog.busy_queue:
             await bench.scratch.make_queues(1, held_by="another pool")
@@ -61,7 +61,8 @@ async def measure_growth(bench: Workbench, step: Step) -> list[Growth]:
                 if backlog.dead:
                     await bench.scratch.delete_jobs()
                 present = size
-                beside.append((backlog.name, size, Rate.of(count, await _rates(bench))))
+                rates = [await _rate(bench) for _ in range(bench.extent.rounds)]
+                beside.append((backlog.name, size, Rate.of(count, rates)))
     without = Rate.of(count, alone)
     return [Growth(backlog="none", size=0, rate=without, share=1.0)] + [
         Growth(backlog=name, size=size, rate=rate, share=rate.per_second / without.per_second)
@@ -69,9 +70,5 @@ async def measure_growth(bench: Workbench, step: Step) -> list[Growth]:
     ]
 
 
-async def _rates(bench: Workbench) -> list[float]:
-    """The rate of each round."""
-    return [
-        (await run_ready_jobs(bench, bench.extent.ready_jobs, Jobs())).rate
-        for _ in range(bench.extent.rounds)
-    ]
+async def _rate(bench: Workbench) -> float:
+    return (await run_ready_jobs(bench, bench.extent.ready_jobs, Jobs())).rate

@@ -1,4 +1,4 @@
-"""One run of the benchmark: the scratch schema around it, and in their order the parts that were asked for."""
+"""One run of the benchmark: the parts that were asked for, in their order, in a scratch schema."""
 
 from __future__ import annotations
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
+import sys
+import termios
 import time
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import describe
@@ -133,10 +136,11 @@ class LiveStage:
     async def showing(self, utils: WorkerUtils) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(self._count(utils)), asyncio.create_task(self._refresh())]
         try:
-            with self._live:
+            with without_echo(sys.stdin.fileno()), self._live:
                 try:
                     yield
                 finally:
+                    self._state.ended("stopped", "")
                     self._live.refresh()
         finally:
             for task in tasks:
@@ -162,6 +166,21 @@ class LiveStage:
         from rich.text import Text
 
         self._console.print(Text(line, style), soft_wrap=True)
+
+
+@contextmanager
+def without_echo(terminal: int) -> Iterator[None]:
+    """Keys that are typed, Ctrl-C among them, do not appear in the middle of the view."""
+    if not os.isatty(terminal) or os.tcgetpgrp(terminal) != os.getpgrp():  # in the background: not ours
+        yield
+        return
+    before = termios.tcgetattr(terminal)
+    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(terminal, termios.TCSADRAIN, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 class _Lines(io.TextIOBase):

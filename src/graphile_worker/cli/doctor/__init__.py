@@ -1,1 +1,1 @@
-"""`graphile-worker doctor`: looks at the connection, the schema, the jobs and the server, and gives advice."""
+"""`graphile-worker doctor`: looks at the connection, the schema, the jobs and the server, and advises."""

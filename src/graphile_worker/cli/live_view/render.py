@@ -19,6 +19,7 @@ STYLES: dict[WorkerStatus, str] = {
     "restarting": "yellow",
     "waiting": "bold red",
     "stopping": "yellow",
+    "stopped": "dim",
 }
 
 

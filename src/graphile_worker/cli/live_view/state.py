@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 WINDOW = 10.0  # seconds over which the rate is taken
 
-WorkerStatus = Literal["starting", "running", "restarting", "waiting", "stopping"]
+WorkerStatus = Literal["starting", "running", "restarting", "waiting", "stopping", "stopped"]
 """`waiting`: it could not run, and waits for a change of the code."""
 
 

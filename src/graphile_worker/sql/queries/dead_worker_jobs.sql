@@ -10,7 +10,7 @@ select
   date_part('epoch', job.locked_at), job.locked_by, job.revision, job.flags::text, job.task_id, job.job_queue_id,
   task.identifier,
   coalesce(recovery.recoveries, 0) as recoveries,
-  recovery.job_id is null or recovery.started_by = job.locked_by as counts
+  recovery.job_id is null or recovery.started_by is not distinct from job.locked_by as counts
 from :GRAPHILE_WORKER_SCHEMA._private_jobs job
 join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = job.task_id
 left join :GRAPHILE_WORKER_SCHEMA._private_py_recoveries recovery on recovery.job_id = job.id

@@ -1,0 +1,16 @@
+-- Named queues that are locked although none of their jobs is, for the doctor: nobody will ever free them, short of
+-- the four hours after which locks expire. One look at a snapshot, so a queue that is just being freed does not appear.
+-- Returns queue_name, locked_by, age (seconds since it was locked).
+select
+    queues.queue_name,
+    queues.locked_by,
+    extract(epoch from now() - queues.locked_at)::double precision as age
+from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queues
+where queues.locked_at is not null
+and not exists (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+    where not jobs.is_available and jobs.locked_at is not null and jobs.job_queue_id = queues.id
+)
+order by queues.locked_at
+limit 1000

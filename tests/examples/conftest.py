@@ -1,0 +1,122 @@
+"""An example in a folder of its own, started with the commands of its README and stopped at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import clean_environment
+from docs.blocks import ROOT, blocks_of
+from graphile_worker.embedded import find_binaries
+from graphile_worker.errors import EmbeddedPostgresError
+
+PATIENCE = 60
+
+
+class Example:
+    """One example; `run` and `start` take the next command block of its README."""
+
+    def __init__(self, name: str, folder: Path, database_url: str) -> None:
+        self.folder = shutil.copytree(ROOT / "examples" / name, folder / name)
+        self.blocks = [
+            block.text for block in blocks_of(self.folder / "README.md") if block.language == "bash"
+        ]
+        self.port = _free_port()
+        self.environment = clean_environment(
+            DATABASE_URL=database_url, PATH=_path(), PORT=str(self.port), PYTHONUNBUFFERED="1"
+        )
+        self._next = 0
+        self._started: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def run(self) -> str:
+        """Run the next block to its end; what it printed."""
+        done = subprocess.run(
+            self._command(),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, *, again: bool = False) -> Path:
+        """Start the next block (or the last one again); the file that gets what it prints."""
+        if again:
+            self._next -= 1
+        log = self.folder.parent / f"output-{len(self._started)}"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                self._command(),
+                cwd=self.folder,
+                env=self.environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._started.append((process, log))
+        return log
+
+    def stop(self) -> None:
+        """End what was started last, as a supervisor would."""
+        process, _ = self._started[-1]
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(PATIENCE)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every command of the README was used."""
+        return self._next == len(self.blocks)
+
+    def close(self) -> None:
+        for process, _ in self._started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process, _ in self._started:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _command(self) -> list[str]:
+        block = self.blocks[self._next]
+        self._next += 1
+        return ["bash", "-e", "-u", "-o", "pipefail", "-c", block]
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, tmp_path: Path, empty_database_url: str) -> Iterator[Example]:
+    """The example that the test's module is named after."""
+    name = request.module.__name__.rpartition("test_")[2]
+    running = Example(name, tmp_path, empty_database_url)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def _path() -> str:
+    """Ours in front, and psql of the embedded server behind, for machines that have none."""
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    with suppress(EmbeddedPostgresError):
+        folders.append(str(find_binaries().folder))
+    return os.pathsep.join(folders)
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port

@@ -1,0 +1,26 @@
+"""Changes of a table become one job, and the job does its work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+
+
+def test_many_changes_are_one_job(example: Any) -> None:
+    if shutil.which("psql", path=example.environment["PATH"]) is None:
+        pytest.skip("psql is not installed")
+    example.run()
+    listed = example.run()
+    assert listed.count("count_words:1") == 1
+    assert listed.count("count_words:") == 1
+    shown = example.run()
+    assert "article 1 has 10 words" in shown
+    assert [part.strip() for part in _row(shown, "About jobs")] == ["About jobs", "10"]
+    assert example.is_done
+
+
+def _row(text: str, start: str) -> list[str]:
+    return next(line for line in text.split(os.linesep) if line.strip().startswith(start)).split("|")

@@ -1,0 +1,57 @@
+"""Workers that are dead already, as rows: without a process there is nothing to wait for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from support.working import SCHEMA, Jobs
+
+QUICK = {"heartbeat_interval": 0.2, "recovery_grace": 0.9, "sweep_interval": 0.2}
+"""Options that make seconds of what takes half a minute otherwise."""
+QUICK_ENVIRONMENT = {f"GRAPHILE_WORKER_{name.upper()}": str(value) for name, value in QUICK.items()}
+
+
+class Graveyard:
+    """Makes workers that were out of reach for as long as they may be, and jobs that they hold."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._jobs = Jobs(connection)
+
+    async def bury(
+        self, pool_id: str, *, lost_for: float | None = 60.0, grace: float = 12.0, liveness: str = "lock"
+    ) -> None:
+        """Write a worker down that does not hold its lock."""
+        await self._connection.execute(
+            f"insert into {SCHEMA}._private_py_workers (id, host, pid, version, tasks, concurrency, liveness, "
+            "heartbeat_interval, grace, started_at, last_seen_at, lost_at) "
+            "values ($1, 'somewhere', 1, '0', '{}', 1, $2, '4 seconds', $3, now() - interval '1 hour', "
+            "now() - interval '1 hour', now() - $4::interval)",
+            pool_id,
+            liveness,
+            timedelta(seconds=grace),
+            None if lost_for is None else timedelta(seconds=lost_for),
+        )
+
+    async def give(self, pool_id: str, *job_ids: int, attempts: int = 1) -> None:
+        """Let a pool have these jobs, and their queues, as a fetch does."""
+        await self._connection.execute(
+            f"with job as (update {SCHEMA}._private_jobs set locked_by = $1, locked_at = now(), attempts = $3 "
+            "where id = any ($2) returning job_queue_id) "
+            f"update {SCHEMA}._private_job_queues set locked_by = $1, locked_at = now() "
+            "where id in (select job_queue_id from job)",
+            pool_id,
+            list(job_ids),
+            attempts,
+        )
+
+    async def workers(self) -> dict[str, Any]:
+        """The rows of workers, by pool id."""
+        rows = await self._connection.fetch(f"select * from {SCHEMA}._private_py_workers")
+        return {row["id"]: row for row in rows}
+
+    async def recoveries(self) -> dict[int, int]:
+        """How often jobs were recovered."""
+        rows = await self._connection.fetch(f"select * from {SCHEMA}._private_py_recoveries")
+        return {row["job_id"]: row["recoveries"] for row in rows}

@@ -1,0 +1,208 @@
+"""A worker that was taken for dead, and lives: it learns of it and does not write over the others' results."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acceptance.worker_process import Start
+from graphile_worker.client import WorkerUtils
+from graphile_worker.errors import WorkerStoppedError
+from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
+from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.worker import pool
+from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
+from recovery.history import History
+from support.working import SCHEMA, Gate, Jobs, Workers, until
+
+TASKS = Path(__file__).with_name("tasks_to_lose.py")
+
+
+async def test_a_worker_that_was_stopped_and_cut_off_leaves_the_job_to_its_new_owner(
+    start: Start,
+    database_url: str,
+    jobs: Jobs,
+    history: History,
+    workers: Workers,
+    connection: Any,
+    graveyard: Graveyard,
+) -> None:
+    job_id = await jobs.add("work")
+    first = start(url=database_url, tasks=TASKS, WAIT="1", **QUICK_ENVIRONMENT).ready()
+    await history.until_count("start", 1)
+    first.send(signal.SIGSTOP)
+    (row,) = (await graveyard.workers()).values()
+    await connection.fetch("select pg_terminate_backend($1)", row["backend_pid"])
+    gate = Gate()
+    second = await workers.start({"work": gate}, **QUICK)
+    await gate.until_inside(1)
+    await history.release()  # the task of the first worker ends as soon as it wakes up
+    first.send(signal.SIGCONT)
+    first.wait_for("went to others")
+    assert (await jobs.one())["locked_by"] == second.pool_id
+    gate.open(ValueError("the new owner's result"))
+
+    async def is_written() -> bool:
+        return (await jobs.one())["last_error"] == "the new owner's result"
+
+    await until(is_written)
+    assert (await jobs.one())["id"] == job_id
+    first.send(signal.SIGTERM)
+    assert first.ended() == 143
+    assert await jobs.count() == 1
+
+
+async def _given_away(connection: Any, pool_id: str) -> None:
+    """Somebody took the worker for dead, all at once, and another one has its jobs."""
+    async with connection.transaction():
+        await connection.execute(f"delete from {SCHEMA}._private_py_workers where id = $1", pool_id)
+        await connection.execute(
+            f"update {SCHEMA}._private_jobs set locked_by = 'another' where locked_by = $1", pool_id
+        )
+        await connection.execute(
+            f"update {SCHEMA}._private_job_queues set locked_by = 'another' where locked_by = $1", pool_id
+        )
+
+
+async def test_it_cancels_what_it_can_and_drops_the_rest_and_goes_on(
+    workers: Workers,
+    jobs: Jobs,
+    connection: Any,
+    recorder: EventRecorder,
+    graveyard: Graveyard,
+) -> None:
+    gate, may_end, in_thread = Gate(), threading.Event(), threading.Event()
+
+    def stubborn(payload: Any) -> None:
+        in_thread.set()
+        may_end.wait(30)
+
+    async def other(payload: Any) -> None:
+        return None
+
+    runner = await workers.start(
+        {"work": gate, "stubborn": stubborn, "other": other}, events=recorder.events, concurrency=2, **QUICK
+    )
+    cancelled = await jobs.add("work", queue="named")
+    dropped = await jobs.add("stubborn")
+    try:
+        await gate.until_inside(1)
+        await until(in_thread.is_set)
+        await _given_away(connection, runner.pool_id)
+        evicted = await recorder.wait_for(PoolEvicted)
+        assert sorted(job.id for job in evicted.jobs) == [cancelled, dropped]
+        await until(lambda: gate.inside == 0)
+    finally:
+        may_end.set()
+    await until(lambda: recorder.count(JobInterrupted) == 2)
+    assert recorder.count(JobCompleted) == 0
+    assert [row["locked_by"] for row in await jobs.all()] == ["another", "another"]
+    assert [row["locked_by"] for row in await jobs.queues()] == ["another"]
+    assert list(await graveyard.workers()) == [runner.pool_id]
+    await jobs.add("other")  # life goes on
+    await until(lambda: recorder.count(JobCompleted) == 1)
+    await workers.stop(runner)
+    assert [row["locked_by"] for row in await jobs.all()] == ["another", "another"]
+
+
+async def test_it_drops_what_it_has_locked_ahead(
+    workers: Workers, jobs: Jobs, connection: Any, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+    await jobs.add_many("work", 5)
+    runner = await workers.start(
+        {"work": gate}, events=recorder.events, local_queue={"size": 5}, **QUICK
+    )
+    await gate.until_inside(1)
+    await _given_away(connection, runner.pool_id)
+    assert len((await recorder.wait_for(PoolEvicted)).jobs) == 5
+    await workers.stop(runner)
+    assert len(gate.started) == 1
+    assert {row["locked_by"] for row in await jobs.all()} == {"another"}
+
+
+@pytest.fixture
+async def silenced(connection: Any) -> Any:
+    """Holds the rows of all workers, so that no heartbeat arrives although the database answers."""
+    transaction = connection.transaction()
+    await transaction.start()
+
+    async def silence() -> None:
+        await connection.execute(f"select from {SCHEMA}._private_py_workers for update")
+
+    silence.end = transaction.rollback  # type: ignore[attr-defined]
+    yield silence
+    if connection.is_in_transaction():
+        await transaction.rollback()
+
+
+class TestWhileItIsInDoubt:
+    """The worker reaches the database, but cannot show that it lives."""
+
+    @pytest.fixture
+    async def gate(self) -> Gate:
+        return Gate()
+
+    @pytest.fixture
+    async def watching(self, database_url: str) -> Any:
+        import asyncpg
+
+        watching = await asyncpg.connect(database_url)
+        yield Jobs(watching)
+        await watching.close()
+
+    async def test_it_neither_writes_nor_fetches_until_it_can(
+        self, workers: Workers, watching: Jobs, gate: Gate, silenced: Any, graveyard: Graveyard
+    ) -> None:
+        await watching.add("work")
+        runner = await workers.start({"work": gate}, concurrency=2, **QUICK)
+        await gate.until_inside(1)
+        await silenced()
+        await until(lambda: not runner._running_pool.gate.is_open)
+        gate.open()
+        await watching.add("work")
+        runner._running_pool.nudge()
+        await asyncio.sleep(0.5)  # nothing may happen, so there is nothing to wait for
+        assert len(gate.started) == 1
+        assert [row["locked_by"] for row in await watching.all()] == [runner.pool_id, None]
+        await silenced.end()
+        await gate.until_inside(1)
+        gate.open()
+        await watching.until_gone()
+
+    async def test_a_stop_does_not_wait_for_ever_and_leaves_the_row_so_that_others_find_its_jobs(
+        self,
+        workers: Workers,
+        watching: Jobs,
+        gate: Gate,
+        silenced: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(pool, "LAST_WRITE", 0.3)
+        await watching.add("work")
+        runner = await workers.start({"work": gate}, grace=0.3, **QUICK)
+        await gate.until_inside(1)
+        await silenced()
+        await until(lambda: not runner._running_pool.gate.is_open)
+        gate.open()
+        with pytest.raises(WorkerStoppedError, match="run again once it counts as dead"):
+            await workers.stop(runner)
+        assert (await watching.one())["locked_by"] == runner.pool_id
+        await silenced.end()
+        rows = await watching.connection.fetch(f"select id from {SCHEMA}._private_py_workers")
+        assert [row["id"] for row in rows] == [runner.pool_id]
+
+
+async def test_a_sweep_by_hand_after_that_gives_the_jobs_back(
+    workers: Workers, jobs: Jobs, utils: WorkerUtils, graveyard: Graveyard
+) -> None:
+    job_id = await jobs.add("work")
+    await graveyard.bury("pool-gone", grace=0.0)
+    await graveyard.give("pool-gone", job_id)
+    report = await utils.sweep_stale_workers()
+    assert [(worker.id, worker.returned) for worker in report.recovered] == [("pool-gone", [job_id])]

@@ -1,0 +1,105 @@
+"""A worker that is killed: its jobs run elsewhere soon, and nothing else is touched."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from acceptance.worker_process import Start, WorkerProcess
+from recovery.dead import QUICK_ENVIRONMENT, Graveyard
+from recovery.history import History
+from support.working import Jobs, until
+
+TASKS = Path(__file__).with_name("tasks_to_lose.py")
+LOCKED_AHEAD = {"GRAPHILE_WORKER_LOCAL_QUEUE_SIZE": "10"}
+PROMISE = 30.0
+
+
+async def _killed(worker: WorkerProcess) -> None:
+    worker.send(signal.SIGKILL)
+    assert worker.ended() == 137
+
+
+async def test_jobs_that_ran_or_were_locked_ahead_run_elsewhere_and_their_attempt_does_not_count(
+    start: Start, database_url: str, jobs: Jobs, history: History, graveyard: Graveyard
+) -> None:
+    for queue in ("named", "named", None, None, None):
+        await jobs.add("work", queue=queue)
+    foreign = await jobs.add("unknown")
+    await graveyard.give("pool-of-node", foreign)
+    first = start(
+        "-j", 2, url=database_url, tasks=TASKS, WAIT="1", **LOCKED_AHEAD, **QUICK_ENVIRONMENT
+    ).wait_for("ready")
+    await history.until_count("start", 2)
+    assert await jobs.locked() == 4 + 1 + 1  # jobs ahead and running, the queue, the one of Node's
+    second = start("-j", 2, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT).ready()
+    await _killed(first)
+    await history.until_count("end", 5)
+    assert {pid for event, pid in await history.events() if event == "end"} == {second.pid}
+    assert await history.attempts() == {1}
+    second.wait_for("is out of reach; its jobs go to others in 1 s").wait_for("is dead; gave back 4 jobs")
+    left = await jobs.one()
+    assert (left["id"], left["locked_by"]) == (foreign, "pool-of-node")
+    assert [row["pid"] for row in (await graveyard.workers()).values()] == [second.pid]
+
+
+async def test_with_the_default_settings_it_takes_at_most_half_a_minute(
+    start: Start, database_url: str, jobs: Jobs, history: History, record_property: Any
+) -> None:
+    await jobs.add("work")
+    first = start(url=database_url, tasks=TASKS, WAIT="1")
+    await history.until_count("start", 1)
+    start(url=database_url, tasks=TASKS).ready()
+    await _killed(first)
+    began = time.monotonic()
+    await history.until_count("end", 1, timeout=PROMISE)
+    took = time.monotonic() - began
+    record_property("seconds from kill -9 to the end elsewhere", round(took, 1))
+    assert took > 11.5  # the grace: it might have come back
+
+
+async def test_a_run_that_should_end_by_itself_is_written_down_before_it_locks_a_job(
+    start: Start, database_url: str, jobs: Jobs, history: History, graveyard: Graveyard
+) -> None:
+    await jobs.add("work")
+    first = start("--once", url=database_url, tasks=TASKS, WAIT="1", **QUICK_ENVIRONMENT)
+    await history.until_count("start", 1)
+    await _killed(first)
+    second = start(url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT)
+    await history.until_count("end", 1)
+    assert (await history.events())[-1] == ("end", second.pid)
+
+
+async def test_a_job_that_kills_its_worker_is_given_up_and_those_locked_with_it_are_not(
+    start: Start, database_url: str, jobs: Jobs, history: History, graveyard: Graveyard
+) -> None:
+    deadly = await jobs.add("die", priority=-1)
+    for _ in range(3):
+        await jobs.add("work")
+    environment = QUICK_ENVIRONMENT | LOCKED_AHEAD | {"GRAPHILE_WORKER_MAX_RECOVERIES": "1"}
+    for death in range(2):
+        worker = start(url=database_url, tasks=TASKS, **environment)
+        assert worker.ended() == 137
+        assert (await graveyard.recoveries()).get(deadly, 0) == death
+    last = start(url=database_url, tasks=TASKS, **environment)
+    await history.until_count("end", 3)
+    left = await jobs.one()
+    assert left["id"] == deadly
+    assert left["attempts"] == left["max_attempts"]
+    assert left["last_error"].startswith("Given up: the worker that ran this job died 2 times")
+    assert f"graphile-worker reschedule {deadly} --attempts 0" in left["last_error"]
+    assert await history.events(deadly) == [("start", pid) for _, pid in await history.events(deadly)]
+    assert last.process.poll() is None
+    await until(lambda: "failed 1 job" in last.output)
+
+
+async def test_a_graceful_stop_leaves_no_row_behind(
+    start: Start, database_url: str, graveyard: Graveyard
+) -> None:
+    worker = start(url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT).ready()
+    assert [row["pid"] for row in (await graveyard.workers()).values()] == [worker.pid]
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    assert await graveyard.workers() == {}
