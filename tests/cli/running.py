@@ -1,0 +1,53 @@
+"""A command that keeps running, as a process whose output is read; it is ended as a user would end it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from acceptance.worker_process import WorkerProcess
+from cli.command_line import COMMAND, clean_environment
+
+Run = Callable[..., WorkerProcess]
+"""`run("dev", "--plain", DATABASE_URL=…)`"""
+
+
+@contextmanager
+def running_in(folder: Path) -> Iterator[Run]:
+    """Gives a function that starts commands; at the end they are stopped gracefully, else by force."""
+    started: list[WorkerProcess] = []
+
+    def run(*arguments: object, **environment: str) -> WorkerProcess:
+        process = WorkerProcess(
+            [*COMMAND, *map(str, arguments)], folder=folder, environment=clean_environment(**environment)
+        )
+        started.append(process)
+        return process
+
+    try:
+        yield run
+    finally:
+        for process in started:
+            if process.process.poll() is None:
+                process.send(signal.SIGTERM)
+                try:
+                    process.process.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.process.kill()
+            process.close()
+
+
+def command_without(*modules: str, script: str = "") -> list[str]:
+    """The command where these packages are not installed."""
+    lines = [
+        "import sys",
+        *(f"sys.modules[{name!r}] = None" for name in modules),
+        script,
+        "from graphile_worker.cli.main import main",
+        "main(sys.argv[1:])",
+    ]
+    return [sys.executable, "-c", "\n".join(lines)]
