@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format docs interop bench clean
+.PHONY: setup demo test check format reference docs interop bench clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,9 @@ test: $(STAMP)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=90
 
+reference: $(STAMP)
+	$(BIN)/python -m scripts.reference
+
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet
 
@@ -45,4 +48,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* dist build site

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from graphile_worker import Events, JobHelpers, JobSpec, make_worker_utils, run, run_migrations, task
@@ -62,6 +61,7 @@ class Outcomes:
         self.events.on(JobSucceeded, self._succeeded)
         self.events.on(JobErrored, self._failed)
         self._succeeded_count = 0
+        self._failed_count = 0
         self._changed = asyncio.Condition()
 
     async def _succeeded(self, event: JobSucceeded) -> None:
@@ -69,9 +69,17 @@ class Outcomes:
             self._succeeded_count += 1
             self._changed.notify_all()
 
-    def _failed(self, event: JobErrored) -> None:
+    async def _failed(self, event: JobErrored) -> None:
         first_line = str(event.error).splitlines()[0]
         say(f"    {event.job.task_identifier} failed at attempt {event.job.attempts}: {first_line}")
+        async with self._changed:
+            self._failed_count += 1
+            self._changed.notify_all()
+
+    async def failures(self, count: int) -> None:
+        """Until so many attempts have failed in all."""
+        async with asyncio.timeout(60), self._changed:
+            await self._changed.wait_for(lambda: self._failed_count >= count)
 
     async def successes(self, count: int) -> None:
         """Until so many jobs have succeeded in all."""
@@ -84,13 +92,17 @@ async def demo(url: str) -> None:
     outcomes = Outcomes()
     tasks = [greet, flaky, number_invoice, import_rows, reindex]
     async with make_worker_utils(connection_string=url) as utils:
-        say("\n* Five requests to reindex one product arrive before a worker runs; the key makes them one job.")
+        say("\n* Five requests to reindex one product arrive before a worker runs: one job, by its key.")
         for because in ("price", "stock", "title", "image", "a new description"):
             await utils.add_job(reindex, {"product": "socks", "because": because}, job_key="reindex:socks")
 
         say("* A worker starts.")
         async with run(
-            connection_string=url, task_list=tasks, concurrency=4, events=outcomes.events, poll_interval=0.5
+            connection_string=url,
+            task_list=tasks,
+            concurrency=4,
+            events=outcomes.events,
+            poll_interval=0.5,
         ):
             await outcomes.successes(1)
 
@@ -105,14 +117,14 @@ async def demo(url: str) -> None:
             await outcomes.successes(6)
 
             say("\n* A job that fails is tried again, by default after e, e², e³ … seconds.")
-            job = await utils.add_job(flaky, {"to": "ada@example.com"})
+            await utils.add_job(flaky, {"to": "ada@example.com"})
             await outcomes.successes(7)
 
             say("\n* A batch of which one row fails: only that row stays, for the next attempt.")
-            job = await utils.add_job(import_rows, [1, -2, 3], run_at=timedelta(0), max_attempts=1)
-            while (left := await utils.get_job(job.id)) is None or left.job.last_error is None:
-                await asyncio.sleep(0.05)
-            say(f"    what is left of the job: {left.job.payload}")
+            job = await utils.add_job(import_rows, [1, -2, 3], max_attempts=1)
+            await outcomes.failures(2)
+            left = await utils.get_job(job.id)
+            say(f"    what is left of the job: {left.job.payload if left else None}")
             say("\n* The worker stops: running jobs end, everything is written.")
     say("* Done.\n")
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
     from .job import Job
     from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+    from .queries.inspect import JobFilter
     from .runner import Runner, run, run_once
     from .spec import JobSpec
     from .tasks import JobHelpers, Task, get_current_job, task
@@ -25,6 +26,7 @@ __all__ = [
     "FailJob",
     "Hooks",
     "Job",
+    "JobFilter",
     "JobHelpers",
     "JobSpec",
     "LocalQueueOptions",
@@ -54,6 +56,7 @@ _HOMES = {
     "hooks": ("Events", "FailJob", "Hooks", "Plugin", "SkipJob"),
     "job": ("Job",),
     "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
+    "queries.inspect": ("JobFilter",),
     "runner": ("Runner", "run", "run_once"),
     "spec": ("JobSpec",),
     "tasks": ("JobHelpers", "Task", "get_current_job", "task"),

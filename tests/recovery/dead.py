@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from support.working import SCHEMA, Jobs
+from support.working import SCHEMA, Jobs, until
 
 QUICK = {"heartbeat_interval": 0.2, "recovery_grace": 0.9, "sweep_interval": 0.2}
 """Options that make seconds of what takes half a minute otherwise."""
@@ -24,8 +24,8 @@ class Graveyard:
     ) -> None:
         """Write a worker down that does not hold its lock."""
         await self._connection.execute(
-            f"insert into {SCHEMA}._private_py_workers (id, host, pid, version, tasks, concurrency, liveness, "
-            "heartbeat_interval, grace, started_at, last_seen_at, lost_at) "
+            f"insert into {SCHEMA}._private_py_workers "
+            "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, started_at, last_seen_at, lost_at) "
             "values ($1, 'somewhere', 1, '0', '{}', 1, $2, '4 seconds', $3, now() - interval '1 hour', "
             "now() - interval '1 hour', now() - $4::interval)",
             pool_id,
@@ -37,8 +37,8 @@ class Graveyard:
     async def give(self, pool_id: str, *job_ids: int, attempts: int = 1) -> None:
         """Let a pool have these jobs, and their queues, as a fetch does."""
         await self._connection.execute(
-            f"with job as (update {SCHEMA}._private_jobs set locked_by = $1, locked_at = now(), attempts = $3 "
-            "where id = any ($2) returning job_queue_id) "
+            f"with job as (update {SCHEMA}._private_jobs "
+            "set locked_by = $1, locked_at = now(), attempts = $3 where id = any ($2) returning job_queue_id) "
             f"update {SCHEMA}._private_job_queues set locked_by = $1, locked_at = now() "
             "where id in (select job_queue_id from job)",
             pool_id,
@@ -50,6 +50,20 @@ class Graveyard:
         """The rows of workers, by pool id."""
         rows = await self._connection.fetch(f"select * from {SCHEMA}._private_py_workers")
         return {row["id"]: row for row in rows}
+
+    async def only_worker(self) -> Any:
+        """The row of the only worker that there is."""
+        (row,) = (await self.workers()).values()
+        return row
+
+    async def holding(self) -> Any:
+        """The same, once that worker holds its lock."""
+
+        async def holds() -> bool:
+            return (await self.only_worker())["backend_pid"] is not None
+
+        await until(holds)
+        return await self.only_worker()
 
     async def recoveries(self) -> dict[int, int]:
         """How often jobs were recovered."""

@@ -1,4 +1,4 @@
-"""A worker that was taken for dead, and lives: it learns of it and does not write over the others' results."""
+"""A worker that was taken for dead, and lives: it learns of it and does not overwrite others' results."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def test_a_worker_that_was_stopped_and_cut_off_leaves_the_job_to_its_new_o
     job_id = await jobs.add("work")
     first = start(url=database_url, tasks=TASKS, WAIT="1", **QUICK_ENVIRONMENT).ready()
     await history.until_count("start", 1)
+    row = await graveyard.holding()
     first.send(signal.SIGSTOP)
-    (row,) = (await graveyard.workers()).values()
     await connection.fetch("select pg_terminate_backend($1)", row["backend_pid"])
     gate = Gate()
     second = await workers.start({"work": gate}, **QUICK)
@@ -115,9 +115,7 @@ async def test_it_drops_what_it_has_locked_ahead(
 ) -> None:
     gate = Gate()
     await jobs.add_many("work", 5)
-    runner = await workers.start(
-        {"work": gate}, events=recorder.events, local_queue={"size": 5}, **QUICK
-    )
+    runner = await workers.start({"work": gate}, events=recorder.events, local_queue={"size": 5}, **QUICK)
     await gate.until_inside(1)
     await _given_away(connection, runner.pool_id)
     assert len((await recorder.wait_for(PoolEvicted)).jobs) == 5

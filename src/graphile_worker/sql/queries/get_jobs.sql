@@ -81,13 +81,16 @@ queued as materialized (
   select head.place, head.job_queue_id, head.priority, head.run_at
   from (select * from head order by priority, run_at) head
   cross join lateral (
-    select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+    select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
     where queue.id = head.job_queue_id and queue.is_available
     for update skip locked
   ) queue
   cross join lateral (
+    -- The queue's id ties it behind the lock of the queue: the jobs of a queue that another pool holds must
+    -- not be locked, not even for a moment, or that pool would pass over them when it goes on.
     select job.ctid as place from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.ctid = head.place and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    where job.ctid = head.place and job.job_queue_id = queue.id
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
     for update skip locked
   ) job
   where job.place = head.place -- else it was changed meanwhile, and this statement could not take it
@@ -129,13 +132,14 @@ other_queued as materialized (
   select other.place, other.job_queue_id, other.priority, other.run_at
   from (select * from other_head order by priority, run_at) other
   cross join lateral (
-    select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+    select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
     where queue.id = other.job_queue_id and queue.is_available
     for update skip locked
   ) queue
   cross join lateral (
     select job.ctid as place from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.ctid = other.place and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    where job.ctid = other.place and job.job_queue_id = queue.id
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
     for update skip locked
   ) job
   where job.place = other.place -- else it was changed meanwhile, and this statement could not take it

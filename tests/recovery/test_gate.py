@@ -1,0 +1,102 @@
+"""The gate between a pool and its jobs: open while a lease lasts, and not before everything is found out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from graphile_worker.clock import uptime
+from graphile_worker.worker.gate import Gate
+from support.working import until
+
+
+class Lapses:
+    """Counts how often the pool has to find out what it holds."""
+
+    count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+async def test_without_a_lease_it_is_open() -> None:
+    gate = Gate()
+    gate.prolong(uptime())
+    assert gate.is_open
+    await gate.passed()
+
+
+async def test_it_closes_when_the_lease_ends_and_opens_when_it_is_known_what_is_held() -> None:
+    lapses = Lapses()
+    gate = Gate(lapses)
+    gate.begin(1.0, uptime() - 2.0)
+    assert not gate.is_open
+    passing = asyncio.ensure_future(gate.passed())
+    gate.prolong(uptime())
+    await until(lambda: lapses.count == 1)
+    assert not gate.is_open
+    gate.settle(gate.epoch)
+    await asyncio.wait_for(passing, 1)
+
+
+async def test_a_sign_of_life_in_time_keeps_it_open_without_more_ado() -> None:
+    lapses = Lapses()
+    gate = Gate(lapses)
+    gate.begin(60.0, uptime())
+    gate.prolong(uptime())
+    await asyncio.sleep(0)
+    assert (gate.is_open, gate.epoch, lapses.count) == (True, 0, 0)
+
+
+async def test_a_sign_of_life_counts_from_when_it_was_sent() -> None:
+    gate = Gate()
+    gate.begin(1.0, uptime())
+    gate.prolong(uptime() - 5.0)
+    assert gate.is_open  # an old one takes nothing away
+    gate.prolong(uptime() - 5.0, was_swept=True)
+    gate.settle(gate.epoch)
+    assert not gate.is_open
+
+
+async def test_what_was_found_out_before_the_last_doubt_does_not_open_it() -> None:
+    gate = Gate()
+    gate.begin(60.0, uptime())
+    gate.prolong(uptime(), was_swept=True)
+    earlier = gate.epoch
+    gate.prolong(uptime(), was_swept=True)
+    gate.settle(earlier)
+    assert not gate.is_open
+    gate.settle(gate.epoch)
+    assert gate.is_open
+
+
+async def test_when_nobody_can_judge_the_pool_any_more_it_opens_until_somebody_can() -> None:
+    gate = Gate()
+    gate.begin(0.01, uptime() - 1.0)
+    passing = asyncio.ensure_future(gate.passed())
+    await asyncio.sleep(0)
+    gate.lift()
+    await asyncio.wait_for(passing, 1)
+    gate.prolong(uptime() - 1.0)
+    assert not gate.is_open
+
+
+async def test_signs_of_life_come_from_any_thread() -> None:
+    lapses = Lapses()
+    gate = Gate(lapses)
+    gate.begin(60.0, uptime())
+    thread = threading.Thread(target=gate.prolong, args=(uptime(),), kwargs={"was_swept": True})
+    thread.start()
+    await until(lambda: lapses.count == 1)
+    thread.join()
+
+
+def test_when_the_loop_is_closed_whoever_shows_signs_of_life_hears_of_it() -> None:
+    async def make() -> Gate:
+        return Gate()
+
+    gate = asyncio.run(make())
+    with pytest.raises(RuntimeError):
+        gate.prolong(uptime())
