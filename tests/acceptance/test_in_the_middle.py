@@ -47,7 +47,9 @@ async def assert_exact(jobs: Jobs, added: set[int], done: list[int]) -> None:
 
 
 @pytest.mark.compat("EXT-14")
-async def test_sigterm(start: Start, database_url: str, jobs: Jobs) -> None:
+async def test_a_worker_stopped_by_sigterm_leaves_done_jobs_and_gone_rows_in_agreement(
+    start: Start, database_url: str, jobs: Jobs
+) -> None:
     await jobs.connection.execute("create table done (job_id bigint not null)")
     added = await add_thousand(jobs, "record")
     worker = start("-j", 10, url=database_url, NO_LOG_SUCCESS="1")
@@ -63,7 +65,7 @@ async def test_sigterm(start: Start, database_url: str, jobs: Jobs) -> None:
     await assert_exact(jobs, added, done)
 
 
-async def test_sigterm_to_several_processes(
+async def test_several_processes_stopped_by_sigterm_do_so_too(
     start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
     added = await add_thousand(jobs, "record_in_file")
@@ -76,7 +78,7 @@ async def test_sigterm_to_several_processes(
     await assert_exact(jobs, added, done)
 
 
-async def test_backends_terminated_at_random(
+async def test_a_worker_goes_on_and_stops_well_although_backends_are_terminated_at_random(
     start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
     added = await add_thousand(jobs, "record_in_file")
@@ -129,7 +131,7 @@ def stop_server(server: EmbeddedPostgres, how: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
-async def test_the_server_restarted(
+async def test_a_worker_goes_on_and_stops_well_although_the_server_is_restarted(
     start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path, how: signal.Signals
 ) -> None:
     connection = await asyncpg.connect(own_database)
@@ -150,7 +152,7 @@ async def test_the_server_restarted(
     await connection.close()
 
 
-async def test_the_server_comes_back_while_the_worker_stops(
+async def test_outcomes_are_written_when_the_server_comes_back_while_the_worker_stops(
     start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path
 ) -> None:
     """What is finished waits in memory until it can be written."""

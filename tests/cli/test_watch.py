@@ -23,7 +23,8 @@ TASK = (
 
 
 @pytest.fixture
-def run(place: Path) -> Iterator[Run]:
+def run(place: Path, database_url: str) -> Iterator[Run]:
+    """Commands that are stopped before the database goes."""
     with running_in(place) as run:
         yield run
 

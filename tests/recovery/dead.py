@@ -25,7 +25,8 @@ class Graveyard:
         """Write a worker down that does not hold its lock."""
         await self._connection.execute(
             f"insert into {SCHEMA}._private_py_workers "
-            "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, started_at, last_seen_at, lost_at) "
+            "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, started_at, "
+            "last_seen_at, lost_at) "
             "values ($1, 'somewhere', 1, '0', '{}', 1, $2, '4 seconds', $3, now() - interval '1 hour', "
             "now() - interval '1 hour', now() - $4::interval)",
             pool_id,
@@ -38,7 +39,8 @@ class Graveyard:
         """Let a pool have these jobs, and their queues, as a fetch does."""
         await self._connection.execute(
             f"with job as (update {SCHEMA}._private_jobs "
-            "set locked_by = $1, locked_at = now(), attempts = $3 where id = any ($2) returning job_queue_id) "
+            "set locked_by = $1, locked_at = now(), attempts = $3 where id = any ($2) "
+            "returning job_queue_id) "
             f"update {SCHEMA}._private_job_queues set locked_by = $1, locked_at = now() "
             "where id in (select job_queue_id from job)",
             pool_id,

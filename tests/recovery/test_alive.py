@@ -103,8 +103,11 @@ async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked
     worker = start("--no-prepared-statements", url=pooled_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
     worker.wait_for("shows by heartbeats that it lives")
-    row = await graveyard.only_worker()
-    assert row["liveness"] == "heartbeat"
+
+    async def is_said() -> bool:
+        return (await graveyard.only_worker())["liveness"] == "heartbeat"
+
+    await until(is_said)
     await _nobody_is_lost(utils)
     await jobs.until_gone()
 

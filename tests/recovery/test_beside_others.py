@@ -28,6 +28,11 @@ async def _rust_rows(connection: Any) -> dict[str, Any]:
     return {row["id"]: row for row in rows}
 
 
+async def _later(connection: Any) -> datetime:
+    """A time at which locks of two hours ago are older than four hours."""
+    return await connection.fetchval("select now() + interval '3 hours'")
+
+
 @pytest.mark.parametrize("recovery", [True, False])
 async def test_a_worker_shows_the_rust_port_that_it_lives_and_that_it_ends(
     workers: Workers, connection: Any, recovery: bool
@@ -63,11 +68,11 @@ async def test_a_job_that_runs_for_hours_renews_its_lock_and_that_of_its_queue(
     await jobs.add("work", queue="named")
     runner = await workers.start({"work": gate}, clock=clock)
     await gate.until_inside(1)
-    forgotten = await jobs.add("other")
-    await graveyard.give("pool-of-node", forgotten)
+    of_node = await jobs.add("other")
+    await graveyard.give("pool-of-node", of_node)
     for table in ("jobs", "job_queues"):
         await connection.execute(
-            f"update {SCHEMA}._private_{table} set locked_at = now() - interval '5 hours' "
+            f"update {SCHEMA}._private_{table} set locked_at = now() - interval '2 hours' "
             "where locked_at is not null"
         )
     await clock.advance(1800)
@@ -81,8 +86,8 @@ async def test_a_job_that_runs_for_hours_renews_its_lock_and_that_of_its_queue(
         )
 
     await until(is_renewed)
-    assert await reset_locked(connection, SchemaName()) == (1, 0)
-    assert {row["id"]: row["locked_by"] for row in await jobs.all()}[forgotten] is None
+    assert await reset_locked(connection, SchemaName(), await _later(connection)) == (1, 0)
+    assert {row["id"]: row["locked_by"] for row in await jobs.all()}[of_node] is None
     gate.open()
     await until(lambda: gate.inside == 0)
 

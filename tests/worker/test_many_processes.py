@@ -97,7 +97,7 @@ async def test_no_two_jobs_of_a_queue_overlap_and_each_queue_keeps_its_order(
     assert succeeded == JOBS
     assert runs == JOBS + failed
     assert failed > 0
-    assert workers == len(MODES)
+    assert workers > 1
     assert await connection.fetchval(OVERLAPS) == 0
     assert await connection.fetchval(OUT_OF_ORDER) == 0
     assert await jobs.locked() == 0

@@ -38,7 +38,7 @@ EXAMPLE_CRONTAB = """\
 # */5 * * * * hello {name: "every five minutes"}
 #
 # At four in the morning; if the worker was down then, make up for it within a day:
-# 0 4 * * * hello ?fill=1d {name: "once a day"}
+# 0 4 * * * hello ?id=daily&fill=1d {name: "once a day"}
 """
 
 

@@ -107,6 +107,11 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
 
     Without a COMMAND this runs a worker: it installs or upgrades the schema, loads the tasks from ./tasks and
     recurring jobs from ./crontab, and runs jobs until it is stopped.
+
+    \b
+    graphile-worker dev                          a database and a worker to try things out
+    graphile-worker -c postgres:///my_db -j 10   ten jobs at a time
+    graphile-worker --once                       run what is ready, then exit
     """
     if ctx.invoked_subcommand is not None:
         _refuse_worker_flags(ctx)

@@ -5,11 +5,13 @@ Its table is there only if a Rust worker installed the schema; nothing happens w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from ..clock import uptime
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
+from ..db.retry import is_retryable
 from ..queries.workers import beat_beside_rust, has_rust_workers, leave_rust_workers
 from ..schema_name import SchemaName
 
@@ -22,10 +24,11 @@ logger = logging.getLogger("graphile_worker.recovery")
 class BesideRust:
     """What one pool writes into the Rust port's table of workers."""
 
-    def __init__(self, schema: SchemaName, pool_id: str, pid: int) -> None:
+    def __init__(self, schema: SchemaName, pool_id: str, pid: int, *, answer_within: float) -> None:
         self._schema = schema
         self._pool_id = pool_id
         self._pid = pid
+        self._answer_within = answer_within
         self._look_at = 0.0
         self._beat_at = 0.0
         self._is_here = False
@@ -33,7 +36,10 @@ class BesideRust:
 
     async def beat_if_due(self, connection: Connection) -> None:
         """Look whether the table is there, and write a heartbeat, if it is time for that."""
-        now = uptime()
+        async with asyncio.timeout(self._answer_within):
+            await self._beat_if_due(connection, uptime())
+
+    async def _beat_if_due(self, connection: Connection, now: float) -> None:
         try:
             if now >= self._look_at:
                 self._is_here = await has_rust_workers(connection, self._schema)
@@ -43,7 +49,7 @@ class BesideRust:
                 self._is_known = True
                 self._beat_at = now + BEAT_INTERVAL
         except Exception as error:
-            if sqlstate_of(error) is None:
+            if sqlstate_of(error) is None or is_retryable(error):
                 raise  # about the connection, not about the table
             self._is_here = False
             logger.warning("cannot show the Rust workers on this database that this one lives: %s", error)

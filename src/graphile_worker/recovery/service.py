@@ -109,10 +109,13 @@ class Recovery:
             heartbeat_interval=options.heartbeat_interval,
             grace=options.recovery_grace,
         )
-        self._beside_rust = BesideRust(self._schema, pool.id, self._card.pid)
+        self._beside_rust = BesideRust(
+            self._schema, pool.id, self._card.pid, answer_within=self._card.grace / 3
+        )
         self._started_at: datetime | None = None
         self._liveness: Liveness | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._first_sign = asyncio.Event()
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._loops = [Periodic("renewing locks", self._renew, clock, first_after=RENEW_INTERVAL)]
@@ -159,11 +162,19 @@ class Recovery:
             return
         self._pool.gate.begin(self._card.grace * LEASE, sent_at)
         self._pool.before_rerun(self._note_rerun)
+        if self._dsn is None:
+            # The first job may block the loop, and then nobody could take the lock any more.
+            self._start_liveness()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._card.grace * LEASE):
+                    await self._first_sign.wait()
 
     def start(self) -> None:
         """Begin to show signs of life and to look for others."""
         for loop in self._loops:
             loop.start()
+        if self._liveness is not None:
+            return
         if self._started_at is not None:
             if self._pool.once:
                 delay = min(ONCE_DELAY, self._card.heartbeat_interval / 2)
@@ -223,6 +234,8 @@ class Recovery:
             self._pool.gate.prolong(sent_at, was_swept=was_swept)
         except RuntimeError:  # the worker's loop is closed
             return False
+        if self._dsn is None:
+            self._first_sign.set()
         return True
 
     async def _renew(self) -> float:

@@ -1,0 +1,54 @@
+"""Shell completion and help: what a user finds without reading anything else."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from cli.command_line import Call
+from graphile_worker.cli.main import COMMANDS, graphile_worker
+
+WITH_EXAMPLES = ("dev", "doctor", "health", "init")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_for_the_shell_is_printed(spawn: Call, shell: str) -> None:
+    result = spawn(_GRAPHILE_WORKER_COMPLETE=f"{shell}_source").check()
+    assert "graphile-worker" in result.out
+    assert f"_GRAPHILE_WORKER_COMPLETE={shell}_complete" in result.out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("graphile-worker d", {"dev", "doctor"}),
+        ("graphile-worker dev --f", {"--fresh"}),
+        ("graphile-worker --log-l", {"--log-level"}),
+        ("graphile-worker --log-level w", {"warning"}),
+        ("graphile-worker list --state f", {"failed"}),
+    ],
+)
+def test_commands_flags_and_choices_are_completed(spawn: Call, words: str, expected: set[str]) -> None:
+    result = spawn(
+        _GRAPHILE_WORKER_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1)
+    ).check()
+    assert {line.partition(",")[2] for line in result.out.split()} == expected
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_help_has_examples(call: Call, name: str) -> None:
+    text = call(name, "--help").check().out
+    assert f"\n  graphile-worker {name}" in text
+
+
+def test_the_main_help_has_examples(call: Call) -> None:
+    text = call("--help").check().out
+    assert "  graphile-worker dev" in text
+    assert "  graphile-worker -c postgres:///my_db -j 10" in text
+
+
+def test_every_command_says_in_one_line_what_it_does() -> None:
+    for name in COMMANDS:
+        command = graphile_worker.get_command(click.Context(graphile_worker), name)
+        assert command is not None
+        assert command.get_short_help_str(limit=200).endswith((".", ";", ":")) or command.short_help

@@ -1,0 +1,119 @@
+"""`graphile-worker health`: well, hanging, deaf, not there, and what dead workers leave behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import Call
+from cli.running import Run, running_in
+from graphile_worker.cli.health import LISTEN_INTERVAL, judge
+from graphile_worker.cli.heartbeat import Heartbeat
+from support.working import until
+
+
+@pytest.fixture
+def run(place: Path, database_url: str) -> Iterator[Run]:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "hello.py").write_text("def hello(): pass\n")
+    with running_in(place) as run:
+        yield run
+
+
+def beat(*, turned: float = 100.0, listened: float | None = 100.0, stopping: bool = False) -> Heartbeat:
+    return Heartbeat(pid=7, pool_id="pool", turned_at=turned, listened_at=listened, stopping=stopping)
+
+
+async def test_a_worker_is_well_hangs_and_is_well_again(run: Run, call: Call, database_url: str) -> None:
+    worker = run("--health-file", "health", DATABASE_URL=database_url).ready()
+    await until(lambda: call("health", "--file", "health").status == 0)
+    told = call("health", "--file", "health", "--json").check().json
+    assert told["healthy"] is True
+    assert told["problems"] == []
+    (only,) = told["workers"]
+    assert only["pid"] == worker.pid
+    assert only["seconds_since_turn"] < 10
+    assert only["seconds_since_listen"] < 30
+    worker.send(signal.SIGSTOP)
+    await until(lambda: call("health", "--file", "health", "--within", "2").status == 1, timeout=15)
+    result = call("health", "--file", "health", "--within", "2")
+    assert "hangs: its event loop has not turned for" in result.err
+    worker.send(signal.SIGCONT)
+    await until(lambda: call("health", "--file", "health", "--within", "3").status == 0)
+
+
+async def test_a_worker_that_ended_is_not_well_and_leaves_nothing_behind(
+    run: Run, call: Call, place: Path, database_url: str
+) -> None:
+    worker = run(DATABASE_URL=database_url, GRAPHILE_WORKER_HEALTH_FILE=str(place / "run" / "health"))
+    worker.ready()
+    await until(lambda: call("health", "--file", place / "run" / "health").status == 0)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    result = call("health", "--file", place / "run" / "health")
+    assert result.status == 1
+    assert "no worker is running with the health file" in result.err
+    assert list((place / "run").iterdir()) == []
+
+
+async def test_what_a_killed_worker_left_does_not_count(
+    run: Run, call: Call, place: Path, database_url: str
+) -> None:
+    worker = run("--health-file", "health", DATABASE_URL=database_url).ready()
+    await until(lambda: call("health", "--file", "health").status == 0)
+    worker.process.kill()
+    worker.ended()
+    assert (place / f"health.{worker.pid}").exists()
+    assert call("health", "--file", "health").status == 1
+    assert not (place / f"health.{worker.pid}").exists()
+
+
+async def test_each_of_several_processes_counts(run: Run, call: Call, database_url: str) -> None:
+    run("--health-file", "health", "--processes", 2, DATABASE_URL=database_url).wait_for("ready: ", times=2)
+    await until(lambda: call("health", "--file", "health").status == 0)
+    told = call("health", "--file", "health", "--json").check().json
+    assert len({worker["pid"] for worker in told["workers"]}) == 2
+
+
+def test_a_path_that_cannot_be_written_is_said_at_the_start(
+    spawn: Call, place: Path, run: Run, database_url: str
+) -> None:
+    (place / "file").write_text("")
+    result = spawn("--health-file", "file/health", DATABASE_URL=database_url)
+    assert result.status == 1
+    assert "health_file: file/health." in result.err
+    assert "cannot be written" in result.err
+
+
+def test_without_a_health_file_the_advice_says_how_to_set_one(call: Call) -> None:
+    result = call("health")
+    assert result.status == 1
+    for way in ("--health-file", "GRAPHILE_WORKER_HEALTH_FILE", "--file"):
+        assert way in result.err
+
+
+def test_the_file_comes_from_the_environment_too(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHILE_WORKER_HEALTH_FILE", "/nowhere/health")
+    assert "no worker is running with the health file /nowhere/health" in call("health").err
+    assert call("health", "--json").json == {
+        "healthy": False,
+        "problems": ["no worker is running with the health file /nowhere/health"],
+        "workers": [],
+    }
+
+
+def test_signs_of_life_must_be_young_enough() -> None:
+    def problem(beat: Heartbeat, now: float, *, must_listen: bool = True) -> str:
+        return judge(beat, now, within=10, must_listen=must_listen).problem or ""
+
+    assert problem(beat(), 105) == ""
+    assert "hangs" in problem(beat(), 111)
+    assert problem(beat(turned=140), 100 + LISTEN_INTERVAL - 1) == ""
+    assert "LISTEN answered 46 seconds ago" in problem(beat(turned=140), 146)
+    assert "LISTEN never answered" in problem(beat(listened=None), 105)
+    assert problem(beat(listened=None), 105, must_listen=False) == ""
+    assert problem(beat(listened=None, stopping=True), 105) == ""
+    assert judge(None, 0, within=10, must_listen=True).problem == "a worker process has not started yet"
