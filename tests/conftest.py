@@ -16,18 +16,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.schema_name import SchemaName
-from support.scratch import scratch_folder
-from support.server import DatabaseServer
-
-TEST_SETTINGS = {
-    "fsync": "off",
-    "full_page_writes": "off",
-    "max_connections": "200",
-    "shared_buffers": "64MB",
-    "autovacuum_naptime": "10min",
-    "max_wal_size": "2GB",
-}
+from graphile_worker.testing.database import DatabaseServer
+from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 
 
 def _server_choice() -> str:
@@ -56,7 +46,7 @@ def _embedded_options() -> dict[str, Any]:
     return {
         "version": os.environ.get("TEST_POSTGRES_VERSION") or None,
         "bin_dir": os.environ.get("TEST_POSTGRES_BIN") or None,
-        "settings": TEST_SETTINGS,
+        "settings": SETTINGS,
     }
 
 
@@ -81,13 +71,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture(scope="session")
+def graphile_worker_server(server: DatabaseServer) -> DatabaseServer:
+    """The fixtures that the package has for its users make their databases on the same server."""
+    return server
+
+
+@pytest.fixture(scope="session")
 def template_database(server: DatabaseServer) -> str:
     """The name of a database with the schema installed; it is cloned, never connected to."""
-    from graphile_worker.migrate import migrate
-
-    name = server.create_database()
-    server.run(server.url(name), lambda connection: migrate(connection, SchemaName()))
-    return name
+    return server.create_template()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from graphile_worker import Events, JobHelpers, run, run_once
+from graphile_worker import runner as runner_module
 from graphile_worker.errors import (
     ConfigError,
     ConnectionConfigError,
@@ -21,6 +22,7 @@ from graphile_worker.errors import (
 )
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.worker import pool
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening, workers_of
 
 
@@ -290,9 +292,8 @@ class TestTheEnd:
     async def test_a_task_that_keeps_a_connection_does_not_keep_the_worker_from_ending(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from graphile_worker.worker import pool
-
         monkeypatch.setattr(pool, "FORCED_WAIT", 0.1)
+        monkeypatch.setattr(runner_module, "CLOSE_WITHIN", 0.2)
         stubborn, inside = asyncio.Event(), asyncio.Event()
 
         async def clings(payload: Any, helpers: JobHelpers) -> None:

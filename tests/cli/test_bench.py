@@ -226,9 +226,9 @@ def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.startswith("PostgreSQL 18.0 (fsync on, synchronous_commit on), 2 CPUs here, Python 3.12.1")
     rows = [line.split() for line in out.splitlines()]
-    assert ["some", "concurrency=10,", "prefetch=0", "1500", "1000", "2000", "12.3", "40.0"] in rows
+    assert ["some", "concurrency=10,", "prefetch=0", "200", "1500", "1000", "2000", "12.3", "40.0"] in rows
     assert ["idle", "worker", "2", "1.5", "1.0", "2.0", "2.0"] in rows
-    assert ["one", "by", "one", "1500", "1000", "2000"] in rows
+    assert ["one", "by", "one", "200", "1500", "1000", "2000"] in rows
     assert ["future", "jobs", "100", "1500", "1000", "2000", "0.99"] in rows
 
 

@@ -21,7 +21,11 @@ from graphile_worker.embedded import EmbeddedPostgres
 
 HELLO = "def hello(payload, helpers):\n    print('Hello,', payload['name'], flush=True)\n"
 FAIL = "def fail():\n    raise ValueError('no ' + 'very ' * 100 + 'good')\n"
-SLOW = "import asyncio\nasync def slow(): await asyncio.sleep(3600)\n"
+SLOW = """\
+import asyncio, os
+async def slow():
+    while not os.path.exists("go_on"): await asyncio.sleep(0.02)
+"""
 
 Open = Callable[..., Terminal]
 
@@ -85,24 +89,26 @@ def add(url: str, *arguments: str) -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_view_shows_what_runs_waits_and_fails_and_is_never_wider_than_the_terminal(
-    open_terminal: Open, columns: int
+    open_terminal: Open, project: Path, columns: int
 ) -> None:
     terminal = open_terminal("dev", "-j", "2", "--fresh", columns=columns)
     screen = terminal.until_panel_says("worker", "running", "0 ready", "PostgreSQL", "in .graphile-worker")
     url = connection_string(screen.text.replace("\n", ""))
     assert f"psql '{url}'" in screen.text.replace("\n", "")
     add(url, "hello", '{"name": "Ada"}')
-    add(url, "fail")
+    add(url, "fail", "--max-attempts", "1")
     add(url, "slow")
     add(url, "hello", '{"name": "Bob"}', "--run-at", "1h")
-    terminal.until_panel_says("slow #3", "1 locked", "2 scheduled", "1 completed", "1 failed", "jobs/s")
-    terminal.until_panel_says("fail #2", "1/25", "ValueError: no very very", "…")
+    terminal.until_panel_says("slow #3", "1 locked", "1 scheduled", "1 completed", "1 failed", "jobs/s")
+    terminal.until_panel_says("1 failed for good", "fail #2", "1/1", "ValueError: no very very", "…")
     terminal.until_says("Hello, Ada")
     for row in screen.panel:
         assert len(row) == columns, row
         assert row[0] in "╭│╰"
         assert row[-1] in "╮│╯"
     assert not [line for line in screen.wrapped if line.startswith(("╭", "│", "╰"))]
+    (project / "go_on").touch()
+    terminal.until_panel_says("2 completed", "nothing")
     terminal.type("\x03")  # Ctrl-C
     assert terminal.wait() == -signal.SIGINT
     assert terminal.screen.text.count("╭─ graphile-worker dev") == 1
@@ -204,7 +210,7 @@ def test_a_database_of_the_users_own_is_used_with_c(run: Run, project: Path, dat
     assert not (project / ".graphile-worker").exists()
 
 
-# -- what can go wrong -----------------------------------------------------------------------------------------
+# -- what can go wrong ---------------------------------------------------------------------------------------
 
 
 def test_without_tasks_and_without_somebody_to_ask_it_says_what_to_run(call: Call, project: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli.command_line import Call
 from cli.running import Run, running_in
 from graphile_worker.cli.health import LISTEN_INTERVAL, judge
-from graphile_worker.cli.heartbeat import Heartbeat
+from graphile_worker.cli.health_file import Heartbeat
 from support.working import until
 
 

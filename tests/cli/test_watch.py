@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,32 @@ def _is_alive(pid: int) -> bool:
     # One that nobody waited for still has its number.
     state = Path(f"/proc/{pid}/stat")
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_it_ends_when_nobody_reads_its_output_any_more(
+    run: Run, project: Path, database_url: str, jobs: Jobs
+) -> None:
+    worker = run("-w", DATABASE_URL=database_url).ready()
+    worker.close_output()
+    await jobs.add("hello")
+    assert worker.ended() == 128 + signal.SIGPIPE
+
+
+def test_a_worker_that_watches_nothing_imports_nothing_of_this(project: Path, database_url: str) -> None:
+    code = "import sys\nfrom graphile_worker.cli.main import run_main\nstatus = run_main(['--once'])\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(status, *sys.modules)"],
+        capture_output=True, text=True, timeout=60, cwd=project,
+        env=clean_environment(DATABASE_URL=database_url),
+    )  # fmt: skip
+    status, *modules = done.stdout.splitlines()[-1].split()
+    assert status == "0"
+    assert "graphile_worker.cli.working" in modules
+    heavy = ("rich", "watchfiles", "graphile_worker.embedded")
+    ours = tuple(
+        f"graphile_worker.cli.{name}" for name in ("dev", "watching", "live_view", "doctor", "he", "i")
+    )
+    assert [name for name in modules if name.startswith((*heavy, *ours))] == []
 
 
 def test_without_watchfiles_the_error_names_the_command_that_installs_it(place: Path) -> None:

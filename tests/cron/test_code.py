@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -184,4 +185,17 @@ def test_constructors_take_a_task_a_payload_and_the_options() -> None:
 )
 def test_constructors_refuse_what_no_calendar_has(make: Any) -> None:
     with pytest.raises(CrontabError, match=r"allowed|from 1 to 60"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CronItem.daily_at("a", time(4, tzinfo=ZoneInfo("Europe/Berlin"))), "tz="),
+        (lambda: CronItem.weekly_on("a", 1, time(4, 30, 15)), "whole minute"),
+        (lambda: CronItem.monthly_on("a", 1, time(4), 30), "no minute beside it"),
+    ],
+)
+def test_constructors_refuse_the_parts_of_a_time_that_they_would_ignore(make: Any, message: str) -> None:
+    with pytest.raises(CrontabError, match=message):
         make()

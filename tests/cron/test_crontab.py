@@ -101,6 +101,21 @@ def test_the_mark_stands_below_its_character_behind_tabs_too() -> None:
     assert str(caught.value).splitlines()[1:] == ["    *\t60 * * * a", "     \t^"]
 
 
+def test_every_option_that_cannot_be_used_is_told() -> None:
+    with pytest.raises(CrontabError) as caught:
+        parse_crontab(f"* * * * * a ?tz=Nowhere&max=0&priority=99999&fill=9999w&id={'x' * 129}")
+    messages = [problem.message for problem in caught.value.problems]
+    assert [message.split("'")[1] for message in messages] == ["tz", "max", "priority", "fill", "id"]
+    assert "unknown time zone 'Nowhere'" in messages[0]
+    assert "128" in messages[4]
+
+
+@pytest.mark.parametrize("key", ["a", '"a"'], ids=["JSON5", "strict JSON"])
+def test_a_payload_that_is_nested_too_deeply_is_a_fault(key: str) -> None:
+    with pytest.raises(CrontabError, match="nested too deeply"):
+        parse_crontab("* * * * * a {" + key + ":" + "[" * 5000 + "]" * 5000 + "}")
+
+
 def test_strict_json_is_read_without_the_slow_reader_of_json5() -> None:
     code = (
         "import sys; from graphile_worker.cron import parse_crontab;"
@@ -111,12 +126,21 @@ def test_strict_json_is_read_without_the_slow_reader_of_json5() -> None:
 
 
 def test_unknown_tasks_are_faults_if_the_known_ones_are_given() -> None:
-    text = "* * * * * send_mail\n* * * * * other\n60 * * * * nothing"
+    text = "* * * * * send_mail\n* * * * * other\n60 * * * * nothing ?max=0\n* * * * *"
     items, problems = read_crontab(text, known_tasks=["send_email", "third"])
     assert [item.task for item in items] == ["send_mail", "other"]
-    assert [(problem.line, problem.column) for problem in problems] == [(1, 11), (2, 11), (3, 1)]
+    assert [(problem.line, problem.column) for problem in problems] == [
+        (1, 11),
+        (2, 11),
+        (3, 1),
+        (3, 12),
+        (3, 21),
+        (4, 1),
+    ]
     assert problems[0].message == "unknown task 'send_mail'; did you mean 'send_email'?"
     assert problems[1].message == "unknown task 'other'"
+    assert str(problems[1]).splitlines()[1:] == ["    * * * * * other", "              ^"]
+    assert problems[3].message == "unknown task 'nothing'"
 
 
 def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ async def test_nothing_is_added_twice_when_the_clock_goes_back(station: MakeStat
     assert len(await cron.jobs()) == 1
 
 
+async def test_a_clock_that_is_put_back_and_forward_again_delays_nothing(station: MakeStation) -> None:
+    cron = station("* * * * * often")
+    await cron.start()
+    await cron.set("01:01:01")
+    cron.clock.jump(timedelta(hours=-3))
+    await cron.clock.advance(61)
+    cron.clock.jump(timedelta(hours=3))
+    await cron.clock.advance(61)
+    assert [job["run_at"].minute for job in await cron.jobs()] == [0, 1, 2, 3]
+
+
 @pytest.mark.compat("CT-3", "CS3")
 async def test_a_timer_that_rings_too_early_is_set_again(station: MakeStation) -> None:
     cron = station(FOUR_HOURLY)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from interop.conftest import SharedDatabase
@@ -35,6 +37,10 @@ TASKS = ("plain", "keyed", "carrying", "halved", "filled")
 IDENTIFIERS = {task: "carrier" if task == "carrying" else task for task in TASKS}
 EACH_MINUTE = [IDENTIFIERS[task] for task in TASKS if task != "halved"]
 PAYLOADS = {"carrying": '"kind":"daily","list":[1,2],"nested":{"a":0.5},'}
+WAITING = """
+    count(DISTINCT application_name) = $1 FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 MISSED = 20  # minutes before the start in which `filled` did not run
 
 
@@ -114,21 +120,21 @@ async def test_runs_that_node_and_python_make_up_for_at_the_same_moment_are_adde
     began = now()
     missed_since = minutes(began - timedelta(hours=10), began)[0]
     async with crew_of(either_database, tmp_path, "* * * * * filled ?fill=1d", ["other"]) as crew:
-        await crew.know("filled", since=missed_since, last=missed_since - MINUTE)
-        async with either_database.connection.transaction():
-            await crew.connection.execute(
-                "SELECT FROM graphile_worker._private_known_crontabs WHERE identifier = 'filled' FOR UPDATE"
-            )
-            await crew.start(NODE, *PYTHONS)
-            await either_database.runs.wait_until(
-                "count(DISTINCT application_name) = 3 FROM pg_stat_activity "
-                "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )
+        # Not a whole minute: Node begins with the minute of the last run, which would cost it its turn.
+        await crew.know("filled", since=missed_since, last=missed_since - MINUTE / 2)
+        async with row_held(either_database.url, "filled"):
+            await crew.start(NODE)
+            await either_database.runs.wait_until(WAITING, 1)  # so that it is the first to go on
+            await crew.start(*PYTHONS)
+            await either_database.runs.wait_until(WAITING, 3)
             all_wait = now()
         await settled(crew, all_wait)
     added = await crew.added()
     last = (await crew.known())["filled"].last_execution
     assert last is not None
+    adders = Counter(job.adder for job in added)
+    assert NODE in adders
+    assert set(PYTHONS) & set(adders)
     assert Counter(job.run_at for job in added) == once_each(minutes(missed_since, last))
     for job in added:
         marker = json.loads(job.payload)["_cron"]
@@ -136,13 +142,26 @@ async def test_runs_that_node_and_python_make_up_for_at_the_same_moment_are_adde
         assert marker["backfilled"] or job.run_at >= began
 
 
+@asynccontextmanager
+async def row_held(url: str, identifier: str) -> AsyncIterator[None]:
+    """Nobody can move this item's last run forward while the block runs."""
+    holder = await asyncpg.connect(url)
+    try:
+        async with holder.transaction():
+            await holder.execute(
+                "SELECT FROM graphile_worker._private_known_crontabs WHERE identifier = $1 FOR UPDATE",
+                identifier,
+            )
+            yield
+    finally:
+        await holder.close(timeout=10)
+
+
 async def settled(crew: Crew, moment: datetime) -> None:
-    """Until every run up to `moment` is added and nobody is busy adding."""
+    """Until every run up to `moment` is added."""
     minute = minutes(moment - MINUTE, moment)[-1]
-    await crew.database.runs.wait_until(
-        "last_execution >= $1 FROM graphile_worker._private_known_crontabs WHERE identifier = 'filled'",
-        minute,
-    )
+    last = "max(last_execution) FROM graphile_worker._private_known_crontabs"
+    await crew.database.runs.wait_until(f"$1 <= {last}", minute)
 
 
 def tick_table(added: Iterable[Added], runs: Iterable[Run]) -> str:
@@ -151,8 +170,7 @@ def tick_table(added: Iterable[Added], runs: Iterable[Run]) -> str:
     lines: dict[datetime, list[str]] = defaultdict(list)
     for job in added:
         late = (job.added_at - job.run_at) / timedelta(milliseconds=1)
-        late_text = f"+{late:.0f} ms" if late < 60_000 else "backfill"
-        lines[job.run_at].append(
-            f"{job.task}: {job.adder} {late_text}, ran {ran.get((job.task, job.run_at))}"
-        )
+        when = f"+{late:.0f} ms" if late < 60_000 else "backfill"
+        runner = ran.get((job.task, job.run_at))
+        lines[job.run_at].append(f"{job.task}: {job.adder} {when}, ran by {runner}")
     return "\n".join(f"{minute:%H:%M}  " + " | ".join(line) for minute, line in sorted(lines.items()))

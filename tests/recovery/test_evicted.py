@@ -8,14 +8,22 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from acceptance.worker_process import Start
 from graphile_worker.client import WorkerUtils
+from graphile_worker.clock import uptime
 from graphile_worker.errors import WorkerStoppedError
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
+from graphile_worker.job import Job
+from graphile_worker.queries.get_jobs import get_jobs
+from graphile_worker.queries.task_ids import register_tasks
+from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import pool
+from graphile_worker.worker.gate import Gate as WorkerGate
+from graphile_worker.worker.session import Sessions
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.working import SCHEMA, Gate, Jobs, Workers, until
@@ -148,8 +156,6 @@ class TestWhileItIsInDoubt:
 
     @pytest.fixture
     async def watching(self, database_url: str) -> Any:
-        import asyncpg
-
         watching = await asyncpg.connect(database_url)
         yield Jobs(watching)
         await watching.close()
@@ -194,6 +200,50 @@ class TestWhileItIsInDoubt:
         await silenced.end()
         rows = await watching.connection.fetch(f"select id from {SCHEMA}._private_py_workers")
         assert [row["id"] for row in rows] == [runner.pool_id]
+
+
+async def test_a_worker_that_could_not_write_everything_leaves_its_row_so_that_others_find_its_jobs(
+    workers: Workers, jobs: Jobs, connection: Any, monkeypatch: pytest.MonkeyPatch, graveyard: Graveyard
+) -> None:
+    monkeypatch.setattr(pool, "LAST_WRITE", 0.3)
+    gate = Gate()
+    await jobs.add("work")
+    runner = await workers.start({"work": gate}, grace=0.3, **QUICK)
+    await gate.until_inside(1)
+    async with connection.transaction():
+        await connection.execute(f"select from {SCHEMA}._private_jobs for update")
+        gate.open()
+        with pytest.raises(WorkerStoppedError, match="run again once it counts as dead"):
+            await workers.stop(runner)
+    assert list(await graveyard.workers()) == [runner.pool_id]
+
+
+async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
+    jobs: Jobs, database_url: str, connection: Any
+) -> None:
+    """The answer to a fetch was on its way for so long that nobody knows whose the jobs are now."""
+    job_id = await jobs.add("work")
+    door = WorkerGate()
+    door.begin(60.0, uptime())
+    async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as database:
+        sessions = Sessions(database, SchemaName(), "pool-late", door, prepared_statements=True)
+        session = sessions.open()
+
+        async def fetch(session_connection: Any) -> list[Job]:
+            tasks = await register_tasks(session_connection, SchemaName(), ["work"])
+            fetched = await get_jobs(
+                session_connection, SchemaName(), pool_id="pool-late", tasks=tasks, limit=1
+            )
+            assert [job.id for job in fetched] == [job_id]
+            door.prolong(uptime(), was_swept=True)
+            return fetched
+
+        assert await session.take(fetch) == []
+        assert (await jobs.one())["locked_by"] == "pool-late"
+        await sessions.reclaim()
+        await sessions.close()
+    after = await jobs.one()
+    assert (after["locked_by"], after["attempts"]) == (None, 0)
 
 
 async def test_a_sweep_by_hand_after_that_gives_the_jobs_back(

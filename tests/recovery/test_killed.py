@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from acceptance.worker_process import Start, WorkerProcess
+from graphile_worker import JobHelpers
 from recovery.dead import QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
-from support.working import Jobs, until
+from support.working import SCHEMA, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")
 LOCKED_AHEAD = {"GRAPHILE_WORKER_LOCAL_QUEUE_SIZE": "10"}
@@ -70,6 +71,24 @@ async def test_a_run_that_should_end_by_itself_is_written_down_before_it_locks_a
     second = start(url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("end", 1)
     assert (await history.events())[-1] == ("end", second.pid)
+
+
+async def test_the_first_job_finds_its_worker_written_down(workers: Workers, jobs: Jobs) -> None:
+    seen: list[Any] = []
+
+    async def look(payload: Any, helpers: JobHelpers) -> None:
+        rows = await helpers.query(f"select id from {SCHEMA}._private_py_workers")
+        seen.append((helpers.job.locked_by, [row["id"] for row in rows]))
+
+    await jobs.add("look")
+    await workers.once({"look": look})
+    runner = await workers.start({"look": look})
+    await jobs.add("look")
+    await jobs.until_gone()
+    await workers.stop(runner)
+    assert len(seen) == 2
+    for pool_id, registered in seen:
+        assert registered == [pool_id]
 
 
 async def test_a_job_that_kills_its_worker_is_given_up_and_those_locked_with_it_are_not(

@@ -5,20 +5,14 @@ No database is asked: that is the worker's business, and a health check must be 
 
 from __future__ import annotations
 
-import glob
-import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from ..embedded.folder import is_locked
 from ..errors import ConfigError
-from .heartbeat import Heartbeat
+from .health_file import Heartbeat, heartbeats
 from .output import print_json
 from .parameters import CONFIG_OPTION
 from .session import load_settings
@@ -91,26 +85,6 @@ def health_command(
         for problem in problems:
             click.echo(problem, err=True)
     return 1 if problems else 0
-
-
-def heartbeats(path: str) -> list[Heartbeat | None]:
-    """What the living worker processes wrote, None for one that wrote nothing yet; files of dead ones go."""
-    found: list[Heartbeat | None] = []
-    for name in sorted(glob.glob(f"{glob.escape(path)}.*")):
-        if not name.removeprefix(f"{path}.").isdecimal():
-            continue
-        if not is_locked(Path(name)):
-            with suppress(OSError):
-                os.unlink(name)
-            continue
-        try:
-            with open(name, "rb") as file:
-                found.append(msgspec.json.decode(file.read().strip(), type=Heartbeat))
-        except FileNotFoundError:  # it ended this moment
-            continue
-        except (msgspec.DecodeError, OSError):
-            found.append(None)
-    return found
 
 
 def judge(beat: Heartbeat | None, now: float, *, within: float, must_listen: bool) -> WorkerHealth:

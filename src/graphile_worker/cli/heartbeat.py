@@ -1,9 +1,4 @@
-"""The worker's side of `graphile-worker health`: a small file that the event loop writes again and again.
-
-Each worker process writes a file of its own, the configured path with its process id appended, and holds a
-lock on it as long as it lives; a file that nobody holds was left by a process that is gone. Times in it are
-those of the monotonic clock, which all processes of a machine share and nobody can set.
-"""
+"""The worker's side of `graphile-worker health`: its event loop writes the file again and again."""
 
 from __future__ import annotations
 
@@ -19,25 +14,13 @@ import msgspec
 from ..errors import ConfigError
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolListenEcho, PoolListenReleased, PoolReleased
+from .health_file import Heartbeat
 
 BEAT_INTERVAL = 2.0
 SIZE = 256
 """Bytes of the file, always the same, so that one write replaces all of it."""
 
 logger = logging.getLogger("graphile_worker.health")
-
-
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says."""
-
-    pid: int
-    pool_id: str
-    turned_at: float
-    """When the event loop wrote this."""
-    listened_at: float | None = None
-    """When LISTEN answered last."""
-    stopping: bool = False
-    """Whether the worker is on its way out and does not listen any more."""
 
 
 class HeartbeatPlugin:

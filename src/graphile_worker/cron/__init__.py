@@ -4,7 +4,7 @@
 """
 
 from .code import parse_cron_item, parse_cron_items
-from .crontab import parse_crontab, read_crontab, unknown_tasks
+from .crontab import parse_crontab, read_crontab
 from .digest import TimestampDigest
 from .item import CronItem, CronItemOptions, ParsedCronItem, ParsedCronOptions
 from .preview import UpcomingRun, upcoming_runs
@@ -25,6 +25,5 @@ __all__ = [
     "parse_crontab",
     "read_crontab",
     "read_crontab_file",
-    "unknown_tasks",
     "upcoming_runs",
 ]

@@ -22,7 +22,7 @@ from .time_phrase import parse_time_phrase
 from .zone import find_zone
 
 SMALLEST, LARGEST = -(2**15), 2**15 - 1  # PostgreSQL's smallint
-LONGEST_NAME = 128  # of a task or a queue
+LONGEST_NAME = 128  # of a task, a queue or an item
 LONGEST_KEY = 512
 JOB_KEY_MODES = ("replace", "preserve_run_at")
 

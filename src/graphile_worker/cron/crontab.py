@@ -40,6 +40,7 @@ def read_crontab(
     """The items that can be read and every fault; with `known_tasks`, other tasks are faults too."""
     items: list[ParsedCronItem] = []
     problems: list[CrontabProblem] = []
+    known = None if known_tasks is None else frozenset(known_tasks)
     for number, line in enumerate(re.split(r"\r?\n", text), 1):
         content = line.strip().strip(_BLANK)
         if content and not content.startswith("#"):
@@ -48,24 +49,10 @@ def read_crontab(
             problems += reader.problems
             if item is not None:
                 items.append(item)
+            if known is not None:
+                problems += reader.unknown_task(known)
     problems += _duplicates(items)
-    if known_tasks is not None:
-        problems += unknown_tasks(items, known_tasks)
     return items, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
-
-
-def unknown_tasks(items: Iterable[ParsedCronItem], known_tasks: Iterable[str]) -> list[CrontabProblem]:
-    """A problem for each item whose task nobody here can run."""
-    import difflib
-
-    known = frozenset(known_tasks)
-    problems = []
-    for item in items:
-        if item.task not in known:
-            near = difflib.get_close_matches(item.task, known, n=1, cutoff=0.7)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            problems.append(_at_task(item, f"unknown task {item.task!r}{hint}"))
-    return problems
 
 
 def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
@@ -77,12 +64,10 @@ def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
             message = (
                 f"the identifier {item.identifier!r} is used in line {other.line} already; give one ?id="
             )
-            problems.append(_at_task(item, message))
+            problems.append(
+                CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
+            )
     return problems
-
-
-def _at_task(item: ParsedCronItem, message: str) -> CrontabProblem:
-    return CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
 
 
 class _LineReader:
@@ -94,6 +79,7 @@ class _LineReader:
         self.number = number
         self.indent = indent
         self.problems: list[CrontabProblem] = []
+        self._command: re.Match[str] | None = None
 
     def read(self) -> ParsedCronItem | None:
         words = [(match.group(), match.start()) for match in re.finditer(r"\S+", self.content)]
@@ -105,13 +91,24 @@ class _LineReader:
         if fields is None and field_count == 1:  # what follows an unknown word means nothing
             return None
         start = words[field_count][1]
-        command = _COMMAND.fullmatch(self.content, start)
+        self._command = command = _COMMAND.fullmatch(self.content, start)
         if command is None:
             found = self.content[start:]
             self._report(start, f"invalid command specification {found!r}; expected {_COMMAND_FORM}")
             return None
         item = self._item(fields, command, " ".join(word for word, _ in words[:field_count]))
         return None if self.problems else item
+
+    def unknown_task(self, known: frozenset[str]) -> list[CrontabProblem]:
+        """A problem if nobody here can run the task of this line, whatever else is wrong with the line."""
+        if self._command is None or self._command["task"] in known:
+            return []
+        import difflib
+
+        task = self._command["task"]
+        near = difflib.get_close_matches(task, known, n=1, cutoff=0.7)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return [self._problem(self._command.start("task"), f"unknown task {task!r}{hint}")]
 
     def _item(self, fields: CronFields | None, command: re.Match[str], pattern: str) -> ParsedCronItem | None:
         task = command["task"]
@@ -169,25 +166,26 @@ class _LineReader:
         self._report(0, f"could not process the line: expected {expected}, found {len(words)} words")
 
     def _report(self, offset: int, message: str) -> None:
-        self.problems.append(
-            CrontabProblem(
-                source=self.source,
-                line=self.number,
-                column=self.indent + offset + 1,
-                message=message,
-                text=" " * self.indent + self.content,
-            )
+        self.problems.append(self._problem(offset, message))
+
+    def _problem(self, offset: int, message: str) -> CrontabProblem:
+        return CrontabProblem(
+            source=self.source,
+            line=self.number,
+            column=self.indent + offset + 1,
+            message=message,
+            text=" " * self.indent + self.content,
         )
 
 
 def _decode(text: str) -> dict[str, Any]:
     """A JSON5 object. Most payloads are strict JSON, which is read a thousand times faster."""
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        import json5
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            import json5
 
-    try:
         value: dict[str, Any] = json5.loads(text)
         msgspec.json.encode(value)  # half a surrogate pair can be read but not written
     except RecursionError:

@@ -187,4 +187,10 @@ def task_identifier(task: object) -> str:
 
 def _clock(hour: int | time, minute: int) -> str:
     """Minute and hour fields; a `datetime.time` stands for both."""
-    return f"{hour.minute} {hour.hour}" if isinstance(hour, time) else f"{minute} {hour}"
+    if not isinstance(hour, time):
+        return f"{minute} {hour}"
+    if hour.tzinfo is not None:
+        raise CrontabError(f"{hour!r} has a time zone of its own; give a plain time and the zone as tz=")
+    if hour.second or hour.microsecond or minute:
+        raise CrontabError(f"{hour!r} must be a whole minute, with no minute beside it; runs have no seconds")
+    return f"{hour.minute} {hour.hour}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from .check import JOB_KEY_MODES, OptionFault, checked_options
+from .check import JOB_KEY_MODES, LONGEST_NAME, OptionFault, checked_options
 from .item import ParsedCronOptions
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -72,9 +72,20 @@ def parse_option_text(text: str) -> OptionText:
     options = ParsedCronOptions()
     try:
         options = checked_options(values)
-    except OptionFault as fault:
-        faults.append((places[fault.option], f"the option {_written(fault.option)!r}: {fault}"))
+    except OptionFault:
+        faults += _every_fault(values, places)
+    if identifier and len(identifier) > LONGEST_NAME:
+        faults.append((places["identifier"], f"the option 'id' has more than {LONGEST_NAME} characters"))
     return OptionText(options, identifier, tuple(sorted(faults)))
+
+
+def _every_fault(values: dict[str, Any], places: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """Offset and message of each value that cannot be used; checking all at once tells of the first only."""
+    for field, value in values.items():
+        try:
+            checked_options({field: value})
+        except OptionFault as fault:
+            yield places[field], f"the option {_written(field)!r}: {fault}"
 
 
 def _segments(text: str) -> Iterator[tuple[int, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from .item import ParsedCronItem
@@ -14,6 +14,9 @@ from .item import ParsedCronItem
 # for every single minute, is not searched that far.
 _HORIZON = timedelta(days=366 * 9)
 _FUNCTION_HORIZON = timedelta(days=366)
+# The calendar has ends, and zones need some room there.
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
+_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,12 @@ class UpcomingRun:
 
 def upcoming_runs(items: Sequence[ParsedCronItem], start: datetime, count: int) -> list[UpcomingRun]:
     """The next `count` runs from `start` on, in order of time and then of the items."""
+    start = min(max(start, _FIRST), _LAST)
     streams = (_runs(item, number, start) for number, item in enumerate(items))
     return [UpcomingRun(at, items[number]) for at, number in islice(heapq.merge(*streams), count)]
 
 
 def _runs(item: ParsedCronItem, number: int, start: datetime) -> Iterator[tuple[datetime, int]]:
     horizon = _FUNCTION_HORIZON if item.pattern is None else _HORIZON
-    return ((at, number) for at in item.match.minutes_between(start, start + horizon))
+    end = _LAST if _LAST - start <= horizon else start + horizon
+    return ((at, number) for at in item.match.minutes_between(start, end))

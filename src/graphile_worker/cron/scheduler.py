@@ -37,6 +37,7 @@ from .matcher import MINUTE, round_down
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 
 _TIMER_MARGIN = 0.001  # so that a timer never rings in the last moment of the minute before
+_LONGEST_TIMER = 60.0  # longer only after the clock was put back; it may be put forward again meanwhile
 _STOP_PATIENCE = 5.0
 _GROUP_SIZE = 500  # jobs of past minutes that are committed together; others wait for as long as that takes
 
@@ -125,7 +126,8 @@ class CronScheduler:
         self._events.emit(CronStarted(start=start))
         self._owed = expected = first_tick(start, self._owed)
         while not self._is_stopping:
-            await self._sleep(max((expected - self._clock.now()).total_seconds(), 0) + _TIMER_MARGIN)
+            rest = (expected - self._clock.now()).total_seconds()
+            await self._sleep(min(max(rest, 0), _LONGEST_TIMER) + _TIMER_MARGIN)
             expected = await self._tick(expected)
 
     async def _backfill(self, start: datetime) -> None:

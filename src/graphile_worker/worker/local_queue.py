@@ -88,13 +88,9 @@ class LocalQueue:
         """Sizes are fixed here; how long jobs take changes nothing."""
 
     def pulse(self, count: int = 1) -> None:
-        if self._delay is not None:
-            if self._delay.announced(count):
-                self._abort_delay(self._delay)
-                return
-            if self._delay.active:
-                return
-        if self._mode == POLLING:
+        if self._delay is not None and self._delay.announced(count):
+            self._abort_delay(self._delay)
+        elif self._mode == POLLING:
             self._want_fetch()
 
     def poll(self) -> None:

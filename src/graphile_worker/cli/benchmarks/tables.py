@@ -22,13 +22,13 @@ def print_report(report: Report) -> None:
     )
     if report.throughput:
         _print_section(
-            f"Throughput: {report.throughput[0].rate.jobs:,} trivial jobs, "
-            f"worker processes: {report.throughput[0].processes}",
-            ("what", "options", *RATE, "CPU us/job", "peak MB"),
+            f"Throughput: trivial jobs, worker processes: {report.throughput[0].processes}",
+            ("what", "options", "jobs", *RATE, "CPU us/job", "peak MB"),
             [
                 (
                     result.name,
                     ", ".join(f"{name}={value:g}" for name, value in result.options.items()),
+                    result.rate.jobs,
                     *_rate(result.rate),
                     round(result.cpu_microseconds_per_job, 1),
                     round(result.peak_memory_mb, 1),
@@ -40,20 +40,13 @@ def print_report(report: Report) -> None:
         _print_section(
             "Latency: milliseconds from adding a job to its task running, one at a time",
             ("what", "samples", "average", "p50", "p99", "max"),
-            [
-                (
-                    result.name,
-                    result.samples,
-                    *_milliseconds(result),
-                )
-                for result in report.latency
-            ],
+            [(result.name, result.samples, *_milliseconds(result)) for result in report.latency],
         )
     if report.adding:
         _print_section(
             "Adding: over one connection",
-            ("what", *RATE),
-            [(result.name, *_rate(result.rate)) for result in report.adding],
+            ("what", "jobs", *RATE),
+            [(result.name, result.rate.jobs, *_rate(result.rate)) for result in report.adding],
         )
     if report.growth:
         _print_section(

@@ -20,15 +20,17 @@ class Case:
     task: str = "coroutine"
     jobs: Jobs = field(default_factory=Jobs)
     options: dict[str, Any] = field(default_factory=dict)
+    part: int = 1
+    """Only one job in so many is run, where each waits for a commit of its own."""
 
 
 CASES = (
     Case(name="default settings"),
     Case(name="def tasks in threads", task="function", options={"concurrency": 24}),
-    Case(name="nothing locked ahead", options={"concurrency": 10, "prefetch": 0.0}),
+    Case(name="nothing locked ahead", options={"concurrency": 10, "prefetch": 0.0}, part=4),
     Case(name="failing jobs", task="failing", jobs=Jobs(max_attempts=1)),
     Case(name="1,000 named queues", jobs=Jobs(queues=1000)),
-    Case(name="one named queue", jobs=Jobs(queues=1)),
+    Case(name="one named queue", jobs=Jobs(queues=1), part=10),
 )
 
 
@@ -47,7 +49,7 @@ async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
             if case.jobs.queues:
                 await bench.scratch.make_queues(case.jobs.queues)
             runs[case.name].append(
-                await run_ready_jobs(bench, bench.extent.jobs, case.jobs, task=case.task, **case.options)
+                await run_ready_jobs(bench, _count(bench, case), case.jobs, task=case.task, **case.options)
             )
     return [_result(bench, case, runs[case.name]) for case in CASES]
 
@@ -80,8 +82,12 @@ async def run_ready_jobs(
     )
 
 
+def _count(bench: Workbench, case: Case) -> int:
+    return max(10, bench.extent.jobs // case.part)
+
+
 def _result(bench: Workbench, case: Case, runs: list[Drained]) -> Throughput:
-    jobs = bench.extent.jobs
+    jobs = _count(bench, case)
     return Throughput(
         name=case.name,
         options=case.options,

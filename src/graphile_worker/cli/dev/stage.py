@@ -21,6 +21,8 @@ from ..watching.reloader import Teller
 from .database import DevDatabase
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ...client import WorkerUtils
 
 REFRESH = 0.25
@@ -92,8 +94,8 @@ class LiveStage:
         from rich.text import Text
 
         if line.startswith(ERROR_PREFIX):
-            self._last_error = line.removeprefix(ERROR_PREFIX)
-        self._console.print(Text.from_ansi(line), soft_wrap=True)
+            self._last_error = line.removeprefix(ERROR_PREFIX).replace(f"{os.getcwd()}/", "")
+        self._print(Text.from_ansi(line))
 
     def on_feed(self, line: str) -> None:
         """Take in what the worker does."""
@@ -136,12 +138,15 @@ class LiveStage:
     async def showing(self, utils: WorkerUtils) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(self._count(utils)), asyncio.create_task(self._refresh())]
         try:
-            with without_echo(sys.stdin.fileno()), self._live:
+            with without_echo(sys.stdin.fileno()):
+                self._live.start()
                 try:
                     yield
                 finally:
                     self._state.ended("stopped", "")
-                    self._live.refresh()
+                    with suppress(OSError):
+                        self._live.refresh()
+                        self._live.stop()
         finally:
             for task in tasks:
                 task.cancel()
@@ -149,7 +154,8 @@ class LiveStage:
 
     async def _refresh(self) -> None:
         while True:
-            self._live.refresh()
+            with suppress(OSError):
+                self._live.refresh()
             await asyncio.sleep(REFRESH)
 
     async def _count(self, utils: WorkerUtils) -> None:
@@ -165,7 +171,12 @@ class LiveStage:
     def _say(self, line: str, style: str = "") -> None:
         from rich.text import Text
 
-        self._console.print(Text(line, style), soft_wrap=True)
+        self._print(Text(line, style))
+
+    def _print(self, text: Text) -> None:
+        """Print above the panel; long lines are left to the terminal, so that they can be copied whole."""
+        with suppress(OSError):  # the terminal was closed; a signal about that is on its way
+            self._console.print(text, soft_wrap=True)
 
 
 @contextmanager
@@ -180,7 +191,8 @@ def without_echo(terminal: int) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # it may have been closed
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 class _Lines(io.TextIOBase):

@@ -19,6 +19,8 @@ from .changes import Changes
 from .child import WorkerProcess
 
 KILL_AFTER = 15.0  # seconds beyond the worker's own grace
+NOBODY_READS = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+"""How a worker ends whose output has lost its reader; a new one would find the same."""
 
 
 class Teller(Protocol):
@@ -78,6 +80,9 @@ class Reloader:
         changing = asyncio.ensure_future(self._changes.wait())
         try:
             await asyncio.wait((ending, stopping, changing), return_when=asyncio.FIRST_COMPLETED)
+            if ending.done() and ending.result() in NOBODY_READS:
+                self._got(signal.SIGPIPE)
+                return
             if ending.done() and not stopping.done() and not changing.done():
                 self._tell.ended(ending.result())
                 await asyncio.wait((stopping, changing), return_when=asyncio.FIRST_COMPLETED)

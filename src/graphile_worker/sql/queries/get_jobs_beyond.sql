@@ -124,11 +124,11 @@ other_head as materialized (
   cross join lateral (
     select job.ctid as place, job.job_queue_id, job.priority, job.run_at
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.is_available and job.job_queue_id is not null and job.job_queue_id = other_queue.id
+    where job.is_available and job.job_queue_id = any (array[other_queue.id]) -- see write_outcomes
       and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
-    order by job.priority, job.run_at
+    order by job.job_queue_id, job.priority, job.run_at
     limit 1
   ) next
   where other_queue.id not in (select job_queue_id from head)

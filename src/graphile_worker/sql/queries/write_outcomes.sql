@@ -38,16 +38,18 @@ held_queue as materialized (
   where id = any ($6::integer[]) and locked_by = $1
     and id in (select job_queue_id from completed union all select job_queue_id from failed)
 ),
+-- An array of one queue and not an equality: then only the index that begins with the queue gives this order, and
+-- the planner cannot choose to read the jobs of all queues when it believes that there are few.
 next as materialized (
   select head.place
   from held_queue cross join lateral (
     select job.ctid as place
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.is_available and job.job_queue_id is not null and job.job_queue_id = held_queue.id
+    where job.is_available and job.job_queue_id = any (array[held_queue.id])
       and job.run_at <= coalesce($9::timestamptz, now())
       and job.task_id = any ($7::integer[])
       and ($8::text[] is null or job.flags is null or not job.flags ?| $8)
-    order by job.priority, job.run_at
+    order by job.job_queue_id, job.priority, job.run_at
     limit 1
     for update skip locked
   ) head

@@ -1,0 +1,32 @@
+# A worker in a container. Mount your tasks at /worker/tasks (and a crontab at /worker/crontab, if you have one):
+#
+#     docker build -t graphile-worker .
+#     docker run -v ./tasks:/worker/tasks:ro -e DATABASE_URL=postgres://… graphile-worker -j 10
+#
+# Tasks that need more packages: build an image FROM this one that installs them and copies the tasks.
+
+FROM python:3.12-slim AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY src ./src
+RUN python -m venv /opt/graphile-worker \
+    && /opt/graphile-worker/bin/pip install --no-cache-dir --disable-pip-version-check '.[fast]'
+
+FROM python:3.12-slim
+COPY --from=build /opt/graphile-worker /opt/graphile-worker
+RUN useradd --system --no-create-home --uid 10001 worker \
+    && mkdir --parents /worker/tasks \
+    && chown worker: /worker
+ENV PATH=/opt/graphile-worker/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    GRAPHILE_WORKER_HEALTH_FILE=/tmp/graphile-worker-health
+WORKDIR /worker
+USER worker
+
+# The loop turned and LISTEN answered within a minute. Behind a pooler in transaction mode add --no-listen.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=2 \
+    CMD ["graphile-worker", "health", "--within", "60"]
+
+# SIGTERM stops gracefully: give the container more time than --grace (25 s), as in `docker stop -t 30`.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["graphile-worker"]

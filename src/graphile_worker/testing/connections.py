@@ -1,0 +1,75 @@
+"""ConnectionPerUse: a pool without anything to open or close, for clients that tests get from fixtures.
+
+A pool belongs to the event loop that opened it, and pytest plugins for asyncio give each test another one.
+A connection that is made when it is asked for, and closed when it comes back, belongs to whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any
+
+from ..db.connection import Borrowing, Connection
+from ..db.dsn import Dsn
+from ..db.open import connect
+
+
+class ConnectionPerUse:
+    """A Pool to the database of this URL."""
+
+    def __init__(self, url: str) -> None:
+        self._dsn = Dsn.parse(url)
+        self._lent = 0
+
+    def acquire(self, *, timeout: float | None = None) -> Borrowing:
+        """`async with`, or `await` and `release`."""
+        return _Borrowing(self)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
+        self._lent -= 1
+        await connection.close(timeout=timeout)
+
+    async def open(self) -> Connection:
+        connection = await connect(self._dsn, application_name="graphile_worker_testing")
+        self._lent += 1
+        return connection
+
+    def get_max_size(self) -> int:
+        return 100  # what most servers allow
+
+    def get_size(self) -> int:
+        return self._lent
+
+    def get_idle_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def terminate(self) -> None:
+        """There is nothing to end."""
+
+
+class _Borrowing:
+    def __init__(self, pool: ConnectionPerUse) -> None:
+        self._pool = pool
+        self._connection: Connection | None = None
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._pool.open()
+        return self._connection
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self._pool.release(self._connection)
+
+    def __await__(self) -> Generator[Any, Any, Connection]:
+        return self._pool.open().__await__()

@@ -1,0 +1,219 @@
+"""RunJobs and AddedJobs: run what waits in the queue of a test, and look at what waits there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..client import WorkerUtils
+from ..clock import SystemClock
+from ..config import combine
+from ..db.connection import Connection, Pool
+from ..db.open import close_pool, open_pool
+from ..errors import ConfigError
+from ..hooks import Events, Plugin
+from ..hooks.events import Event
+from ..job import Job
+from ..options import WorkerOptions
+from ..queries.inspect import MAX_LIMIT, JobFilter
+from ..runner import run_once
+from ..sql import load
+from ..tasks.load import load_tasks
+from ..tasks.registry import TaskList, TaskRegistry, build_registry
+from ..worker.fetcher import FlagSource
+from .fake_clock import FakeClock
+from .results import JobsRun, Observed, identifier_of
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from ..cron import ParsedCronItem
+
+PATIENCE = 60.0
+CLOSE_WITHIN = 5.0
+CONNECTIONS = 10
+
+
+class RunJobs:
+    """`await run_jobs([send_email])`: runs every job that can run now, and tells what came of it.
+
+    With a clock, "now" is what the clock says: for the worker, its tasks, and clients with the same clock,
+    for the back-off of jobs that fail, and for jobs that others have added without a time of their own.
+    """
+
+    def __init__(
+        self, url: str, *, options: WorkerOptions | None = None, clock: FakeClock | None = None
+    ) -> None:
+        options = options if options is not None else WorkerOptions()
+        self._options = options.with_values(
+            connection_string=url,
+            concurrency=1,  # one after the other, so that a test sees the same order every time
+            max_pool_size=CONNECTIONS,
+            handle_signals=False,
+            recovery=False,
+            use_local_time=clock is not None,
+            local_queue=None,
+            complete_job_batch_delay=None,
+            fail_job_batch_delay=None,
+        )
+        self._clock = clock
+
+    async def __call__(
+        self,
+        task_list: TaskList | None = None,
+        *,
+        until: datetime | timedelta | None = None,
+        crontab: str | None = None,
+        parsed_cron_items: Sequence[ParsedCronItem] | None = None,
+        timeout: float = PATIENCE,
+        events: Events | None = None,
+        plugins: Iterable[Plugin] = (),
+        extensions: Iterable[object] | Mapping[type[Any], object] = (),
+        forbidden_flags: FlagSource = None,
+        logger: logging.Logger | None = None,
+        **values: Any,
+    ) -> JobsRun:
+        """Run jobs until none is left that can run; those of a named queue to the queue's end.
+
+        Jobs that tasks add meanwhile run too. A job that fails stays in the queue and is tried again when its
+        time has come; see `JobsRun.check` to make it fail the test.
+        Without `task_list` the tasks are those of the configured folder. `values` are options of a worker.
+        With `until` the clock moves on from one job to the next, to the end, and recurring jobs of `crontab`
+        or `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
+        """
+        options = combine(self._options, values)
+        tasks = build_registry(task_list) if task_list is not None else load_tasks(options.task_directory)
+        schedule = self._schedule(until, crontab, parsed_cron_items)
+        observed = Observed()
+        more = {
+            "plugins": tuple(plugins), "extensions": extensions, "forbidden_flags": forbidden_flags,
+            "logger": logger,
+        }  # fmt: skip
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)
+                try:
+                    drain = _Drain(pool, options, tasks, self._clock, observed, events, more)
+                    await drain()
+                    if schedule is not None:
+                        await schedule.pass_time(pool, options.schema_name, tuple(tasks), drain)
+                finally:
+                    await close_pool(pool, within=CLOSE_WITHIN)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            running = ", ".join(observed.running) or "no job"
+            raise TimeoutError(f"run_jobs waited for {timeout:g} s; then there ran: {running}") from None
+        return JobsRun(observed.runs)
+
+    def _schedule(
+        self,
+        until: datetime | timedelta | None,
+        crontab: str | None,
+        parsed_cron_items: Sequence[ParsedCronItem] | None,
+    ) -> Schedule | None:
+        if until is None:
+            if crontab is not None or parsed_cron_items is not None:
+                raise ConfigError("crontab: recurring jobs need time to pass; say how much with until=")
+            return None
+        if self._clock is None:
+            raise ConfigError("until: there is no clock to move; let the test use graphile_worker_clock")
+        return Schedule(self._clock, until, crontab=crontab, parsed_cron_items=parsed_cron_items)
+
+
+class AddedJobs:
+    """`await added_jobs(send_email)`: the jobs that wait in the queue, in the order of their ids."""
+
+    def __init__(self, utils: WorkerUtils) -> None:
+        self._utils = utils
+
+    async def __call__(
+        self,
+        task: Any = None,
+        *,
+        queue: str | None = None,
+        key: str | None = None,
+        connection: Connection | None = None,
+    ) -> list[Job]:
+        """Jobs that will run, now or later; of one task, one named queue or with one key, if given.
+
+        `connection` looks from inside of a transaction, which sees what it has not committed yet.
+        """
+        condition = JobFilter(
+            task=None if task is None else identifier_of(task), queue=queue, key=key, limit=MAX_LIMIT
+        )
+        found = await self._utils.list_jobs(condition, connection=connection)
+        return [details.job for details in found if details.job.is_available]
+
+
+class _WorkerClock(SystemClock):
+    """A test's clock tells the time, but waiting for the database takes as long as it takes."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+
+class _Drain:
+    """Workers that end when nothing is left to do, on one pool of connections."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        options: WorkerOptions,
+        tasks: TaskRegistry,
+        clock: FakeClock | None,
+        observed: Observed,
+        events: Events | None,
+        more: dict[str, Any],
+    ) -> None:
+        self._pool = pool
+        self._options = options
+        self._tasks = tasks
+        self._clock = clock
+        self._observed = observed
+        self._events = events
+        self._more = more
+        self._follows_clock = False
+
+    async def __call__(self) -> None:
+        if self._clock is None:
+            await self._run(None)
+            return
+        await self._adopt(self._clock)
+        before = -1
+        # Tasks may have added jobs in ways that know nothing of the clock.
+        while len(self._observed.runs) > before:
+            before = len(self._observed.runs)
+            await self._run(_WorkerClock(self._clock))
+            if not await self._adopt(self._clock):
+                return
+
+    async def _run(self, clock: SystemClock | None) -> None:
+        # A worker installs its log on the events it gets, so each gets its own.
+        events = Events()
+        self._observed.watch(events)
+        if self._events is not None:
+            events.on(Event, self._events.emit)
+        await run_once(
+            pg_pool=self._pool,
+            task_list=self._tasks,
+            options=self._options,
+            events=events,
+            clock=clock,
+            **self._more,
+        )
+
+    async def _adopt(self, clock: FakeClock) -> int:
+        """Let the database go by the clock; how many jobs are due now that would not have been."""
+        schema = self._options.schema_name
+        async with self._pool.acquire() as connection:
+            if not self._follows_clock:
+                await connection.execute(load("testing/follow_clock", schema))
+                self._follows_clock = True
+            await connection.execute(load("testing/set_clock", schema), clock.now())
+            return int(await connection.fetchval(load("testing/adopt_jobs", schema), clock.now()))

@@ -1,0 +1,113 @@
+"""What a drain did: each run of a job with how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, overload
+
+from ..hooks import Events
+from ..hooks.events import JobCompleted, JobFailed, JobStarted
+from ..job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A job that ran; `error` is what its task raised, if it failed."""
+
+    job: Job
+    error: BaseException | None = None
+    is_final: bool = False
+    """Whether the job failed and will not be tried again."""
+
+    def __repr__(self) -> str:
+        how = "succeeded" if self.error is None else f"failed: {self.error!r}"
+        return f"<{_name(self.job)} {how}>"
+
+
+class JobsRun(Sequence[JobRun]):
+    """The runs of jobs in the order in which they ended; empty, and so false, if there was none."""
+
+    def __init__(self, runs: Iterable[JobRun] = ()) -> None:
+        self._runs = tuple(runs)
+
+    @property
+    def succeeded(self) -> list[Job]:
+        """The jobs that ended well, as they were when they were fetched."""
+        return [run.job for run in self._runs if run.error is None]
+
+    @property
+    def failed(self) -> list[JobRun]:
+        """The runs that failed, with their errors."""
+        return [run for run in self._runs if run.error is not None]
+
+    def of(self, task: Any) -> JobsRun:
+        """The runs of one task: the task, or its identifier."""
+        identifier = identifier_of(task)
+        return JobsRun(run for run in self._runs if run.job.task_identifier == identifier)
+
+    def check(self) -> Self:
+        """Raise what the tasks raised: the error itself if there is one, a group if there are more."""
+        errors = [run.error for run in self._runs if run.error is not None]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise BaseExceptionGroup(f"{len(errors)} of {len(self._runs)} runs of jobs failed", errors)
+        return self
+
+    @overload
+    def __getitem__(self, index: int) -> JobRun: ...
+    @overload
+    def __getitem__(self, index: slice) -> JobsRun: ...
+    def __getitem__(self, index: int | slice) -> JobRun | JobsRun:
+        return JobsRun(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[JobRun]:
+        return iter(self._runs)
+
+    def __repr__(self) -> str:
+        return f"JobsRun({', '.join(map(repr, self._runs))})"
+
+
+class Observed:
+    """Collects the runs of one or more workers from their events."""
+
+    def __init__(self) -> None:
+        self.runs: list[JobRun] = []
+        self._running: dict[int, Job] = {}
+        self._given_up: set[int] = set()
+
+    def watch(self, events: Events) -> None:
+        events.on(JobStarted, self._started)
+        events.on(JobFailed, self._failed)
+        events.on(JobCompleted, self._completed)
+
+    @property
+    def running(self) -> list[str]:
+        """What runs now, for messages."""
+        return [_name(job) for job in self._running.values()]
+
+    def _started(self, event: JobStarted) -> None:
+        self._running[event.job.id] = event.job
+
+    def _failed(self, event: JobFailed) -> None:
+        self._given_up.add(event.job.id)
+
+    def _completed(self, event: JobCompleted) -> None:
+        self._running.pop(event.job.id, None)
+        self.runs.append(JobRun(event.job, event.error, is_final=event.job.id in self._given_up))
+
+
+def identifier_of(task: Any) -> str:
+    """The identifier of a task object, a function, or the text itself."""
+    found = task if isinstance(task, str) else getattr(task, "identifier", getattr(task, "__name__", None))
+    if not isinstance(found, str):
+        raise TypeError(f"expected a task or its name, got {task!r}")
+    return found
+
+
+def _name(job: Job) -> str:
+    return f"{job.task_identifier} {job.id}"

@@ -1,0 +1,89 @@
+"""Schedule: lets the time of a test pass from one job to the next, and adds recurring jobs on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..cron.due import DueMinute, cron_job, due_between
+from ..cron.matcher import MINUTE
+from ..cron.source import collect_cron_items
+from ..db.connection import Pool
+from ..errors import InvalidArgumentError
+from ..queries.crontabs import register_crontabs, schedule_cron_jobs
+from ..schema_name import SchemaName
+from ..sql import load
+from .fake_clock import FakeClock
+
+if TYPE_CHECKING:
+    from ..cron import ParsedCronItem
+
+
+class Schedule:
+    """The way of a clock from now to `until`, with the minutes in which recurring jobs are due."""
+
+    def __init__(
+        self,
+        clock: FakeClock,
+        until: datetime | timedelta,
+        *,
+        crontab: str | None = None,
+        parsed_cron_items: Sequence[ParsedCronItem] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._items = collect_cron_items(crontab=crontab, parsed_cron_items=parsed_cron_items)
+        self._end = _moment(clock, until)
+        self._minutes: Iterator[DueMinute] = due_between(self._items, clock.now(), self._end + MINUTE)
+        self._next_minute: DueMinute | None = None
+        self._step_minute()
+
+    async def pass_time(
+        self, pool: Pool, schema: SchemaName, identifiers: Sequence[str], drain: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Go to the end, and call `drain` whenever a job is due."""
+        async with pool.acquire() as connection:
+            names = [item.identifier for item in self._items]
+            await register_crontabs(connection, schema, names, self._clock.now())
+        while (moment := await self._next_moment(pool, schema, identifiers)) is not None:
+            await self._clock.set(moment)
+            await self._add_recurring(pool, schema)
+            await drain()
+        await self._clock.set(self._end)
+
+    async def _next_moment(
+        self, pool: Pool, schema: SchemaName, identifiers: Sequence[str]
+    ) -> datetime | None:
+        """When something is due next, None if nothing is before the end."""
+        statement = load("testing/next_run_at", schema)
+        async with pool.acquire() as connection:
+            due = await connection.fetchval(statement, list(identifiers), self._clock.now())
+        moments = [due] if due is not None else []
+        if self._next_minute is not None:
+            moments.append(max(self._next_minute[0], self._clock.now()))
+        return min((moment for moment in moments if moment <= self._end), default=None)
+
+    async def _add_recurring(self, pool: Pool, schema: SchemaName) -> None:
+        while self._next_minute is not None and self._next_minute[0] <= self._clock.now():
+            minute, items = self._next_minute
+            jobs = [cron_job(item, minute, backfilled=False) for item in items]
+            async with pool.acquire() as connection:
+                await schedule_cron_jobs(connection, schema, [(minute, jobs)])
+            self._step_minute()
+
+    def _step_minute(self) -> None:
+        self._next_minute = next(self._minutes, None)
+        if self._next_minute is not None and self._next_minute[0] > self._end:
+            self._next_minute = None
+
+
+def _moment(clock: FakeClock, until: datetime | timedelta) -> datetime:
+    if isinstance(until, timedelta):
+        end = clock.now() + until
+    elif until.tzinfo is None:
+        raise InvalidArgumentError("until", f"{until!r} has no time zone; give it one")
+    else:
+        end = until.astimezone(UTC)
+    if end < clock.now():
+        raise InvalidArgumentError("until", f"{end} is in the past; the clock says {clock.now()}")
+    return end

@@ -1,0 +1,500 @@
+"""`graphile-worker doctor`: findings provoked for real, and their advice followed where it is a command."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+from cli.command_line import Call
+from graphile_worker.cli.doctor import examine as examining
+from graphile_worker.cli.doctor.connection_checks import check_server, check_settings
+from graphile_worker.cli.doctor.examine import examine
+from graphile_worker.cli.doctor.finding import Finding, Thresholds
+from graphile_worker.cli.doctor.function_origin import SHARED_FUNCTIONS
+from graphile_worker.cli.doctor.schema_checks import SHARED_INDEXES, index_statement, own_indexes
+from graphile_worker.config import resolve_settings
+from graphile_worker.queries.diagnose import server_facts
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.testing.fake_clock import FakeClock
+from support.server import DatabaseServer
+
+JOBS = "graphile_worker._private_jobs"
+EVERY_CHECK = {
+    "connection", "server", "settings", "clock", "pooler", "listen", "rights", "schema", "functions",
+    "indexes", "locks", "queues", "waiting", "failures", "table", "transactions",
+}  # fmt: skip
+
+
+class Report(dict[str, list[dict[str, str]]]):
+    """What the command said as JSON, by check."""
+
+    def __init__(self, result: Any) -> None:
+        self.status = result.status
+        self.json = result.json
+        super().__init__()
+        for finding in self.json["findings"]:
+            self.setdefault(finding["check"], []).append(finding)
+
+    def one(self, check: str, severity: str) -> dict[str, str]:
+        found = [finding for finding in self[check] if finding["severity"] == severity]
+        assert len(found) == 1, self.get(check)
+        return found[0]
+
+    def is_well(self, check: str) -> bool:
+        return {finding["severity"] for finding in self[check]} == {"ok"}
+
+
+async def doctor(gw: Call, *arguments: str) -> Report:
+    """What the command says; in a thread, because it brings an event loop of its own."""
+    return Report(await asyncio.to_thread(gw, "doctor", "--json", *arguments))
+
+
+async def do(gw: Call, *arguments: str) -> None:
+    (await asyncio.to_thread(gw, *arguments)).check()
+
+
+async def found_by(url: str, check: str, **options: Any) -> list[Finding]:
+    """What an examination with other thresholds or another clock says of one check."""
+    worker = options.pop("worker", {})
+    findings = await examine(resolve_settings({"connection_string": url} | worker, {}), **options)
+    return [finding for finding in findings if finding.check == check]
+
+
+async def add_locked_job(connection: Any, pool: str, ago: str, queue: str | None = None) -> None:
+    job = await connection.fetchrow("select * from graphile_worker.add_job('work', queue_name => $1)", queue)
+    for table, row in (("_private_jobs", job["id"]), ("_private_job_queues", job["job_queue_id"])):
+        await connection.execute(
+            f"update graphile_worker.{table} set locked_by = $1, locked_at = now() - $2::text::interval "
+            "where id = $3",
+            pool,
+            ago,
+            row,
+        )
+
+
+# -- the report ----------------------------------------------------------------------------------------------
+
+
+async def test_a_healthy_database_has_no_error_and_every_check_is_named(gw: Call) -> None:
+    report = await doctor(gw)
+    assert report.status == 0
+    assert report.json["healthy"] is True
+    assert set(report) == EVERY_CHECK
+    for finding in report.json["findings"]:
+        assert set(finding) == {"check", "severity", "summary", "meaning", "advice"}
+        assert finding["severity"] == "ok" or (finding["meaning"] and finding["advice"])
+    assert [check for check in report if not report.is_well(check)] in ([], ["settings"])
+
+
+def test_people_read_the_worst_first_with_what_to_do(gw: Call, empty_database_url: str) -> None:
+    result = gw("doctor", "-c", empty_database_url)
+    assert result.status == 1
+    first, meaning, advice = result.out.splitlines()[:3]
+    assert first == 'error    schema: the schema "graphile_worker" is not installed in this database'
+    assert meaning.startswith("         There is no queue here")
+    assert advice.startswith("         → Run `graphile-worker migrate`")
+    assert "ok       listen: a notification arrived" in result.out
+    assert result.out.splitlines()[-1].startswith("Found 1 error")
+    assert all(len(line) <= 100 for line in result.out.splitlines())
+
+
+def test_a_server_that_cannot_be_reached_is_an_error_that_hides_the_password(call: Call) -> None:
+    report = Report(call("doctor", "--json", "-c", "postgres://user:s3cret@127.0.0.1:1/db"))
+    assert report.status == 1
+    assert report.json["worst"] == "error"
+    assert "127.0.0.1:1 cannot be reached" in report.one("connection", "error")["advice"]
+    assert "s3cret" not in str(report.json)
+
+
+async def test_a_question_that_is_not_answered_in_time_is_left_out(
+    connection: Any, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examining, "CHECK_WITHIN", 0.5)
+    async with connection.transaction():
+        await connection.execute(f"lock table {JOBS} in access exclusive mode")
+        (finding,) = await found_by(database_url, "locks")
+    assert finding.severity == "info"
+    assert "not checked: no answer within" in finding.summary
+    assert await found_by(database_url, "transactions")
+
+
+# -- the connection and the server ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ahead", "severity"), [(0.0, "ok"), (-10.0, "warning"), (10.0, "warning"), (3600.0, "error")]
+)
+async def test_clocks_that_differ_are_noticed(database_url: str, ahead: float, severity: str) -> None:
+    clock = FakeClock(datetime.now(UTC) + timedelta(seconds=ahead))
+    (finding,) = await found_by(database_url, "clock", clock=clock)
+    assert finding.severity == severity
+    if ahead:
+        assert ("behind" if ahead > 0 else "ahead of") in finding.summary
+
+
+@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+async def test_a_pooler_in_transaction_mode_is_noticed_also_when_it_is_idle(database_url: str) -> None:
+    with pgbouncer_to(database_url) as url:
+        (pooler,) = await found_by(url, "pooler")
+        assert pooler.severity == "error"
+        assert "--no-prepared-statements" in pooler.advice
+        findings = await examine(
+            resolve_settings({"connection_string": url, "prepared_statements": False}, {})
+        )
+        pooler, listen = (finding for finding in findings if finding.check in ("pooler", "listen"))
+        assert pooler.severity == "warning"
+        assert listen.severity == "warning"
+        assert "every 2 seconds" in listen.meaning
+
+
+@pytest.mark.parametrize(
+    ("setting", "severity", "words"),
+    [
+        ("idle_session_timeout = '10min'", "warning", "idle_session_timeout is 600 seconds"),
+        (
+            "default_transaction_isolation = 'serializable'",
+            "warning",
+            "default_transaction_isolation is seri",
+        ),
+        ("default_transaction_read_only = on", "error", "default_transaction_read_only is on"),
+    ],
+)
+async def test_settings_that_do_a_queue_harm_are_named(
+    gw: Call, server: DatabaseServer, connection: Any, setting: str, severity: str, words: str
+) -> None:
+    if server.major < 14 and "idle_session" in setting:
+        pytest.skip("this server has no such setting")
+    name = await connection.fetchval("select current_database()")
+    await connection.execute(f'alter database "{name}" set {setting}')
+    report = await doctor(gw)
+    said = [(finding["severity"], finding["summary"]) for finding in report.json["findings"]]
+    assert any(kind == severity and summary.startswith(words) for kind, summary in said), said
+    assert report.status == (1 if severity == "error" else 0)
+
+
+async def test_what_cannot_be_provoked_on_a_shared_server_is_judged_from_its_facts(connection: Any) -> None:
+    facts = await server_facts(connection)
+    well = dataclasses.replace(facts, fsync=True, full_page_writes=True)
+    assert [finding.severity for finding in (*check_server(well), *check_settings(well))] == ["ok", "ok"]
+    for change, words in (
+        ({"is_standby": True}, "standby"),
+        ({"server_version": 110022, "version": "11.22"}, "too old"),
+    ):
+        assert any(words in f.summary and f.severity == "error" for f in check_server(replaced(well, change)))
+    for change, words in (
+        ({"autovacuum": False}, "autovacuum is off"),
+        ({"track_counts": False}, "track_counts is off"),
+        ({"fsync": False}, "fsync is off"),
+        ({"full_page_writes": False}, "full_page_writes is off"),
+        ({"connections": 99, "max_connections": 100}, "99 of 100 connections"),
+        ({"notification_queue": 0.75}, "75% full"),
+    ):
+        (finding,) = check_settings(replaced(well, change))
+        assert finding.severity == "warning"
+        assert words in finding.summary
+
+
+def replaced(facts: Any, change: dict[str, Any]) -> Any:
+    return dataclasses.replace(facts, **change)
+
+
+# -- the schema ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "severity", "words"),
+    [
+        (
+            "insert into graphile_worker.migrations (id, breaking) values (21, true)",
+            "error",
+            "is at revision 21",
+        ),
+        (
+            "insert into graphile_worker.migrations (id, breaking) values (21, false)",
+            "warning",
+            "revision 21",
+        ),
+        ("delete from graphile_worker.migrations where id = 20", "error", "revision 19, 20 is needed"),
+        (
+            "delete from graphile_worker._private_py_migrations where id = 2",
+            "warning",
+            "missing: queue_indexes",
+        ),
+    ],
+)
+async def test_the_level_of_the_schema_is_judged(
+    gw: Call, connection: Any, statement: str, severity: str, words: str
+) -> None:
+    await connection.execute(statement)
+    assert words in (await doctor(gw)).one("schema", severity)["summary"]
+
+
+async def test_missing_additions_come_back_as_advised(gw: Call, connection: Any) -> None:
+    await connection.execute("drop table graphile_worker._private_py_migrations cascade")
+    report = await doctor(gw)
+    assert "`graphile-worker migrate`" in report.one("schema", "warning")["advice"]
+    await do(gw, "migrate")
+    assert (await doctor(gw)).is_well("schema")
+
+
+@asynccontextmanager
+async def role_for(connection: Any, url: str) -> AsyncIterator[tuple[str, str]]:
+    """A role of the test's own, and the URL with which it connects."""
+    name = await connection.fetchval("select 'gw_doctor_' || substr(md5(random()::text), 1, 12)")
+    await connection.execute(f"create role {name} login password 's3cret'")
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    try:
+        yield name, urlunsplit(parts._replace(netloc=f"{name}:s3cret@{place}"))
+    finally:
+        await connection.execute(f"drop owned by {name}; drop role {name}")
+
+
+async def test_rights_that_are_missing_are_named_one_after_the_other(
+    call: Call, connection: Any, database_url: str
+) -> None:
+    async with role_for(connection, database_url) as (role, url):
+        report = await doctor(call, "-c", url)
+        assert "may not use the schema" in report.one("rights", "error")["summary"]
+        assert "schema" not in report
+        await connection.execute(f"grant usage on schema graphile_worker to {role}")
+        report = await doctor(call, "-c", url)
+        assert "may not read and change" in report.one("rights", "error")["summary"]
+        await connection.execute(f"grant all on all tables in schema graphile_worker to {role}")
+        report = await doctor(call, "-c", url)
+        found = report.one("rights", "error")
+        assert found["summary"].startswith("row security hides the rows of _private_job_queues, ")
+        owner = await connection.fetchval("select current_user")
+        assert f"grant {owner} to {role};" in found["advice"]
+        await connection.execute(f"grant {owner} to {role}")
+        assert (await doctor(call, "-c", url)).is_well("rights")
+        await connection.execute(f"revoke {owner} from {role}")
+
+
+async def test_whose_functions_they_are_is_told(gw: Call, connection: Any) -> None:
+    assert "add_jobs" in (await doctor(gw)).one("functions", "ok")["summary"]
+    await connection.execute(
+        """
+        create or replace function graphile_worker.force_unlock_workers(worker_ids text[]) returns void
+        language sql as 'select null::void';
+        create or replace function graphile_worker.add_job(
+            identifier text, payload json default null, queue_name text default null,
+            run_at timestamptz default null, max_attempts integer default null, job_key text default null,
+            priority integer default null, flags text[] default null, job_key_mode text default 'replace'
+        ) returns graphile_worker._private_jobs language plpgsql
+        as $$ begin raise exception 'none' using errcode = 'GWNOR'; end $$;
+        drop function graphile_worker.remove_job;
+        """
+    )
+    report = await doctor(gw)
+    said = {finding["summary"] for finding in report["functions"] if finding["severity"] == "info"}
+    assert said == {"as Rust installs them: add_job", "of unknown origin: force_unlock_workers"}
+    assert report.one("functions", "error")["summary"] == "functions are missing: remove_job"
+    assert report.status == 1
+
+
+@pytest.mark.interop
+async def test_functions_that_node_installed_are_known(gw: Call, empty_database_url: str) -> None:
+    from interop.node_packages import ENDS_AT_19, provide
+
+    packages = provide()
+    node = [str(packages.binary), str(packages.command_line()), "-c", empty_database_url]
+    subprocess.run([*node, "--schema-only", "--schema", "odd"], check=True, capture_output=True, timeout=60)
+    arguments = ("-c", empty_database_url, "-s", "odd")
+    found = (await doctor(gw, *arguments)).one("functions", "info")
+    assert found["summary"] == f"as Node installs them: {', '.join(SHARED_FUNCTIONS)}"
+    node[1] = str(packages.command_line(ENDS_AT_19))
+    subprocess.run([*node, "--schema-only", "--schema", "older"], check=True, capture_output=True, timeout=60)
+    report = await doctor(gw, "-c", empty_database_url, "-s", "older")
+    said = [finding["summary"] for finding in report["functions"]]
+    assert "as Node, before 0.18 installs them: add_job, add_jobs" in said
+
+
+@pytest.mark.parametrize("name", SHARED_INDEXES)
+async def test_a_missing_index_is_made_anew_by_the_advised_statement(
+    gw: Call, connection: Any, name: str
+) -> None:
+    before = await definition(connection, name)
+    constraint = await connection.fetchrow(
+        "select conname, conrelid::regclass as place from pg_constraint where conname = $1", name
+    )
+    if constraint is None:
+        await connection.execute(f"drop index graphile_worker.{name}")
+    else:
+        await connection.execute(f"alter table {constraint['place']} drop constraint {name}")
+    report = await doctor(gw)
+    found = report.one("indexes", "error")
+    assert found["summary"] == f"the index {name} is missing"
+    assert report.status == 1
+    statement = index_statement(name, SchemaName())
+    assert found["advice"] == f"Create it: {statement}"
+    await connection.execute(statement)
+    assert await definition(connection, name) == before
+    assert (await doctor(gw)).is_well("indexes")
+
+
+async def definition(connection: Any, name: str) -> str:
+    return await connection.fetchval("select pg_get_indexdef(('graphile_worker.' || $1)::regclass)", name)
+
+
+async def test_an_index_of_this_package_that_was_dropped_comes_back_as_advised(
+    gw: Call, connection: Any
+) -> None:
+    number, name = own_indexes()[0]
+    await connection.execute(f"drop index graphile_worker.{name}")
+    report = await doctor(gw)
+    found = report.one("indexes", "warning")
+    assert name in found["summary"]
+    assert f"delete row {number}" in found["advice"]
+    await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", number)
+    await do(gw, "migrate")
+    assert (await doctor(gw)).is_well("indexes")
+
+
+async def test_an_index_that_was_not_finished_is_named(gw: Call, connection: Any) -> None:
+    await connection.execute(
+        "update pg_index set indisvalid = false "
+        "where indexrelid = 'graphile_worker.jobs_main_index'::regclass"
+    )
+    assert "jobs_main_index" in (await doctor(gw)).one("indexes", "error")["summary"]
+
+
+async def test_numbers_that_run_out_are_noticed(gw: Call, connection: Any) -> None:
+    assert "sequences" not in await doctor(gw)
+    await connection.execute("select setval('graphile_worker.job_queues_id_seq', 1500000000)")
+    assert "has used 70% of its numbers" in (await doctor(gw)).one("sequences", "warning")["summary"]
+
+
+# -- the jobs ------------------------------------------------------------------------------------------------
+
+
+async def test_locks_that_are_old_are_named_with_their_holder(gw: Call, connection: Any) -> None:
+    await add_locked_job(connection, "pool-of-node", "2 hours")
+    await add_locked_job(connection, "pool-that-works", "1 minute")
+    found = (await doctor(gw)).one("locks", "warning")
+    assert found["summary"].startswith("pool-of-node holds 1 job for more than 60 minutes")
+    assert "graphile-worker force-unlock pool-of-node" in found["advice"]
+    assert (await doctor(gw, "--lock-age", "3h")).is_well("locks")
+    await do(gw, "force-unlock", "pool-of-node")
+    assert (await doctor(gw)).is_well("locks")
+
+
+async def test_a_pool_of_ours_that_died_is_named(gw: Call, connection: Any) -> None:
+    await add_locked_job(connection, "pool-dead", "1 minute")
+    await connection.execute(
+        "insert into graphile_worker._private_py_workers "
+        "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace) "
+        "values ('pool-dead', 'here', 1, '1', '{work}', 1, 'lock', '10 s', '1 hour')"
+    )
+    found = (await doctor(gw)).one("locks", "warning")
+    assert found["summary"] == "the worker pool pool-dead is out of reach and holds 1 job"
+    await connection.execute("select pg_advisory_lock(hashtextextended('graphile_worker/pool-dead', 0))")
+    assert (await doctor(gw)).is_well("locks")
+
+
+async def test_a_queue_that_is_stuck_is_freed_as_advised(gw: Call, connection: Any) -> None:
+    await add_locked_job(connection, "pool-alive", "1 second", queue="busy")
+    await connection.execute("select graphile_worker.add_job('work', queue_name => 'stuck')")
+    await connection.execute(
+        "update graphile_worker._private_job_queues set locked_at = now() - interval '10 minutes', "
+        "locked_by = 'pool-gone' where queue_name = 'stuck'"
+    )
+    report = await doctor(gw)
+    found = report.one("queues", "error")
+    assert found["summary"] == "named queues are stuck: stuck"
+    assert "graphile-worker force-unlock pool-gone" in found["advice"]
+    assert report.status == 1
+    await do(gw, "force-unlock", "pool-gone")
+    assert (await doctor(gw)).is_well("queues")
+
+
+async def test_jobs_that_failed_for_good_are_counted_with_their_last_error(gw: Call, connection: Any) -> None:
+    await connection.execute(
+        "select graphile_worker.add_job('send_email', max_attempts => 1) from generate_series(1, 3)"
+    )
+    await connection.execute(f"update {JOBS} set attempts = 1, last_error = E'no\\nsuch host'")
+    found = (await doctor(gw)).one("failures", "warning")
+    assert found["summary"] == "3 jobs failed for good: send_email (3)"
+    assert "The last error of send_email: no such host" in found["meaning"]
+    await do(gw, "cleanup", "DELETE_PERMAFAILED_JOBS")
+    assert (await doctor(gw)).is_well("failures")
+
+
+async def test_a_job_that_nobody_takes_is_named(gw: Call, connection: Any) -> None:
+    await connection.execute("select graphile_worker.add_job('fresh')")
+    assert (await doctor(gw)).is_well("waiting")
+    await connection.execute("select graphile_worker.add_job('lonely', priority => 5)")
+    await connection.execute(
+        f"update {JOBS} set run_at = now() - interval '1 hour', created_at = now() - interval '1 hour' "
+        "where priority = 5"
+    )
+    found = (await doctor(gw)).one("waiting", "warning")
+    assert found["summary"] == "a job of lonely has been ready for 60 minutes"
+    assert "No worker of this package is running." in found["meaning"]
+
+
+# -- the upkeep ----------------------------------------------------------------------------------------------
+
+
+async def leave_rows_behind(url: str, count: int) -> None:
+    """Add and delete jobs in a session that ends, so that the server's statistics know of them."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"alter table {JOBS} set (autovacuum_enabled = false)")
+    await connection.execute(
+        "select graphile_worker.add_job('work', json_build_object('n', n)) "
+        "from generate_series(1, $1::integer) n",
+        count,
+    )
+    await connection.execute(f"delete from {JOBS} where id < (select max(id) from {JOBS})")
+    await connection.close()
+
+
+async def test_dead_rows_bloat_and_switched_off_autovacuum_are_noticed(
+    connection: Any, database_url: str
+) -> None:
+    await leave_rows_behind(database_url, 2000)
+    thresholds = Thresholds(dead_rows=1000, bloat_bytes=100_000, busy_changes=1000)
+
+    async def said() -> str:
+        found = await found_by(database_url, "table", thresholds=thresholds)
+        return "\n".join(f"{finding.severity}: {finding.summary}" for finding in found)
+
+    assert "warning: the jobs table has 1,999 dead rows beside" in await said()
+    assert "warning: autovacuum is switched off for the jobs table" in await said()
+    assert "is in use" not in await said()
+    await connection.execute(f"vacuum (analyze) {JOBS}")
+    await connection.execute(f"alter table {JOBS} reset (autovacuum_enabled)")
+    assert "dead rows" not in await said()
+    assert "of which about" in await said()
+    assert "info: the jobs table is busy" in await said()
+    await connection.execute(f"vacuum full {JOBS}")
+    await connection.execute(f"alter table {JOBS} set (autovacuum_vacuum_scale_factor = 0.02)")
+    assert (await said()).startswith("ok: about 1 jobs in 8.0 kB")
+
+
+async def test_a_transaction_that_holds_vacuum_back_is_named(gw: Call, connection: Any) -> None:
+    pid = await connection.fetchval("select pg_backend_pid()")
+    async with connection.transaction():
+        await connection.execute("create temporary table mark () on commit drop")
+        found = (await doctor(gw, "--transaction-age", "0s")).one("transactions", "warning")
+        assert found["summary"].startswith(f"the session {pid} (")
+        assert "idle in transaction" in found["summary"]
+        assert f"pg_terminate_backend({pid})" in found["advice"]
+        assert (await doctor(gw)).is_well("transactions")
+    assert (await doctor(gw, "--transaction-age", "0s")).is_well("transactions")
+
+
+def test_a_time_in_place_of_a_period_is_refused(call: Call) -> None:
+    result = call("doctor", "--lock-age", "2030-01-01T00:00:00Z")
+    assert result.status == 2
+    assert "a period such as 10m or 2h is needed" in result.err

@@ -1,0 +1,29 @@
+"""Messages as they are stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphile_worker.errors import JobInterruptedError
+from graphile_worker.worker.outcome import MAX_MESSAGE, Failed, Interrupted
+
+
+@pytest.mark.compat("FA4")
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("words"), "words"),
+        (ValueError(), "ValueError"),
+        (ValueError("a\0b"), "a\N{REPLACEMENT CHARACTER}b"),
+        (ValueError("\ud83d alone"), "? alone"),
+        (ValueError("x" * (MAX_MESSAGE + 1)), "x" * MAX_MESSAGE),
+        (SystemExit(2), "2"),
+    ],
+)
+def test_every_error_has_a_message_that_the_database_takes(error: BaseException, message: str) -> None:
+    assert Failed(error).message == message
+    assert "\0" not in Interrupted(error).message
+
+
+def test_a_job_that_never_started_leaves_no_note() -> None:
+    assert Interrupted(JobInterruptedError("")).message == ""
