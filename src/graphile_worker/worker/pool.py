@@ -308,7 +308,9 @@ class WorkerPool:
             await slots.idle()
             await self._source.quiet()
             await self._sink.flush()
-            if self._stopping is not None or (self._source.is_quiet and slots.is_idle):
+            # A job that the last write brought along may have run by now.
+            is_settled = self._source.is_quiet and slots.is_idle and self._sink.is_written
+            if is_settled or self._stopping is not None:
                 return
 
     async def _end_when_slots_end(self) -> None:

@@ -107,6 +107,11 @@ class Sink:
         if not self._wanted.is_set():
             self._wanted.set()
 
+    @property
+    def is_written(self) -> bool:
+        """Whether everything that was put here is committed."""
+        return self._written.is_set()
+
     async def flush(self) -> None:
         """Until everything that was put here is committed; delays do not count."""
         self._hurry = True

@@ -9,6 +9,9 @@ select
   set_config('enable_hashjoin', 'off', false),
   set_config('enable_mergejoin', 'off', false),
   set_config('enable_sort', 'off', false), -- where an index has the order; elsewhere they still sort
-  set_config('enable_incremental_sort', 'off', false),
+  case -- not before PostgreSQL 13
+    when current_setting('enable_incremental_sort', true) is not null
+      then set_config('enable_incremental_sort', 'off', false)
+  end,
   set_config('jit', 'off', false),
   set_config('plan_cache_mode', 'force_generic_plan', false)
