@@ -15,13 +15,13 @@ import asyncpg
 import pytest
 
 from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
-from acceptance.proxy import proxy_to
 from acceptance.worker_process import Start, WorkerProcess
 from cli.command_line import clean_environment
 from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks.events import PoolEvicted
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
+from recovery.half_open import half_open_proxy_to
 from recovery.history import History
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
@@ -160,7 +160,7 @@ class TestLostConnection:
     ) -> None:
         gate = Gate()
         await jobs.add("work")
-        async with proxy_to(database_url, tmp_path) as (proxy, url):
+        async with half_open_proxy_to(database_url, tmp_path) as (proxy, url):
             await workers.start({"work": gate}, connection_string=url, **QUICK)
             await gate.until_inside(1)
             before = await graveyard.holding()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from acceptance.worker_process import Start
 from graphile_worker.client import WorkerUtils
-from graphile_worker.clock import uptime
+from graphile_worker.clock import SystemClock, uptime
 from graphile_worker.errors import WorkerStoppedError
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
 from graphile_worker.job import Job
 from graphile_worker.queries.get_jobs import get_jobs
@@ -22,8 +24,10 @@ from graphile_worker.queries.task_ids import register_tasks
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import pool
+from graphile_worker.worker.fetcher import Fetcher
 from graphile_worker.worker.gate import Gate as WorkerGate
 from graphile_worker.worker.session import Sessions
+from graphile_worker.worker.source import AdaptiveSource
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.working import SCHEMA, Gate, Jobs, Workers, until
@@ -90,32 +94,38 @@ async def test_it_cancels_what_it_can_and_drops_the_rest_and_goes_on(
         in_thread.set()
         may_end.wait(30)
 
+    async def deaf(payload: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await gate(payload)
+
     async def other(payload: Any) -> None:
         return None
 
     runner = await workers.start(
-        {"work": gate, "stubborn": stubborn, "other": other}, events=recorder.events, concurrency=2, **QUICK
+        {"work": gate, "stubborn": stubborn, "deaf": deaf, "other": other},
+        events=recorder.events,
+        concurrency=3,
+        **QUICK,
     )
-    cancelled = await jobs.add("work", queue="named")
-    dropped = await jobs.add("stubborn")
+    expected = [await jobs.add("work", queue="named"), await jobs.add("stubborn"), await jobs.add("deaf")]
     try:
-        await gate.until_inside(1)
+        await gate.until_inside(2)
         await until(in_thread.is_set)
         await _given_away(connection, runner.pool_id)
         evicted = await recorder.wait_for(PoolEvicted)
-        assert sorted(job.id for job in evicted.jobs) == [cancelled, dropped]
+        assert sorted(job.id for job in evicted.jobs) == expected
         await until(lambda: gate.inside == 0)
     finally:
         may_end.set()
-    await until(lambda: recorder.count(JobInterrupted) == 2)
+    await until(lambda: recorder.count(JobInterrupted) == 3)
     assert recorder.count(JobCompleted) == 0
-    assert [row["locked_by"] for row in await jobs.all()] == ["another", "another"]
+    assert [row["locked_by"] for row in await jobs.all()] == ["another"] * 3
     assert [row["locked_by"] for row in await jobs.queues()] == ["another"]
     assert list(await graveyard.workers()) == [runner.pool_id]
     await jobs.add("other")  # life goes on
     await until(lambda: recorder.count(JobCompleted) == 1)
     await workers.stop(runner)
-    assert [row["locked_by"] for row in await jobs.all()] == ["another", "another"]
+    assert [row["locked_by"] for row in await jobs.all()] == ["another"] * 3
 
 
 async def test_it_drops_what_it_has_locked_ahead(
@@ -127,9 +137,34 @@ async def test_it_drops_what_it_has_locked_ahead(
     await gate.until_inside(1)
     await _given_away(connection, runner.pool_id)
     assert len((await recorder.wait_for(PoolEvicted)).jobs) == 5
-    await workers.stop(runner)
-    assert len(gate.started) == 1
-    assert {row["locked_by"] for row in await jobs.all()} == {"another"}
+    later = await jobs.add("work")
+    await gate.until_inside(1)
+    assert len(gate.started) == 2
+    locks = {row["id"]: row["locked_by"] for row in await jobs.all()}
+    assert locks.pop(later) == runner.pool_id
+    assert set(locks.values()) == {"another"}
+
+
+async def test_so_does_the_source_that_serves_by_default(jobs: Jobs, connection: Any) -> None:
+    await jobs.add_many("work", 2)
+    tasks = await register_tasks(connection, SchemaName(), ["work"])
+    lost, kept = await get_jobs(connection, SchemaName(), pool_id="pool-a", tasks=tasks, limit=2)
+    fetcher = Fetcher(
+        None,  # type: ignore[arg-type]
+        SchemaName(),
+        pool_id="pool-a",
+        identifiers=["work"],
+        forbidden_flags=None,
+        clock=SystemClock(),
+        use_local_time=False,
+    )
+    source = AdaptiveSource(
+        fetcher, Events(), SystemClock(), concurrency=1, prefetch=60.0, on_error=lambda error: None
+    )
+    source.adopt([lost, kept])
+    assert source.drop(lambda job: job is lost) == [lost]
+    assert (source.take(), source.take()) == (kept, None)
+    await source.release()
 
 
 @pytest.fixture
@@ -238,10 +273,12 @@ async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
             door.prolong(uptime(), was_swept=True)
             return fetched
 
-        assert await session.take(fetch) == []
-        assert (await jobs.one())["locked_by"] == "pool-late"
-        await sessions.reclaim()
-        await sessions.close()
+        try:
+            assert await session.take(fetch) == []
+            assert (await jobs.one())["locked_by"] == "pool-late"
+            await sessions.reclaim()
+        finally:
+            await sessions.close()
     after = await jobs.one()
     assert (after["locked_by"], after["attempts"]) == (None, 0)
 

@@ -43,6 +43,13 @@ plain as materialized (
   ) found
   limit $3
 ),
+-- With enough of these, jobs of queues that come later than the last of them are of no interest.
+cutoff as materialized (
+  select priority, run_at from plain
+  where (select count(*) from plain) >= $3
+  order by priority desc, run_at desc
+  limit 1
+),
 queue_priority (priority) as (
   (
     select priority from :GRAPHILE_WORKER_SCHEMA._private_jobs
@@ -64,7 +71,18 @@ examined as materialized (
     select job.ctid as place, job.job_queue_id, job.priority, job.run_at
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null
-      and job.priority = queue_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
+      and job.priority = queue_priority.priority
+      and job.run_at <= least(
+        coalesce($5::timestamptz, now()),
+        (
+          select case
+            when queue_priority.priority < cutoff.priority then 'infinity'
+            when queue_priority.priority = cutoff.priority then cutoff.run_at
+            else '-infinity'
+          end
+          from cutoff
+        )
+      )
       and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.run_at

@@ -1,0 +1,200 @@
+"""A program as users write it. A type checker must find nothing wrong here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict, assert_type
+
+import asyncpg
+import msgspec
+
+from graphile_worker import (
+    CronItem,
+    Events,
+    Hooks,
+    Job,
+    JobHelpers,
+    JobSpec,
+    LocalQueueOptions,
+    Runner,
+    WorkerOptions,
+    WorkerUtils,
+    add_job_adhoc,
+    get_current_job,
+    make_worker_utils,
+    parse_cron_items,
+    parse_crontab,
+    run,
+    run_migrations,
+    run_once,
+    task,
+)
+from graphile_worker.errors import GraphileWorkerError, JobNotAddedError
+from graphile_worker.hooks.events import JobFailed, JobSucceeded
+from graphile_worker.testing import AddedJobs, FakeClock, JobsRun, RunJobs
+
+# -- payloads of every kind --------------------------------------------------------------------------------
+
+
+@dataclass
+class Letter:
+    to: str
+
+
+class Order(TypedDict):
+    number: int
+
+
+class Measure(msgspec.Struct):
+    value: float
+
+
+class Mailer:
+    async def send(self, letter: Letter) -> None: ...
+
+
+# -- tasks of every shape ----------------------------------------------------------------------------------
+
+
+@task
+async def send(payload: Letter, helpers: JobHelpers) -> None:
+    mailer = helpers.extension(Mailer)
+    assert_type(mailer, Mailer)
+    await mailer.send(payload)
+    assert_type(helpers.job, Job)
+    assert_type(await helpers.get_queue_name(), str | None)
+    helpers.logger.info("sent to %s", payload.to)
+    await helpers.add_job(send, Letter("b@example.com"), job_key="k", connection=None)
+    await helpers.add_job(sweep)
+    await helpers.add_job("anything", {"a": 1}, priority=3)
+    await helpers.add_jobs([send.spec(payload, max_attempts=3), JobSpec("other"), JobSpec(send, payload)])
+    assert_type(await helpers.abortable(double_later(2)), int)
+    async with helpers.with_pg_client() as connection, connection.transaction():
+        await helpers.add_job(bill, Order(number=1), connection=connection)
+
+
+async def double_later(number: int) -> int:
+    return 2 * number
+
+
+@task("mail/receive", queue_name="mail", max_attempts=3, job_key_mode="replace")
+def receive(payload: Letter) -> int:
+    return 1
+
+
+@task()
+def sweep() -> None: ...
+
+
+@task
+def watch(helpers: JobHelpers) -> None:
+    helpers.sync.add_job(receive, Letter("c@example.com"))
+    helpers.sync.add_job(sweep, max_attempts=1)
+
+
+@task
+async def bill(payload: Order) -> None: ...
+
+
+@task(flags=["slow"], priority=-5)
+async def record(payload: Measure) -> None: ...
+
+
+@task
+def count(payload: dict[str, int]) -> None: ...
+
+
+@task
+def loose(payload: Any, helpers: JobHelpers) -> None: ...
+
+
+partial = task("partial")(functools.partial(receive.function))
+
+
+# -- adding jobs -------------------------------------------------------------------------------------------
+
+
+async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
+    job = await utils.add_job(send, Letter("a@example.com"), job_key="welcome:1")
+    assert_type(job, Job)
+    assert_type(job.run_at, datetime)
+    assert_type(job.locked_by, str | None)
+    await utils.add_job(receive, Letter("a@example.com"), queue_name="letters", flags={"slow"})
+    await utils.add_job(bill, Order(number=1), run_at=datetime.now(UTC))
+    await utils.add_job(record, Measure(1.5), run_at=timedelta(minutes=5))
+    await utils.add_job(count, {"a": 1})
+    await utils.add_job(sweep)
+    await utils.add_job(watch, job_key="w", job_key_mode="preserve_run_at")
+    await utils.add_job(loose, {"anything": 1})
+    await utils.add_job("send", {"to": "a"}, priority=3, run_at=timedelta(1))
+    await utils.add_job("send")
+    specs = [JobSpec(send, Letter("a")), JobSpec("send", 5, flags=["a"]), JobSpec(sweep)]
+    assert_type(await utils.add_jobs([*specs, send.spec(Letter("a@example.com"))]), list[Job])
+    await add_job_adhoc(send, Letter("a"), connection_string="postgres:///x", job_key="k")
+    await send(Letter("a@example.com"), helpers)
+    assert_type(receive(Letter("a@example.com")), int)
+    assert_type(await utils.remove_job("welcome:1"), Job | None)
+    assert_type(await utils.complete_jobs([1, 2]), list[Job])
+    assert_type(get_current_job(), Job)
+
+
+async def add_in_a_transaction_of_the_application() -> None:
+    connection = await asyncpg.connect("postgres:///x")
+    pool = await asyncpg.create_pool("postgres:///x")
+    async with make_worker_utils(pg_pool=pool) as utils, connection.transaction():
+        try:
+            await utils.add_job(send, Letter("a"), connection=connection)
+        except JobNotAddedError as error:
+            assert_type(error.sqlstate, str | None)
+        except GraphileWorkerError:
+            logging.exception("not added")
+
+
+# -- running -----------------------------------------------------------------------------------------------
+
+
+async def work() -> None:
+    await run_migrations(connection_string="postgres:///x")
+    events = Events()
+
+    @events.on(JobFailed)
+    def complain(event: JobFailed) -> None:
+        assert_type(event.job, Job)
+        assert_type(event.error, BaseException)
+
+    events.on(JobSucceeded, lambda event: print(event.duration))
+    options = WorkerOptions(concurrency=5, local_queue=LocalQueueOptions(size=10))
+    tasks: list[Callable[..., Any]] = [send, receive, sweep, watch, bill, record, count, loose, partial]
+    async with run(
+        options=options, task_list=[send, receive, double_later], events=events, extensions=[Mailer()]
+    ) as runner:
+        assert_type(runner, Runner)
+        await runner.add_job("send", {"to": "a"})
+        await runner.wait()
+    await run_once(task_list={"send": send, "other": lambda: None}, crontab="* * * * * send", concurrency=3)
+    items = [*parse_crontab("0 4 * * * send"), *parse_cron_items([CronItem(task="send", match="0 4 * * *")])]
+    utils = await make_worker_utils(options=options, hooks=Hooks())
+    await asyncio.gather(utils.release(), run_once(task_list=tasks, parsed_cron_items=items))
+
+
+# -- testing -----------------------------------------------------------------------------------------------
+
+
+async def test_send(
+    run_jobs: RunJobs,
+    added_jobs: AddedJobs,
+    graphile_worker_clock: FakeClock,
+    graphile_worker_utils: WorkerUtils,
+) -> None:
+    await graphile_worker_utils.add_job(send, Letter("a"))
+    assert_type(await added_jobs(send), list[Job])
+    await graphile_worker_clock.advance(timedelta(days=1))
+    ran = await run_jobs([send], extensions=[Mailer()], until=timedelta(hours=1))
+    assert_type(ran.check(), JobsRun)
+    assert [job.payload for job in ran.of(send).succeeded] == [{"to": "a"}]
+    assert_type(ran.failed[0].error, BaseException | None)

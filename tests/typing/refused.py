@@ -1,0 +1,131 @@
+"""Each line marked `# wrong` must be refused by a type checker, and no other line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from graphile_worker import (
+    Job,
+    JobHelpers,
+    JobSpec,
+    LocalQueueOptions,
+    Runner,
+    WorkerOptions,
+    WorkerUtils,
+    add_job_adhoc,
+    make_worker_utils,
+    run,
+    task,
+)
+from graphile_worker.hooks.events import JobFailed
+from graphile_worker.testing import RunJobs
+
+
+@dataclass
+class Letter:
+    to: str
+
+
+class Order(TypedDict):
+    number: int
+
+
+class Mailer: ...
+
+
+# -- tasks -------------------------------------------------------------------------------------------------
+
+
+@task
+async def send(payload: Letter, helpers: JobHelpers) -> None:
+    print(helpers.extension(Mailer).sent)  # wrong
+    await helpers.add_job(send, {"to": "a"})  # wrong
+    await helpers.add_job(send, Letter("a"), max_attempt=3)  # wrong
+
+
+@task(queue_name=5)  # wrong
+def receive(payload: Letter) -> None: ...
+
+
+@task(job_key_mode="sometimes")  # wrong
+def later() -> None: ...
+
+
+@task(retries=3)  # wrong
+def again() -> None: ...
+
+
+@task  # wrong
+async def three(payload: Letter, helpers: JobHelpers, more: int) -> None: ...
+
+
+@task  # wrong
+async def swapped(helpers: JobHelpers, payload: Letter) -> None: ...
+
+
+@task  # wrong
+async def named(*, payload: Letter) -> None: ...
+
+
+task("name")(5)  # wrong
+
+
+@task
+def plain(payload: Letter, helpers: JobHelpers) -> None:
+    helpers.sync.add_job(send, "a@example.com")  # wrong
+
+
+@task
+async def bill(payload: Order) -> None: ...
+
+
+@task
+def count(payload: dict[str, int]) -> None: ...
+
+
+@task
+def sweep() -> None: ...
+
+
+# -- adding jobs -------------------------------------------------------------------------------------------
+
+
+async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
+    await utils.add_job(send, {"to": "a@example.com"})  # wrong
+    await utils.add_job(send)  # wrong
+    await utils.add_job(send, 5)  # wrong
+    await utils.add_job(bill, {"number": "one"})  # wrong
+    await utils.add_job(bill, {"numbr": 1})  # wrong
+    await utils.add_job(count, {"a": "b"})  # wrong
+    await utils.add_job(Letter, Letter("a"))  # wrong
+    await utils.add_job("send", jobkey="k")  # wrong
+    await utils.add_job("send", job_key="k", job_key_mode="nope")  # wrong
+    await utils.add_job("send", priority="high")  # wrong
+    await utils.add_job("send", run_at=300)  # wrong
+    await utils.add_jobs([send])  # wrong
+    await send({"to": "a@example.com"}, helpers)  # wrong
+    plain(Letter("a"))  # wrong
+    send.spec("a@example.com")  # wrong
+    JobSpec(send, "a@example.com")  # wrong
+    JobSpec(send, 5)  # wrong
+    JobSpec("send", 5, queue=3)  # wrong
+    await add_job_adhoc(send, 3)  # wrong
+    job: Job = utils.add_job("send")  # wrong
+    job.payload = {}  # wrong
+    make_worker_utils(conection_string="postgres:///x")  # wrong
+    async with make_worker_utils() as other:
+        await other.add_job(count, {"a": "b"})  # wrong
+
+
+# -- running -----------------------------------------------------------------------------------------------
+
+
+async def work(run_jobs: RunJobs, event: JobFailed) -> None:
+    WorkerOptions(concurency=3)  # wrong
+    WorkerOptions(local_queue=LocalQueueOptions(size="ten"))  # wrong
+    runner: Runner = run(task_list=[send])  # wrong
+    await runner.wait(5)  # wrong
+    await run_jobs(send)  # wrong
+    await run_jobs([send], until=5)  # wrong
+    print(event.errors)  # wrong
