@@ -18,7 +18,7 @@ from .client import WorkerUtils
 from .client.opening import Opening
 from .clock import Clock, SystemClock
 from .config import combine
-from .db.connection import Connection, Pool
+from .db.connection import AnyPool, Connection, Pool
 from .db.dsn import Dsn
 from .db.errors import translate_errors
 from .db.open import close_pool, lend, open_pool, resolve_connection
@@ -327,7 +327,7 @@ class _Parts:
 
 def run(
     *,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     task_list: TaskList | None = None,
     crontab: str | None = None,
     parsed_cron_items: Sequence[ParsedCronItem] | None = None,
@@ -363,7 +363,7 @@ def run(
 
 async def run_once(
     *,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     task_list: TaskList | None = None,
     crontab: str | None = None,
     parsed_cron_items: Sequence[ParsedCronItem] | None = None,
@@ -418,7 +418,7 @@ class _Given:
 
     def __init__(
         self,
-        pg_pool: Pool | None,
+        pg_pool: AnyPool | None,
         task_list: TaskList | None,
         crontab: str | None,
         parsed_cron_items: Sequence[ParsedCronItem] | None,

@@ -7,10 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
 from acceptance.worker_process import Start, WorkerProcess
 from graphile_worker import JobHelpers
 from recovery.dead import QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
+from support.server import DatabaseServer
 from support.working import SCHEMA, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")
@@ -73,12 +76,20 @@ async def test_a_run_that_should_end_by_itself_is_written_down_before_it_locks_a
     assert (await history.events())[-1] == ("end", second.pid)
 
 
-async def test_the_first_job_finds_its_worker_written_down(workers: Workers, jobs: Jobs) -> None:
+async def test_the_first_job_finds_its_worker_written_down(
+    workers: Workers, jobs: Jobs, database_url: str
+) -> None:
     seen: list[Any] = []
+    holds_lock: list[bool] = []
 
     async def look(payload: Any, helpers: JobHelpers) -> None:
-        rows = await helpers.query(f"select id from {SCHEMA}._private_py_workers")
+        # Blocks the event loop while it asks, from a thread of its own.
+        rows = DatabaseServer.run(
+            database_url,
+            lambda connection: connection.fetch(f"select id, backend_pid from {SCHEMA}._private_py_workers"),
+        )
         seen.append((helpers.job.locked_by, [row["id"] for row in rows]))
+        holds_lock.append(rows[0]["backend_pid"] is not None)
 
     await jobs.add("look")
     await workers.once({"look": look})
@@ -86,7 +97,11 @@ async def test_the_first_job_finds_its_worker_written_down(workers: Workers, job
     await jobs.add("look")
     await jobs.until_gone()
     await workers.stop(runner)
-    assert len(seen) == 2
+    await jobs.add("look")
+    async with asyncpg.create_pool(database_url, min_size=0, max_size=5) as pool:
+        await workers.once({"look": look}, pg_pool=pool)
+    assert holds_lock[-1]  # it could not take it any more on the loop that the job blocks
+    assert len(seen) == 3
     for pool_id, registered in seen:
         assert registered == [pool_id]
 

@@ -55,29 +55,16 @@ def _run(file: Path, program: str, *arguments: str) -> subprocess.CompletedProce
     )
 
 
-AMBIGUOUS_NAME = "pyright takes the name `task` for the module graphile_worker.tasks.task"
-ANY_ARITY = "the decorator's type lets functions of any number of arguments pass"
-
-
 def _checked_by(checker: Check, file: Path, folder: Path) -> dict[int, str]:
     return checker(Path(shutil.copy(file, folder)))
 
 
-@pytest.mark.parametrize(
-    "checker",
-    [mypy, pytest.param(pyright, marks=pytest.mark.xfail(reason=AMBIGUOUS_NAME, strict=True))],
-)
+@pytest.mark.parametrize("checker", [mypy, pyright])
 def test_right_use_is_accepted(checker: Check, tmp_path: Path) -> None:
     assert _checked_by(checker, HERE / "accepted.py", tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    "checker",
-    [
-        pytest.param(mypy, marks=pytest.mark.xfail(reason=ANY_ARITY, strict=True)),
-        pytest.param(pyright, marks=pytest.mark.xfail(reason=AMBIGUOUS_NAME, strict=True)),
-    ],
-)
+@pytest.mark.parametrize("checker", [mypy, pyright])
 def test_wrong_use_is_refused_line_by_line(checker: Check, tmp_path: Path) -> None:
     lines = (HERE / "refused.py").read_text().splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
 from ..config import combine
-from ..db.connection import Pool
+from ..db.connection import AnyPool
 from ..db.dsn import Dsn
 from ..db.open import open_pool, resolve_connection
 from ..hooks import Hooks
@@ -25,7 +25,7 @@ P = TypeVar("P")
 def make_worker_utils(
     *,
     connection_string: str | None = None,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     schema: str | None = None,
     max_pool_size: int | None = None,
     prepared_statements: bool | None = None,
@@ -87,7 +87,7 @@ async def add_job_adhoc(
     payload: P,
     *,
     connection_string: str | None = None,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     schema: str | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
@@ -101,7 +101,7 @@ async def add_job_adhoc(
     payload: object = None,
     *,
     connection_string: str | None = None,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     schema: str | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
@@ -114,7 +114,7 @@ async def add_job_adhoc(
     payload: Any = None,
     *,
     connection_string: str | None = None,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     schema: str | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
@@ -155,7 +155,7 @@ quick_add_job = add_job_adhoc
 async def run_migrations(
     *,
     connection_string: str | None = None,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     schema: str | None = None,
     prepared_statements: bool | None = None,
 ) -> MigrationReport:

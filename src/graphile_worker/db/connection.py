@@ -109,10 +109,10 @@ class Borrowing(Protocol):
     def __await__(self) -> Any: ...
 
 
-class Pool(Protocol):
-    """Connections that are lent out and taken back."""
+class AnyPool(Protocol):
+    """A pool that a program gives us. The driver does not say what it lends, so nothing is asked of that."""
 
-    def acquire(self, *, timeout: float | None = None) -> Borrowing: ...
+    def acquire(self, *, timeout: float | None = None) -> Any: ...
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> Any: ...
 
@@ -127,3 +127,9 @@ class Pool(Protocol):
     async def close(self) -> None: ...
 
     def terminate(self) -> None: ...
+
+
+class Pool(AnyPool, Protocol):
+    """Connections that are lent out and taken back."""
+
+    def acquire(self, *, timeout: float | None = None) -> Borrowing: ...

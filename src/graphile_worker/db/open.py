@@ -17,7 +17,7 @@ import asyncpg
 
 from ..errors import ConnectionConfigError
 from .borrowed import is_gone
-from .connection import Connection, Pool
+from .connection import AnyPool, Connection, Pool
 from .dsn import Dsn
 from .errors import translate_connect_errors
 
@@ -38,7 +38,7 @@ _KEEPALIVE_OPTIONS = {
 
 def resolve_connection(
     connection_string: str | None = None,
-    pg_pool: Pool | None = None,
+    pg_pool: AnyPool | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Pool | Dsn:
     """Which database is meant: the given pool, the given string, DATABASE_URL, or the PG* variables."""
@@ -46,7 +46,7 @@ def resolve_connection(
     if pg_pool is not None and connection_string is not None:
         raise ConnectionConfigError("both pg_pool and connection_string are set; give only one of them")
     if pg_pool is not None:
-        return pg_pool
+        return cast(Pool, pg_pool)
     if connection_string is not None:
         return Dsn.parse(connection_string)
     if environ.get("DATABASE_URL"):

@@ -3,7 +3,6 @@
 from .abort_signal import AbortSignal
 from .batch import BatchFailure, may_be_batch, settle_batch
 from .call import call_task
-from .decorator import as_task, task
 from .extensions import Extensions
 from .helpers import JobHelpers, current_job, get_current_helpers, get_current_job
 from .load import load_tasks
@@ -13,6 +12,10 @@ from .services import WorkerServices
 from .sync_helpers import SyncHelpers
 from .task import AnyTask, Task
 from .threads import TaskThreads
+
+# isort: split
+# After `.task`, which binds the submodule's name: the decorator is what `task` means here.
+from .decorator import as_task, task
 
 __all__ = [
     "AbortSignal",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from ..errors import TaskLoadError
 from .helpers import JobHelpers
@@ -12,7 +12,6 @@ from .task import AnyTask, Task, TaskOptions
 
 P = TypeVar("P")
 R = TypeVar("R")
-MoreArguments = ParamSpec("MoreArguments")
 
 
 @overload
@@ -20,9 +19,9 @@ def task(function: Callable[[], R], /) -> Task[None, [], R]: ...
 @overload
 def task(function: Callable[[JobHelpers], R], /) -> Task[None, [JobHelpers], R]: ...
 @overload
-def task(
-    function: Callable[Concatenate[P, MoreArguments], R], /
-) -> Task[P, Concatenate[P, MoreArguments], R]: ...
+def task(function: Callable[[P], R], /) -> Task[P, [P], R]: ...
+@overload
+def task(function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], R]: ...
 @overload
 def task(identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
@@ -52,9 +51,9 @@ class TaskDecorator:
     @overload
     def __call__(self, function: Callable[[JobHelpers], R], /) -> Task[None, [JobHelpers], R]: ...
     @overload
-    def __call__(
-        self, function: Callable[Concatenate[P, MoreArguments], R], /
-    ) -> Task[P, Concatenate[P, MoreArguments], R]: ...
+    def __call__(self, function: Callable[[P], R], /) -> Task[P, [P], R]: ...
+    @overload
+    def __call__(self, function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         return _make(function, self._identifier, self._options, depth=2)
 
