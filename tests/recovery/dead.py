@@ -26,9 +26,9 @@ class Graveyard:
         await self._connection.execute(
             f"insert into {SCHEMA}._private_py_workers "
             "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, started_at, "
-            "last_seen_at, lost_at) "
+            "last_seen_at, lost_at, backend_pid) "
             "values ($1, 'somewhere', 1, '0', '{}', 1, $2, '4 seconds', $3, now() - interval '1 hour', "
-            "now() - interval '1 hour', now() - $4::interval)",
+            "now() - interval '1 hour', now() - $4::interval, case when $2 = 'lock' then 1 end)",
             pool_id,
             liveness,
             timedelta(seconds=grace),

@@ -126,6 +126,21 @@ async def test_a_heartbeat_is_missed_after_two_intervals_and_one_from_the_future
         assert ("pool-beating" in (await utils.sweep_stale_workers()).lost) is is_lost
 
 
+async def test_one_that_has_not_taken_its_lock_yet_is_in_reach_while_it_starts(
+    utils: WorkerUtils, graveyard: Graveyard, connection: Any
+) -> None:
+    await graveyard.bury("pool-new", lost_for=None)
+    for age, is_lost in ((7, False), (9, True)):
+        await connection.execute(
+            f"update {SCHEMA}._private_py_workers set backend_pid = null, lost_at = null, "
+            "last_seen_at = now() - $1::interval",
+            timedelta(seconds=age),
+        )
+        (listed,) = await utils.list_workers()
+        assert listed.is_alive is not is_lost
+        assert ("pool-new" in (await utils.sweep_stale_workers()).lost) is is_lost
+
+
 async def test_a_moment_in_the_future_does_not_delay_it_for_ever(
     utils: WorkerUtils, graveyard: Graveyard
 ) -> None:

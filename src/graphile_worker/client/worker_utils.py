@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection, Pool
@@ -16,13 +16,15 @@ from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport, migrate
 from ..queries import add_jobs as adding
-from ..queries import inspect, maintenance, manage_jobs, workers
-from ..queries.inspect import JobDetails, JobFilter, QueueSummary, Statistics
-from ..queries.maintenance import CleanupReport, CleanupTask
-from ..queries.workers import WorkerSummary
 from ..schema_name import SchemaName
 from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
-from .sweeping import DEFAULT_MAX_RECOVERIES, Sweep, SweepReport
+
+if TYPE_CHECKING:
+    # Imported by the methods that use them: a worker, and a program that only adds jobs, starts without.
+    from ..queries.inspect import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.maintenance import CleanupReport, CleanupTask
+    from ..queries.workers import WorkerSummary
+    from .sweeping import SweepReport
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -136,6 +138,8 @@ class WorkerUtils:
 
     async def remove_job(self, job_key: str, *, connection: Connection | None = None) -> Job | None:
         """Delete the job with this key; one that is running only loses the key and its further tries."""
+        from ..queries import manage_jobs
+
         async with self._connection(connection) as session:
             return await manage_jobs.remove_job(session, self.schema, job_key)
 
@@ -143,6 +147,8 @@ class WorkerUtils:
         self, job_ids: Iterable[int], *, connection: Connection | None = None
     ) -> list[Job]:
         """Delete these jobs as if they had run; returns those that were not locked and so are gone."""
+        from ..queries import manage_jobs
+
         async with self._connection(connection) as session:
             return await manage_jobs.complete_jobs(session, self.schema, job_ids)
 
@@ -150,6 +156,8 @@ class WorkerUtils:
         self, job_ids: Iterable[int], reason: str | None = None, *, connection: Connection | None = None
     ) -> list[Job]:
         """Give these jobs up, with the reason as their last error; returns those that were not locked."""
+        from ..queries import manage_jobs
+
         async with self._connection(connection) as session:
             return await manage_jobs.permanently_fail_jobs(session, self.schema, job_ids, reason)
 
@@ -164,6 +172,8 @@ class WorkerUtils:
         connection: Connection | None = None,
     ) -> list[Job]:
         """Change what is given (0 is a value) on these jobs; returns those that were not locked."""
+        from ..queries import manage_jobs
+
         async with self._connection(connection) as session:
             return await manage_jobs.reschedule_jobs(
                 session,
@@ -179,6 +189,8 @@ class WorkerUtils:
         self, worker_ids: Iterable[str], *, connection: Connection | None = None
     ) -> None:
         """Unlock all jobs and queues that these pools (ids as in `locked_by`) hold; be sure they are dead."""
+        from ..queries import maintenance
+
         async with self._connection(connection) as session:
             await maintenance.force_unlock_workers(session, self.schema, worker_ids)
 
@@ -194,6 +206,8 @@ class WorkerUtils:
         Without arguments: unused queues. With `task_identifiers_to_keep` alone: unused task names as well.
         `DELETE_PERMAFAILED_JOBS` must be asked for.
         """
+        from ..queries import maintenance
+
         async with self._connection(connection) as session:
             return await maintenance.cleanup(
                 session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
@@ -203,6 +217,8 @@ class WorkerUtils:
 
     async def get_job(self, job_id: int, *, connection: Connection | None = None) -> JobDetails | None:
         """One job with its queue's name and its state, or None."""
+        from ..queries import inspect
+
         async with self._connection(connection) as session:
             return await inspect.get_job(session, self.schema, job_id)
 
@@ -210,6 +226,9 @@ class WorkerUtils:
         self, filter: JobFilter | None = None, *, connection: Connection | None = None
     ) -> list[JobDetails]:
         """The jobs that the filter lets through, in its order, a page at a time."""
+        from ..queries import inspect
+        from ..queries.inspect import JobFilter
+
         async with self._connection(connection) as session:
             return await inspect.list_jobs(
                 session, self.schema, filter if filter is not None else JobFilter()
@@ -219,11 +238,15 @@ class WorkerUtils:
         self, *, limit: int = 100, exact: bool = False, connection: Connection | None = None
     ) -> list[QueueSummary]:
         """Named queues, the fullest first, with who holds them; counts as in `statistics`."""
+        from ..queries import inspect
+
         async with self._connection(connection) as session:
             return await inspect.list_queues(session, self.schema, limit=limit, exact=exact)
 
     async def statistics(self, *, exact: bool = False, connection: Connection | None = None) -> Statistics:
         """How many jobs there are, by state and by task; estimated in a large table unless `exact`."""
+        from ..queries import inspect
+
         async with self._connection(connection) as session:
             return await inspect.statistics(session, self.schema, exact=exact)
 
@@ -231,6 +254,8 @@ class WorkerUtils:
 
     async def list_workers(self, *, connection: Connection | None = None) -> list[WorkerSummary]:
         """Every worker pool that is at work or has jobs locked; of other runtimes' pools little is known."""
+        from ..queries import workers
+
         async with self._connection(connection) as session:
             return await workers.list_workers(session, self.schema)
 
@@ -239,20 +264,27 @@ class WorkerUtils:
         *,
         dry_run: bool = False,
         recovery_delay: float | timedelta = 0.0,
-        max_recoveries: int = DEFAULT_MAX_RECOVERIES,
+        max_recoveries: int | None = None,
     ) -> SweepReport:
         """Look for workers that died and give their jobs to others, as every worker does by itself.
 
         A worker that was in reach until now counts as dead only after its grace: `lost` in the report says
         when to sweep again. With `dry_run` nothing is changed and interceptors are not asked.
         """
+        from .sweeping import DEFAULT_MAX_RECOVERIES, Sweep
 
         async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
             async with self._connection(None) as session:
                 return await work(session)
 
         delay = recovery_delay.total_seconds() if isinstance(recovery_delay, timedelta) else recovery_delay
-        sweep = Sweep(run, self.schema, self.hooks, delay=delay, max_recoveries=max_recoveries)
+        sweep = Sweep(
+            run,
+            self.schema,
+            self.hooks,
+            delay=delay,
+            max_recoveries=DEFAULT_MAX_RECOVERIES if max_recoveries is None else max_recoveries,
+        )
         return await (sweep.dry() if dry_run else sweep())
 
     # -- connections ---------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..job import Job
 
@@ -17,22 +18,19 @@ if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
-@dataclass(frozen=True, slots=True)
-class SkipJob:
+class SkipJob(msgspec.Struct, frozen=True):
     """From `before_run`: do not call the task; the job counts as completed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailJob:
+class FailJob(msgspec.Struct, frozen=True):
     """From `before_run`: do not call the task; the job fails with this message and is retried."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveLocked:
+class LeaveLocked(msgspec.Struct, frozen=True):
     """From `on_recovery`: do not touch the job now; it is looked at again at the next sweep."""
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from ..db.connection import Connection
 from ..schema_name import SchemaName
-from ..sql import load
+from ..sql import FOLDER, load
 from .refusals import DENIED, sqlstate_of
 from .shared import read_committed
 from .state import SchemaState, read_state
@@ -39,8 +38,7 @@ class Extension:
 @cache
 def known_extensions() -> tuple[Extension, ...]:
     """All extensions, in the order of their numbers."""
-    folder = files("graphile_worker.sql").joinpath("extensions")
-    stems = sorted(file.name.removesuffix(".sql") for file in folder.iterdir() if file.name.endswith(".sql"))
+    stems = sorted(file.stem for file in (FOLDER / "extensions").glob("*.sql"))
     return tuple(Extension(int(stem[:4]), stem[5:]) for stem in stems)
 
 

@@ -28,6 +28,21 @@ from .log_words import (
 )
 
 
+def goes_anywhere(logger: logging.Logger, level: int) -> bool:
+    """Whether a line of this level would reach anybody: it is not switched off, nor sent to NullHandlers."""
+    if not logger.isEnabledFor(level):
+        return False
+    found = False
+    here: logging.Logger | None = logger
+    while here is not None:
+        for handler in here.handlers:
+            if not isinstance(handler, logging.NullHandler):
+                return True
+            found = True
+        here = here.parent if here.propagate else None
+    return not found  # with no handler at all Python prints warnings by itself
+
+
 class LogPlugin:
     """Logs what happens to the logger `graphile_worker` and its children, or to a logger of yours.
 
@@ -132,6 +147,8 @@ class LogPlugin:
         job = event.job
         if job.attempts >= job.max_attempts:
             return  # JobFailed follows and says it
+        if not goes_anywhere(self._worker, logging.WARNING):
+            return  # wording a line costs more than running a short job
         delay = retry_delay(job.attempts)
         self._worker.warning(
             "failed after %s at attempt %d of %d: %s; next try in %s",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from ..db.connection import Connection
 from ..job import Job
@@ -13,8 +14,7 @@ from ..sql import load
 from .rows import jobs_with_names
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """A job that failed: its message, and what is left of its payload if a part succeeded."""
 
     job_id: int
@@ -22,8 +22,7 @@ class Failure:
     remaining_payload: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Continuation:
+class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     """What the next job of a freed queue must satisfy to be taken at once."""
 
     tasks: Mapping[int, str]
@@ -31,13 +30,12 @@ class Continuation:
     now: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """What one write is about."""
 
-    completed: list[int] = field(default_factory=list)
-    failed: list[Failure] = field(default_factory=list)
-    queues: list[int] = field(default_factory=list)
+    completed: list[int] = msgspec.field(default_factory=list)
+    failed: list[Failure] = msgspec.field(default_factory=list)
+    queues: list[int] = msgspec.field(default_factory=list)
     """The queues that these jobs held."""
 
 

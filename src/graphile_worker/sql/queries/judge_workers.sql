@@ -6,16 +6,18 @@
 -- until it counts as dead. Only pools of this package are here: the other runtimes cannot be judged.
 --
 -- A pool that holds its lock is in reach. The lock of one that does not is taken until the end of this
--- transaction, so that it cannot come back in the middle. Beside a pooler, where there is no such lock, two
--- missed heartbeats count the same; a time in the future comes from a clock that was put back.
+-- transaction, so that it cannot come back in the middle. Behind a pooler, where there is no such lock, and while
+-- a pool that starts has not taken it yet, two missed heartbeats count the same; a time in the future comes from a
+-- clock that was put back.
 with
 judged as materialized (
   select
     worker.id,
     worker.lost_at,
     worker.grace,
-    case worker.liveness
-      when 'lock' then pg_try_advisory_xact_lock(hashtextextended($1 || '/' || worker.id, 0))
+    case
+      when worker.liveness = 'lock' and worker.backend_pid is not null
+      then pg_try_advisory_xact_lock(hashtextextended($1 || '/' || worker.id, 0))
       else worker.last_seen_at
         not between now() - 2 * worker.heartbeat_interval and now() + 2 * worker.heartbeat_interval
     end as is_lost

@@ -20,8 +20,9 @@ lock as (
 worker as (
   select
     *,
-    case liveness
-      when 'lock' then hashtextextended($1 || '/' || id, 0) in (select key from lock)
+    case
+      when liveness = 'lock' and backend_pid is not null
+      then hashtextextended($1 || '/' || id, 0) in (select key from lock)
       else last_seen_at between now() - 2 * heartbeat_interval and now() + 2 * heartbeat_interval
     end as is_alive
   from :GRAPHILE_WORKER_SCHEMA._private_py_workers
