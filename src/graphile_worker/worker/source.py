@@ -22,7 +22,8 @@ from ..hooks.events import LocalQueueReturnJobs
 from ..job import Job
 from .fetcher import Fetcher
 
-MAX_PREFETCH = 1000  # jobs; beyond this larger fetches gain nothing
+MAX_FETCH = 1000  # jobs per fetch; beyond this larger ones gain nothing
+MAX_PREFETCH = 2 * MAX_FETCH  # so that the server works on one fetch while the jobs of the last one run
 RECENT = 1 / 16  # the weight of the latest job in the average run time
 GROWTH = (
     16  # a fetch asks for at most so many times more than the last: the first jobs show how long they take
@@ -146,6 +147,7 @@ class AdaptiveSource:
         self._received_at = 0.0
         self._typical = 0.0  # seconds a job takes, averaged over the last ones
         self._last_limit = 0
+        self._refill_at = 0  # when so few jobs are held it is time to fetch more
         self._more = True  # whether the last fetch left something behind
         self._pulsed = False
         self._promised = False  # whether somebody announced a job that was not fetched yet
@@ -164,7 +166,7 @@ class AdaptiveSource:
             self._due.set()
             return None
         job = held.popleft()
-        if (self._more or self._pulsed) and len(held) * 2 <= self._last_limit:
+        if len(held) <= self._refill_at and (self._more or self._pulsed):
             self._due.set()
         return job
 
@@ -283,9 +285,10 @@ class AdaptiveSource:
         if 0 < self._typical < self._prefetch:
             ahead = int(self._prefetch / self._typical * self._concurrency)
             ahead = min(ahead, MAX_PREFETCH, self._last_limit * GROWTH)
-        room = free + ahead - len(self._held)
+        self._refill_at = ahead // 2
+        held = len(self._held)
         # Half a prefetch is worth a round trip; less is not, unless a slot has nothing to do.
-        return room if room * 2 >= ahead or free > len(self._held) else 0
+        return min(free + ahead - held, MAX_FETCH) if held <= self._refill_at or free > held else 0
 
     def _wake(self, count: int) -> None:
         if self._crew is not None:
