@@ -59,7 +59,6 @@ async def write_outcomes(
         [failure.job_id for failure in outcomes.failed],
         [failure.message for failure in outcomes.failed],
         [failure.remaining_payload for failure in outcomes.failed],
-        outcomes.queues,
         list(tasks) if go_on is not None else None,
         list(go_on.forbidden_flags) if go_on is not None and go_on.forbidden_flags else None,
         go_on.now if go_on is not None else None,

@@ -5,10 +5,9 @@
 -- $3 bigint[]     ids of failed jobs: kept, to be tried again after the back-off
 -- $4 text[]       their error messages
 -- $5 text[]       their new payloads (JSON text), null to keep the old one
--- $6 integer[]    queues that these jobs held
--- $7 integer[]    ids of the tasks this pool can run; null: do not go on with the queues
--- $8 text[]       forbidden flags, or null
--- $9 timestamptz  the time to go by when looking for the next job, or null for the server's
+-- $6 integer[]    ids of the tasks this pool can run; null: do not go on with the queues
+-- $7 text[]       forbidden flags, or null
+-- $8 timestamptz  the time to go by when looking for the next job, or null for the server's
 -- Returns the columns of a job for each queue that goes on.
 --
 -- A queue that goes on stays locked throughout, so no other worker can come between. Failures count only
@@ -35,8 +34,12 @@ failed as (
 -- may run another job of this pool by then.
 held_queue as materialized (
   select id from :GRAPHILE_WORKER_SCHEMA._private_job_queues
-  where id = any ($6::integer[]) and locked_by = $1
-    and id in (select job_queue_id from completed union all select job_queue_id from failed)
+  where locked_by = $1
+    and id = any (array(
+      select job_queue_id from completed where job_queue_id is not null
+      union all
+      select job_queue_id from failed where job_queue_id is not null
+    ))
 ),
 -- An array of one queue and not an equality: then only the index that begins with the queue gives this order, and
 -- the planner cannot choose to read the jobs of all queues when it believes that there are few.
@@ -46,9 +49,9 @@ next as materialized (
     select job.ctid as place
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id = any (array[held_queue.id])
-      and job.run_at <= coalesce($9::timestamptz, now())
-      and job.task_id = any ($7::integer[])
-      and ($8::text[] is null or job.flags is null or not job.flags ?| $8)
+      and job.run_at <= coalesce($8::timestamptz, now())
+      and job.task_id = any ($6::integer[])
+      and ($7::text[] is null or job.flags is null or not job.flags ?| $7)
     order by job.job_queue_id, job.priority, job.run_at
     limit 1
     for update skip locked
@@ -56,18 +59,22 @@ next as materialized (
 ),
 taken as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
-  set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($9::timestamptz, now())
+  set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($8::timestamptz, now())
   where job.ctid = any (array(select place from next))
   returning job.*
 ),
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
-  set
-    locked_by = case when queue.id = any (array(select job_queue_id from taken)) then $1 end,
-    locked_at = case
-      when queue.id = any (array(select job_queue_id from taken)) then coalesce($9::timestamptz, now())
-    end
-  where queue.id = any (array(select id from held_queue)) and queue.locked_by = $1
+  set locked_by = null, locked_at = null
+  where queue.locked_by = $1
+    and queue.id = any (array(select id from held_queue except select job_queue_id from taken))
+),
+-- A queue that goes on for hours must not look abandoned; a minute more or less does not matter.
+renewed_queue as (
+  update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+  set locked_at = coalesce($8::timestamptz, now())
+  where queue.locked_at < coalesce($8::timestamptz, now()) - interval '1 minute'
+    and queue.id = any (array(select job_queue_id from taken))
 )
 select
   id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
