@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ..errors import ConfigError
 from .settings import Setting, callable_names, known_settings
@@ -44,12 +45,11 @@ _WORDS = {
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d][\w.]*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """Options from one place: values by dotted name, and for each name where exactly it was written."""
 
-    values: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = msgspec.field(default_factory=dict)
+    places: dict[str, str] = msgspec.field(default_factory=dict)
 
     def put(self, name: str, value: Any, place: str) -> None:
         """Remember one value."""

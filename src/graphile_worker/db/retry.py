@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import asyncpg
+import msgspec
 
 from ..clock import Clock
 from .errors import is_dead_session, sqlstate_of
@@ -23,8 +23,7 @@ MULTIPLIER = 1.5
 MAX_ATTEMPTS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Delays:
+class Delays(msgspec.Struct, frozen=True):
     """Bounds of the waiting time in seconds; it grows from the first to the second."""
 
     min_delay: float

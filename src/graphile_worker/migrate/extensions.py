@@ -7,8 +7,9 @@ objects is told so, and the package works without. Nobody is notified: other run
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 from ..db.connection import Connection
 from ..schema_name import SchemaName
@@ -22,8 +23,7 @@ logger = logging.getLogger("graphile_worker.migrate")
 READ_ONLY = "25006"
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(msgspec.Struct, frozen=True):
     """One numbered file of `sql/extensions`."""
 
     number: int

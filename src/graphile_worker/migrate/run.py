@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ..db.connection import Connection
 from ..schema_name import SchemaName
@@ -11,8 +11,7 @@ from .revisions import SUPPORTED_REVISION, check_name
 from .shared import migrate_shared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationReport:
+class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a call of `migrate` found and did."""
 
     schema: SchemaName

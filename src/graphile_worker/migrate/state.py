@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+import msgspec
+from msgspec.structs import replace
 
 from ..db.connection import Connection
 from ..errors import MigrationError
@@ -13,8 +15,7 @@ from ..sql import load
 LEDGER_COLUMNS = frozenset({"id", "ts"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaState:
+class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     """What the catalogue and the shared ledger said at one moment."""
 
     server_version: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
+
+import msgspec
 
 from ..db.connection import Connection
 from ..job import Job
@@ -18,8 +19,7 @@ RECOVERED = "Job recovered after worker interruption"
 Verdict = Literal["return", "fail", "give_up"]
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanedJob:
+class OrphanedJob(msgspec.Struct, frozen=True):
     """A job of a dead pool: how often it was recovered before, and whether this time counts."""
 
     job: Job
@@ -27,8 +27,7 @@ class OrphanedJob:
     counts: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What becomes of an orphaned job: back to the others, failed as if it had run, or given up."""
 
     job_id: int

@@ -1,7 +1,8 @@
 """All SQL text of the package, in `.sql` files; this module only reads them.
 
 `queries/` holds one statement per file, `migrations/` the line shared with Node and Rust, `extensions/`
-our own additions. Files write the schema as `:GRAPHILE_WORKER_SCHEMA`; it is replaced by the quoted name.
+our own additions, `testing/` what only test databases get. Files write the schema as
+`:GRAPHILE_WORKER_SCHEMA`; it is replaced by the quoted name.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,8 +18,7 @@ from ..errors import BatchFailureError
 _items_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class BatchFailure:
+class BatchFailure(msgspec.Struct, frozen=True):
     """Some items failed: what is left of the payload, as JSON text, and one error per failed item."""
 
     remaining_payload: str

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from ..db.connection import Connection
 from ..job import Job
@@ -26,8 +27,7 @@ class JobAdder(Protocol):
     def add_jobs(self, *args: Any, **options: Any) -> Awaitable[list[Job]]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerServices:
+class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     """Shared by every job of one worker."""
 
     client: JobAdder
@@ -36,6 +36,6 @@ class WorkerServices:
     queue_names: QueueNames
     loop: asyncio.AbstractEventLoop
     """The loop on which the worker runs; tasks in threads hand their calls over to it."""
-    abort_signal: AbortSignal = field(default_factory=AbortSignal)
-    extensions: Extensions = field(default_factory=Extensions)
+    abort_signal: AbortSignal = msgspec.field(default_factory=AbortSignal)
+    extensions: Extensions = msgspec.field(default_factory=Extensions)
     logger: logging.Logger = job_logger

@@ -12,8 +12,9 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from ..errors import TaskLoadError
 from .helpers import JobHelpers
@@ -24,8 +25,7 @@ ALLOWED = "a task takes (), (payload) or (payload, helpers)"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True)
-class CallSignature:
+class CallSignature(msgspec.Struct, frozen=True):
     """What to pass to the function, and the payload's annotation as it was written."""
 
     shape: Shape

@@ -12,8 +12,9 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ..errors import TaskLoadError
 
@@ -23,8 +24,7 @@ FILE_NAME = re.compile(r"([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)")
 logger = logging.getLogger("graphile_worker.tasks")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFile:
+class TaskFile(msgspec.Struct, frozen=True):
     """A file that may define a task; `extension` is all of the name from the first dot."""
 
     path: Path

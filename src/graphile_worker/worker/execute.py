@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
@@ -26,8 +27,7 @@ from .outcome import Failed, Interrupted, Outcome
 TAKEN_AWAY = "this worker was out of reach for too long and the job was given to another one"
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
+class _Decided(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
