@@ -8,6 +8,7 @@ TEST_POSTGRES_BIN        else start one with the programs in this folder
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,16 @@ import pytest
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
+
+
+def _hear_signals() -> None:
+    """Whoever starts the suite in the background may have it ignore signals, and what it starts inherits that."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
+_hear_signals()
 
 
 def _server_choice() -> str:
