@@ -22,7 +22,7 @@ from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 
 
 def _hear_signals() -> None:
-    """Whoever starts the suite in the background may have it ignore signals, and what it starts inherits that."""
+    """Started in the background, the suite may ignore signals, and what it starts would inherit that."""
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, usual)
