@@ -29,8 +29,8 @@ from .job import Job
 from .migrate import migrate
 from .observability.log_plugin import LogPlugin
 from .options import WorkerOptions
+from .queries.get_jobs import is_anything_waiting
 from .queries.queue_names import get_queue_names
-from .recovery.service import Recovery
 from .recovery.stale_locks import StaleLocks
 from .spec import JobOptions
 from .tasks.extensions import Extensions
@@ -45,6 +45,7 @@ from .worker.shutdown import signal_handling
 
 if TYPE_CHECKING:
     from .cron import CronScheduler, ParsedCronItem
+    from .recovery.service import Recovery
 
 KILL_AFTER = 0.5  # seconds that `kill` leaves to a graceful end
 CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
@@ -124,10 +125,13 @@ class Runner:
                     self._cron = parts.make_cron()
                     await self._cron.start()
                 self._pool = parts.make_pool(once=self._once)
-                self._recovery = parts.make_recovery(self._pool)
-                await self._recovery.register()
-                await self._pool.start()
-                self._recovery.start()
+                if parts.is_anything_waiting:
+                    self._recovery = parts.make_recovery(self._pool)
+                    await self._recovery.register()
+                    await self._pool.start()
+                    self._recovery.start()
+                else:  # a run that ends when nothing is left
+                    await self._pool.start(nothing_waits=True)
                 if parts.options.handle_signals:
                     signal_handling().add(self, self.events)
         except BaseException:
@@ -222,10 +226,12 @@ class _Parts:
         forbidden_flags: FlagSource,
         dsn: Dsn | None,
         has_tables: bool,
+        is_anything_waiting: bool,
     ) -> None:
         self.options = options
         self.dsn = dsn
         self.has_tables = has_tables
+        self.is_anything_waiting = is_anything_waiting
         self.database = database
         self.resources = resources
         self.tasks = tasks
@@ -242,7 +248,7 @@ class _Parts:
             hooks=hooks,
             clock=clock,
         )
-        kept = SESSIONS_WITH_LISTENER + Recovery.connections_kept(options, database, dsn)
+        kept = SESSIONS_WITH_LISTENER + _kept_for_recovery(options, database, dsn)
         self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - kept))
         self.services = WorkerServices(
             client=self.client,
@@ -269,10 +275,12 @@ class _Parts:
             forbidden_flags=self.forbidden_flags,
             once=once,
             has_queue_indexes=self.has_tables,
-            reserved=Recovery.connections_kept(self.options, self.database, self.dsn),
+            reserved=_kept_for_recovery(self.options, self.database, self.dsn),
         )
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
+        from .recovery.service import Recovery
+
         return Recovery(
             pool,
             self.options,
@@ -354,7 +362,7 @@ def run(
     )  # fmt: skip
 
     async def open_() -> Runner:
-        runner = Runner(await given.parts(), once=False)
+        runner = Runner(await given.parts(once=False), once=False)
         await runner.start()
         return runner
 
@@ -385,7 +393,7 @@ async def run_once(
         pg_pool, task_list, crontab, parsed_cron_items, forbidden_flags, events, hooks, plugins, extensions,
         logger, clock, options, values,
     )  # fmt: skip
-    runner = Runner(await given.parts(), once=True)
+    runner = Runner(await given.parts(once=True), once=True)
     await runner.start()
     try:
         await runner.wait()
@@ -411,6 +419,15 @@ async def _close(runner: Runner) -> None:
         await runner.stop()
     else:
         await runner.wait()
+
+
+def _kept_for_recovery(options: WorkerOptions, database: Pool, dsn: Dsn | None) -> int:
+    """How many connections of a caller's pool recovery takes for itself; none if we know the address."""
+    if dsn is not None:
+        return 0
+    from .recovery.service import Recovery
+
+    return Recovery.connections_kept(options, database, dsn)
 
 
 class _Given:
@@ -452,7 +469,7 @@ class _Given:
         self.log = LogPlugin(logger)
         self.clock = clock if clock is not None else SystemClock()
 
-    async def parts(self) -> _Parts:
+    async def parts(self, *, once: bool) -> _Parts:
         """Everything read and checked, the database open and its schema installed."""
         options = self.options
         found = resolve_connection(self.connection_string, self.pg_pool)
@@ -473,6 +490,7 @@ class _Given:
             async with database.acquire() as connection:
                 with translate_errors(options.schema_name):
                     report = await migrate(connection, options.schema_name)
+                    waiting = not once or await is_anything_waiting(connection, options.schema_name)
             return _Parts(
                 options,
                 database,
@@ -487,6 +505,7 @@ class _Given:
                 forbidden_flags=self.forbidden_flags,
                 dsn=found if isinstance(found, Dsn) else None,
                 has_tables=report.has_extensions,
+                is_anything_waiting=waiting,
             )
 
     def _tasks(self) -> TaskRegistry:

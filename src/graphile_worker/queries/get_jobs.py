@@ -73,6 +73,11 @@ async def get_jobs_beyond(
     return _in_order(jobs_with_names(rows, tasks))
 
 
+async def is_anything_waiting(connection: Connection, schema: SchemaName) -> bool:
+    """Whether there is any job that a worker could take, now or later; quicker than to fetch none."""
+    return bool(await connection.fetchval(load("queries/is_anything_waiting", schema)))
+
+
 async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[list[int], float]:
     """Priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
     rows = await connection.fetch(load("queries/list_priorities", schema))

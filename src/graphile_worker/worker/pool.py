@@ -60,6 +60,7 @@ LAST_TRIES = Delays(0.1, 0.5)
 FIND_OUT = Delays(0.1, 1.0)
 REFRESH_TASKS = 60.0  # seconds; another process may have removed and re-made the row of a task name
 SESSIONS_WITH_LISTENER = 3
+NOTHING_LEFT = "nothing is left to run"
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
@@ -137,8 +138,8 @@ class WorkerPool:
 
     # -- starting ------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Register the tasks and begin to run jobs."""
+    async def start(self, *, nothing_waits: bool = False) -> None:
+        """Register the tasks and begin to run jobs; a once-run for which nothing waits ends at once."""
         self._events.emit(PoolCreated(pool_id=self.id))
         await self._fetcher.register()
         self._slots = Slots(
@@ -156,8 +157,11 @@ class WorkerPool:
             self._start_background(self._poll(), "poll")
             self._start_background(self._refresh_tasks(), "task names")
         self._slots.start()
-        self._source.start(self._slots)
         self._start_background(self._end_when_slots_end(), "end of slots")
+        if nothing_waits:
+            self._stop(NOTHING_LEFT, quietly=True)
+            return
+        self._source.start(self._slots)
         if self.once:
             self._start_background(self._drain(), "once")
 
@@ -300,7 +304,7 @@ class WorkerPool:
             await self._settle(self._slots)
             if self._sink.count == before or self._stopping is not None:
                 break
-        self._stop("nothing is left to run", quietly=True)
+        self._stop(NOTHING_LEFT, quietly=True)
 
     async def _settle(self, slots: Slots) -> None:
         """Until nothing runs, nothing is held and everything is written; that may bring more jobs in turn."""
