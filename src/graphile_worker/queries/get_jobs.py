@@ -78,6 +78,11 @@ async def is_anything_waiting(connection: Connection, schema: SchemaName) -> boo
     return bool(await connection.fetchval(load("queries/is_anything_waiting", schema)))
 
 
+async def is_queue_waiting(connection: Connection, schema: SchemaName) -> bool:
+    """Whether any job of a named queue waits, which is why `get_plain_jobs` may have found nothing."""
+    return bool(await connection.fetchval(load("queries/is_queue_waiting", schema)))
+
+
 async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[list[int], float]:
     """Priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
     rows = await connection.fetch(load("queries/list_priorities", schema))

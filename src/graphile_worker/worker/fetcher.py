@@ -12,13 +12,20 @@ from ..clock import Clock
 from ..errors import ConfigError
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..queries.get_jobs import get_jobs, get_jobs_beyond, get_plain_jobs, list_priorities
+from ..queries.get_jobs import (
+    get_jobs,
+    get_jobs_beyond,
+    get_plain_jobs,
+    is_queue_waiting,
+    list_priorities,
+)
 from ..queries.task_ids import register_tasks
 from ..queries.write_outcomes import Continuation, return_jobs
 from ..schema_name import SchemaName
 from .marks import Marks
 from .session import Session
 
+Way = Callable[..., Awaitable[list[Job]]]
 LONG_WAYS = 50  # fetches after which it is worth a look whether jobs of named queues still wait
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
@@ -115,26 +122,30 @@ class Fetcher:
 
     async def _lock_some(self, limit: int, flags: Sequence[str] | None, now: datetime | None) -> list[Job]:
         """The short way first, which finds nothing while jobs of named queues wait; then the whole one."""
-        ways = (get_plain_jobs, get_jobs) if self._long_ways <= 0 else (get_jobs,)
+        if self._long_ways <= 0:
+            jobs = await self._lock_by(get_plain_jobs, limit, flags, now)
+            if jobs or not await self._session.run(
+                lambda connection: is_queue_waiting(connection, self._schema)
+            ):
+                return jobs
+            self._long_ways = LONG_WAYS
         self._long_ways -= 1
-        jobs: list[Job] = []
-        for way in ways:
-            jobs = await self._session.take(
-                lambda connection, way=way: way(  # type: ignore[misc]
-                    connection,
-                    self._schema,
-                    pool_id=self.pool_id,
-                    tasks=self._tasks,
-                    limit=limit,
-                    forbidden_flags=flags,
-                    now=now,
-                )
+        return await self._lock_by(get_jobs, limit, flags, now)
+
+    async def _lock_by(
+        self, way: Way, limit: int, flags: Sequence[str] | None, now: datetime | None
+    ) -> list[Job]:
+        return await self._session.take(
+            lambda connection: way(
+                connection,
+                self._schema,
+                pool_id=self.pool_id,
+                tasks=self._tasks,
+                limit=limit,
+                forbidden_flags=flags,
+                now=now,
             )
-            if jobs:
-                if way is get_jobs and len(ways) > 1:
-                    self._long_ways = LONG_WAYS
-                break
-        return jobs
+        )
 
     async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
         seen_up_to = self._seconds()
