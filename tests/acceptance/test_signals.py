@@ -153,6 +153,7 @@ async def test_a_worker_that_died_of_an_error_ends_with_status_1(
     start: Start, database_url: str, jobs: Jobs
 ) -> None:
     """A-14: a pool that cannot go on is not a success."""
+    await jobs.add("sleep_a_little", {"seconds": 0}, queue="one")
     await jobs.connection.execute("drop table graphile_worker._private_job_queues cascade")
     worker = start("--once", url=database_url)
     assert worker.ended() == 1

@@ -229,13 +229,13 @@ class TestRefetchDelay:
     ) -> None:
         await workers.start(
             tasks,
-            local_queue={"size": 3, "refetch_delay": {"duration": 0.04, "max_abort_threshold": 10}},
+            local_queue={"size": 3, "refetch_delay": {"duration": 0.04, "max_abort_threshold": 10**6}},
             events=recorder.events,
         )
         event = await recorder.wait_for(LocalQueueRefetchDelayStart)
         assert (event.job_count, event.threshold) == (0, 0)
         assert 0.02 <= event.delay <= 0.06
-        assert 0 < event.abort_threshold <= 10
+        assert 0 < event.abort_threshold <= 10**6
         await recorder.wait_for(LocalQueueRefetchDelayExpired)
         await until(lambda: recorder.count(LocalQueueRefetchDelayExpired) >= 1)
         assert recorder.count(LocalQueueRefetchDelayAbort) == 0
