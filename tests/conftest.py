@@ -7,6 +7,7 @@ TEST_POSTGRES_BIN        else start one with the programs in this folder
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -42,6 +43,16 @@ def _server_choice() -> str:
 
 def pytest_report_header() -> str:
     return f"PostgreSQL: {_server_choice()}"
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """The command sets up logging for its process; called in this one, it must leave nothing behind."""
+    logger = logging.getLogger("graphile_worker")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
 
 
 @contextmanager

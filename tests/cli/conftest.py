@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.command_line import COMMAND, Call, Result, clean_environment
 from graphile_worker.cli.main import run_main
-from graphile_worker.observability.log_format import PipeHandler
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty current folder, an environment without settings, and logging as it was afterwards."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder and an environment without settings."""
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    logger = logging.getLogger("graphile_worker")
-    for handler in [handler for handler in logger.handlers if isinstance(handler, PipeHandler)]:
-        logger.removeHandler(handler)
-    logger.setLevel(logging.NOTSET)
-    logger.propagate = True
+    return tmp_path
 
 
 @pytest.fixture
