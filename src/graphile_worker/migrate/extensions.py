@@ -43,16 +43,16 @@ def known_extensions() -> tuple[Extension, ...]:
 
 
 async def migrate_extensions(
-    connection: Connection, schema: SchemaName, found: SchemaState, *, afresh: bool
+    connection: Connection, schema: SchemaName, found: SchemaState
 ) -> tuple[tuple[int, ...], bool]:
-    """Apply what is missing (`afresh`: everything); return the numbers applied and whether all are there."""
+    """Apply what is missing; return the numbers applied and whether all are there."""
     try:
-        if not await _missing(connection, schema, found, afresh=afresh):
+        if not await _missing(connection, schema, found):
             return (), True
         async with read_committed(connection):
             await connection.fetchval(load("queries/migrate_lock", schema), schema.name)
             state = await read_state(connection, schema)
-            missing = await _missing(connection, schema, state, afresh=afresh)
+            missing = await _missing(connection, schema, state)
             for extension in missing:
                 await connection.execute(load(extension.path, schema))
     except Exception as error:
@@ -68,10 +68,8 @@ async def migrate_extensions(
     return tuple(extension.number for extension in missing), True
 
 
-async def _missing(
-    connection: Connection, schema: SchemaName, state: SchemaState, *, afresh: bool
-) -> tuple[Extension, ...]:
-    if afresh or not state.has_extension_ledger:
+async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> tuple[Extension, ...]:
+    if not state.has_extension_ledger:
         return known_extensions()
     rows = await connection.fetch(load("queries/migrate_extensions_applied", schema))
     applied = {row["id"] for row in rows}

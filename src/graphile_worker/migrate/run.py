@@ -41,9 +41,7 @@ async def migrate(connection: Connection, schema: SchemaName, *, extensions: boo
     applied_extensions: tuple[int, ...] = ()
     has_extensions = False
     if extensions:
-        applied_extensions, has_extensions = await migrate_extensions(
-            connection, schema, found, afresh=1 in applied
-        )
+        applied_extensions, has_extensions = await migrate_extensions(connection, schema, found)
     return MigrationReport(
         schema=schema,
         found_revision=found.revision,

@@ -79,6 +79,8 @@ async def _install(connection: Connection, schema: SchemaName) -> range:
             await connection.execute(load("queries/migrate_create_schema", schema))
         if state.ledger_exists and not state.ledger_marks_breaking:
             await connection.execute(load("queries/migrate_add_breaking_column", schema))
+        if state.has_extension_ledger:
+            await connection.execute(load("queries/migrate_forget_extensions", schema))
         for name in BASELINE:
             await connection.execute(load(f"migrations/{name}", schema))
     return range(1, SUPPORTED_REVISION + 1)
