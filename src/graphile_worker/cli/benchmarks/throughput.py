@@ -9,7 +9,7 @@ from ...errors import GraphileWorkerError
 from .results import Rate, Throughput
 from .scratch import Jobs
 from .workbench import Step, Workbench
-from .worker_process import drain
+from .worker_process import drain, run_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """One run of worker processes until nothing was ready."""
+    """One run of worker processes until all was written back."""
 
     rate: float
     cpu_seconds: float
@@ -64,12 +64,16 @@ class Drained:
 
 
 async def run_ready_jobs(
-    bench: Workbench, count: int, jobs: Jobs, *, task: str = "coroutine", **options: Any
+    bench: Workbench, count: int, jobs: Jobs, *, task: str = "coroutine", stay: bool = False, **options: Any
 ) -> Drained:
-    """Add ready jobs beside what is in the table, and let workers run them."""
+    """Add ready jobs beside what is in the table, and let workers run them (`stay`: by workers that stay)."""
     await bench.scratch.fill(jobs, 1, count)
     await bench.scratch.settle()
-    reports = await drain(bench.worker_options(**options), task=task, processes=bench.extent.processes)
+    chosen, processes = bench.worker_options(**options), bench.extent.processes
+    if stay:
+        reports = await run_until(chosen, count, task=task, processes=processes)
+    else:
+        reports = await drain(chosen, task=task, processes=processes)
     executed = sum(report["executed"] for report in reports)
     if executed != count:
         raise GraphileWorkerError(f"workers ran {executed:,} jobs of {count:,}; the figures would be wrong")

@@ -27,6 +27,10 @@ from ..working import _fast_loop as fast_loop
 from .scratch import LOAD, PROBE, TASK
 
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1
+TELL_EVERY = 0.002  # seconds between two looks at how far a worker that stays has come
+
+Told = asyncio.Event
+"""Set when another line came from the benchmark."""
 
 
 def say(value: Any) -> None:
@@ -64,12 +68,31 @@ def _task(kind: str, meter: Meter) -> Callable[[Any], Any]:
     return {"coroutine": coroutine, "function": function, "failing": failing}[kind]
 
 
-async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[None]]) -> None:
+async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]) -> None:
     """Run everything that is ready, then tell how it went."""
     meter = Meter()
     await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
     await run_once(options=options, task_list={TASK: _task(orders["task"], meter)})
+    _report(meter, before)
+
+
+async def stay(options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]) -> None:
+    """Run what is ready, say how far it came, and stop when told: nobody else knows whether that was all."""
+    meter = Meter()
+    told = await begin()
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    async with run(options=options, task_list={TASK: _task(orders["task"], meter)}):
+        said = 0
+        while not told.is_set():
+            if meter.executed != said:
+                said = meter.executed
+                say(said)
+            await asyncio.sleep(TELL_EVERY)
+    _report(meter, before)
+
+
+def _report(meter: Meter, before: resource.struct_rusage) -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     say(
         {
@@ -83,7 +106,7 @@ async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Callable[
 
 
 async def answer(
-    options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[None]]
+    options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]
 ) -> None:
     """Run a worker that tells when each probe runs, by the clock that all processes share."""
 
@@ -99,7 +122,7 @@ async def answer(
 
 
 async def add_steadily(
-    options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[None]]
+    options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]
 ) -> None:
     """Add so many jobs per second, one by one, for as long as the benchmark lets us."""
     async with make_worker_utils(options=options) as utils:
@@ -114,6 +137,7 @@ async def add_steadily(
 
 DUTIES: dict[str, Callable[..., Awaitable[None]]] = {
     "drain": drain,
+    "stay": stay,
     "answer": answer,
     "add_steadily": add_steadily,
 }
@@ -122,22 +146,25 @@ DUTIES: dict[str, Callable[..., Awaitable[None]]] = {
 async def work(orders: dict[str, Any]) -> None:
     """Carry out the orders."""
 
-    async def begin() -> None:
+    async def begin() -> Told:
         say("ready")
         if not await asyncio.to_thread(sys.stdin.readline):
             os._exit(0)
-        threading.Thread(target=_end_with_input, daemon=True).start()
+        told, loop = Told(), asyncio.get_running_loop()
+
+        def listen() -> None:
+            while sys.stdin.readline():
+                loop.call_soon_threadsafe(told.set)
+            os._exit(0)
+
+        threading.Thread(target=listen, daemon=True).start()
+        return told
 
     # What is logged about jobs that fail on purpose is not read by anybody.
     logger = logging.getLogger("graphile_worker")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     await DUTIES[orders["duty"]](WorkerOptions.from_mapping(orders["options"]), orders, begin)
-
-
-def _end_with_input() -> None:
-    sys.stdin.read()
-    os._exit(0)
 
 
 def main() -> None:

@@ -97,3 +97,37 @@ async def drain(
         for step in (WorkerProcess.ready, WorkerProcess.begin, WorkerProcess.hear):
             results = await asyncio.gather(*(step(worker) for worker in workers))
         return list(results)
+
+
+async def run_until(
+    options: WorkerOptions, count: int, *, task: str = "coroutine", processes: int = 1
+) -> list[dict[str, Any]]:
+    """Let so many worker processes that stay run so many jobs between them; what each of them reports."""
+    executed = [0] * processes
+    done = asyncio.Event()
+
+    async def follow(number: int, worker: WorkerProcess) -> dict[str, Any]:
+        while isinstance(heard := await worker.hear(), int):
+            executed[number] = heard
+            if sum(executed) >= count:
+                done.set()
+        return dict(heard)
+
+    async with AsyncExitStack() as stack:
+        workers = [
+            await stack.enter_async_context(worker_process("stay", options, task=task))
+            for _ in range(processes)
+        ]
+        await asyncio.gather(*(worker.ready() for worker in workers))
+        for worker in workers:
+            await worker.begin()
+        results = asyncio.gather(*(follow(*each) for each in enumerate(workers)))
+        waiting = asyncio.create_task(done.wait())
+        try:
+            await asyncio.wait((results, waiting), return_when=asyncio.FIRST_COMPLETED)
+            for worker in workers:
+                await worker.tell("stop")
+            return await results
+        finally:
+            waiting.cancel()
+            results.cancel()
