@@ -48,6 +48,7 @@ def test_everything_is_measured_and_nothing_is_left(
         "default settings",
         "def tasks in threads",
         "nothing locked ahead",
+        "the same, 10,000 queues",
         "failing jobs",
         "1,000 named queues",
         "one named queue",
@@ -56,7 +57,10 @@ def test_everything_is_measured_and_nothing_is_left(
     assert [entry["name"] for entry in report["latency"]] == [
         "idle worker",
         "beside 500 jobs per second",
+        "after 40 jobs",
         "beside 100 future jobs",
+        "beside 20 jobs of other workers",
+        "beside 10 jobs of a busy queue",
     ]
     for entry in report["latency"]:
         assert 0 < entry["p50_ms"] <= entry["p99_ms"] <= entry["max_ms"]

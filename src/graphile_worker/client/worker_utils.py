@@ -11,13 +11,14 @@ from ..clock import Clock, SystemClock
 from ..db.connection import Connection, Pool
 from ..db.errors import translate_errors
 from ..db.open import lend
-from ..errors import GraphileWorkerError
+from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport, migrate
 from ..queries import add_jobs as adding
 from ..schema_name import SchemaName
 from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
+from .refused_payload import explain_refused_payload
 
 if TYPE_CHECKING:
     # Imported by the methods that use them: a worker, and a program that only adds jobs, starts without.
@@ -112,27 +113,41 @@ class WorkerUtils:
         )
         if self.hooks.interceptors_before_add:
             spec = await self.hooks.intercept_add(spec)
-        async with self._connection(connection) as session:
-            return await adding.add_job(session, self.schema, spec, now=self._now())
+        with explain_refused_payload():
+            async with self._connection(connection) as session:
+                return await adding.add_job(session, self.schema, spec, now=self._now())
 
     async def add_jobs(
         self,
         specs: Iterable[JobSpec],
         *,
         job_key_preserve_run_at: bool = False,
+        return_jobs: bool = True,
         connection: Connection | None = None,
     ) -> list[Job]:
-        """Add many jobs in one transaction; the rows come back in the order of the specs."""
+        """Add many jobs in one transaction; the rows come back in the order of the specs.
+
+        With `return_jobs=False` the result is empty, and a generator of millions of specs takes no more
+        memory than a few thousand of them.
+        """
+        if not isinstance(specs, Iterable):
+            raise InvalidArgumentError("specs", f"expected a list of JobSpec, got {specs!r}")
+        if not isinstance(job_key_preserve_run_at, bool):
+            raise InvalidArgumentError(
+                "job_key_preserve_run_at", f"expected True or False, got {job_key_preserve_run_at!r}"
+            )
         if self.hooks.interceptors_before_add:
             specs = [await self.hooks.intercept_add(spec) for spec in specs]
-        async with self._connection(connection) as session:
-            return await adding.add_jobs(
-                session,
-                self.schema,
-                specs,
-                job_key_preserve_run_at=job_key_preserve_run_at,
-                now=self._now(),
-            )
+        with explain_refused_payload():
+            async with self._connection(connection) as session:
+                return await adding.add_jobs(
+                    session,
+                    self.schema,
+                    specs,
+                    job_key_preserve_run_at=job_key_preserve_run_at,
+                    return_jobs=return_jobs,
+                    now=self._now(),
+                )
 
     # -- managing ------------------------------------------------------------------------------------------
 

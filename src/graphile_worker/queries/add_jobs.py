@@ -71,9 +71,10 @@ async def add_jobs(
     specs: Iterable[JobSpec],
     *,
     job_key_preserve_run_at: bool = False,
+    return_jobs: bool = True,
     now: datetime | None = None,
 ) -> list[Job]:
-    """Add many jobs, all or none; the rows come back in the order of the specs."""
+    """Add many jobs, all or none; the rows come back in the order of the specs, if they are wanted."""
     # One statement is a transaction by itself; only several, or one that may be tried again, need their own.
     chunks = chunks_of(specs, job_key_preserve_run_at, now)
     first = next(chunks, None)
@@ -81,11 +82,14 @@ async def add_jobs(
         return []
     second = next(chunks, None)
     if second is None and not first[0].job_keys:
-        return await _add_chunk(connection, schema, *first)
-    async with connection.transaction():
         jobs = await _add_chunk(connection, schema, *first)
-        for chunk in chain([] if second is None else [second], chunks):
-            jobs += await _add_chunk(connection, schema, *chunk)
+        return jobs if return_jobs else []
+    jobs = []
+    async with connection.transaction():
+        for chunk in chain([first], [] if second is None else [second], chunks):
+            added = await _add_chunk(connection, schema, *chunk)
+            if return_jobs:
+                jobs += added
     return jobs
 
 

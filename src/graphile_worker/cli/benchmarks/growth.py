@@ -6,12 +6,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from .results import Growth, Rate
-from .scratch import FOREIGN, Jobs
+from .scratch import BETTER, FOREIGN, Jobs
 from .throughput import run_ready_jobs
 from .workbench import Step, Workbench
 
-BETTER = -10
-"""The priority of backlogs that stand in front of the jobs that can run."""
 DAY = 86400.0
 
 

@@ -5,41 +5,76 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 
 from ...client import WorkerUtils, make_worker_utils
 from .results import Latency
-from .scratch import LOAD, PROBE, Jobs
+from .scratch import BETTER, FOREIGN, LOAD, PROBE, Jobs
 from .workbench import Step, Workbench
 from .worker_process import WorkerProcess, worker_process
 
 WARM_UP = 20  # probes that do not count: connections, plans and code are cold
 PAUSE = 0.002  # seconds between two probes, in which the last one is written back
 STEADY = 500  # jobs per second of the load
+HOUR = 3600.0
 
 
 def count_steps(bench: Workbench) -> int:
     """How many steps `measure_latency` will take."""
-    return len(_cases(bench))
+    return len(_surroundings(bench))
 
 
 async def measure_latency(bench: Workbench, step: Step) -> list[Latency]:
-    """One probe at a time: on an idle worker, beside a steady load, and beside jobs of later."""
+    """One probe at a time, in different surroundings."""
     results = []
-    for name, backlog, load in _cases(bench):
-        step(name)
+    for around in _surroundings(bench):
+        step(around.name)
         await bench.scratch.clear()
-        if backlog:
-            await bench.scratch.fill(Jobs(task=LOAD, delay=86400.0), 1, backlog)
+        if around.busy_queue:
+            await bench.scratch.make_queues(1, held_by="another pool")
+        if around.count:
+            await bench.scratch.fill(around.jobs, 1, around.count)
             await bench.scratch.settle()
-        results.append(Latency.of(name, await _probe(bench, load=load)))
+        results.append(Latency.of(around.name, await _probe(bench, load=around.load)))
     return results
 
 
-def _cases(bench: Workbench) -> list[tuple[str, int, int]]:
-    cases = [("idle worker", 0, 0), (f"beside {STEADY} jobs per second", 0, STEADY)]
-    if backlog := bench.extent.max_backlog:
-        cases.append((f"beside {backlog:,} future jobs", backlog, 0))
-    return cases
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What else is in the table, or happens, while the latency is measured."""
+
+    name: str
+    load: int = 0
+    """Jobs per second that are added and run meanwhile."""
+    jobs: Jobs = field(default_factory=Jobs)
+    count: int = 0
+    busy_queue: bool = False
+
+
+def _surroundings(bench: Workbench) -> list[Surroundings]:
+    most = bench.extent.max_backlog
+    after = bench.extent.jobs
+    always = [
+        Surroundings(name="idle worker"),
+        Surroundings(name=f"beside {STEADY} jobs per second", load=STEADY),
+        # The first probe is taken when these are done, since they have waited for longer.
+        Surroundings(name=f"after {after:,} jobs", jobs=Jobs(task=LOAD, delay=-HOUR), count=after),
+    ]
+    backlogs = [
+        Surroundings(name=f"beside {most:,} future jobs", jobs=Jobs(task=LOAD, delay=24 * HOUR), count=most),
+        Surroundings(
+            name=f"beside {most // 5:,} jobs of other workers",
+            jobs=Jobs(task=FOREIGN, lowest_priority=BETTER),
+            count=most // 5,
+        ),
+        Surroundings(
+            name=f"beside {most // 10:,} jobs of a busy queue",
+            jobs=Jobs(task=LOAD, lowest_priority=BETTER, queues=1),
+            count=most // 10,
+            busy_queue=True,
+        ),
+    ]
+    return [*always, *(around for around in backlogs if around.count)]
 
 
 async def _probe(bench: Workbench, *, load: int) -> list[float]:

@@ -24,6 +24,8 @@ from ...sql import load
 
 PREFIX = "graphile_worker_bench_"
 TASK, FOREIGN, PROBE, LOAD = "bench", "bench_foreign", "bench_probe", "bench_load"
+BETTER = -10
+"""The priority of jobs that stand in front of those that can run."""
 CLOSE_WITHIN = 5.0  # seconds, in which a statement that was interrupted is cancelled on the server
 REMOVE_WITHIN = 60.0
 

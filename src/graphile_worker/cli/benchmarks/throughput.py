@@ -24,10 +24,12 @@ class Case:
     """Only one job in so many is run, where each waits for a commit of its own."""
 
 
+NOTHING_AHEAD = {"concurrency": 10, "prefetch": 0.0}
 CASES = (
     Case(name="default settings"),
     Case(name="def tasks in threads", task="function", options={"concurrency": 24}),
-    Case(name="nothing locked ahead", options={"concurrency": 10, "prefetch": 0.0}, part=4),
+    Case(name="nothing locked ahead", options=NOTHING_AHEAD, part=2),
+    Case(name="the same, 10,000 queues", options=NOTHING_AHEAD, jobs=Jobs(queues=10_000), part=2),
     Case(name="failing jobs", task="failing", jobs=Jobs(max_attempts=1)),
     Case(name="1,000 named queues", jobs=Jobs(queues=1000)),
     Case(name="one named queue", jobs=Jobs(queues=1), part=10),

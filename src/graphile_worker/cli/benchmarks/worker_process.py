@@ -25,6 +25,11 @@ class WorkerProcess:
         self._process = process
         self._errors = errors
 
+    @property
+    def pid(self) -> int:
+        """Of the process, to look at what it uses."""
+        return self._process.pid
+
     async def ready(self) -> None:
         """Until it could begin: it has loaded its code, and opened what it has to open."""
         await self.hear()

@@ -1,0 +1,128 @@
+"""What workers cost while they have nothing to do: beside each backlog, and many of them at once.
+
+    python benchmarks/idle.py postgres:///scratch_database --size 1000000
+
+The server must run on this machine (Linux): its CPU time is read from /proc. A scratch schema is made and
+removed. For each backlog one worker process is started and, when it has settled, watched for a while; then so
+many pools in one process on the empty table, whose transactions are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from contextlib import AsyncExitStack, nullcontext
+from pathlib import Path
+
+import asyncpg
+
+from graphile_worker import WorkerOptions, run
+from graphile_worker.cli.benchmarks.growth import BACKLOGS
+from graphile_worker.cli.benchmarks.scratch import PROBE, Scratch, scratch_schema
+from graphile_worker.cli.benchmarks.worker_process import worker_process
+
+SETTLE = 8.0  # seconds: the first fetches, and the first beats of the heart
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+TRANSACTIONS = """
+select xact_commit + xact_rollback from pg_stat_database where datname = current_database()
+"""
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU time that a process has used, and its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / CLOCK_TICKS
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def server_cpu(postmaster: int) -> float:
+    return cpu_of(postmaster) + sum(cpu_of(child) for child in children_of(postmaster))
+
+
+async def watch(scratch_options: WorkerOptions, postmaster: int, seconds: float) -> tuple[float, float]:
+    """Percent of one processor that an idle worker and the server use."""
+    async with worker_process("answer", scratch_options) as worker:
+        await worker.ready()
+        await worker.begin()
+        await asyncio.sleep(SETTLE)
+        pid = worker.pid
+        before, began = (cpu_of(pid), server_cpu(postmaster)), time.monotonic()
+        await asyncio.sleep(seconds)
+        took = time.monotonic() - began
+        return tuple(  # type: ignore[return-value]
+            100 * (after - earlier) / took
+            for earlier, after in zip(before, (cpu_of(pid), server_cpu(postmaster)), strict=True)
+        )
+
+
+async def beside_backlogs(
+    scratch: Scratch, options: WorkerOptions, postmaster: int, size: int, seconds: float
+) -> None:
+    print(f"{'BACKLOG':<32} {'SIZE':>9} {'WORKER %':>9} {'SERVER %':>9}")
+
+    async def line(name: str, count: int) -> None:
+        await scratch.settle()
+        worker, server = await watch(options, postmaster, seconds)
+        print(f"{name:<32} {count:>9,} {worker:>9.2f} {server:>9.2f}", flush=True)
+
+    await line("none", 0)
+    for backlog in BACKLOGS:
+        await scratch.clear()
+        if backlog.busy_queue:
+            await scratch.make_queues(1, held_by="another pool")
+        async with scratch.long_transaction() if backlog.dead else nullcontext():
+            await scratch.fill(backlog.jobs, 1, size)
+            if backlog.dead:
+                await scratch.delete_jobs()
+            await line(backlog.name, size)
+    await scratch.clear()
+
+
+async def many_pools(
+    connection: asyncpg.Connection, options: WorkerOptions, pools: int, seconds: float
+) -> None:
+    async def probe(payload: object) -> None:
+        pass
+
+    async with AsyncExitStack() as stack:
+        for _ in range(pools):
+            await stack.enter_async_context(run(options=options, task_list={PROBE: probe}))
+        await asyncio.sleep(SETTLE)
+        before, began = await connection.fetchval(TRANSACTIONS), time.monotonic()
+        await asyncio.sleep(seconds)
+        after, took = await connection.fetchval(TRANSACTIONS), time.monotonic() - began
+        backends = await connection.fetchval(
+            "select count(*) from pg_stat_activity where datname = current_database()"
+        )
+    print(
+        f"{pools} idle pools: {(after - before) / took:.1f} transactions per second, {backends} connections"
+    )
+
+
+async def main(url: str, size: int, seconds: float, pools: int) -> None:
+    connection = await asyncpg.connect(url)
+    status = Path(f"/proc/{connection.get_server_pid()}/status").read_text()
+    postmaster = int(status.split("PPid:")[1].split()[0])
+    base = WorkerOptions(connection_string=url)
+    async with scratch_schema(base) as scratch:
+        options = base.with_values(schema=scratch.schema.name)
+        if size:
+            await beside_backlogs(scratch, options, postmaster, size, seconds)
+        if pools:
+            await many_pools(connection, options, pools, seconds)
+    await connection.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("url")
+    parser.add_argument("--size", type=int, default=100_000, help="of each backlog")
+    parser.add_argument("--seconds", type=float, default=20, help="to watch each")
+    parser.add_argument("--pools", type=int, default=50)
+    chosen = parser.parse_args()
+    asyncio.run(main(chosen.url, chosen.size, chosen.seconds, chosen.pools))
