@@ -3,6 +3,7 @@
     GraphileWorkerError
     ├── ConfigError                  an option, file or argument is wrong
     │   ├── ConnectionConfigError    no way, or two ways, to reach a database were given
+    │   │   └── NoDatabaseError      no way was given
     │   ├── CrontabError             a crontab line or item cannot be read
     │   └── TaskLoadError            a task file cannot be used
     ├── InvalidArgumentError         a value given to add or manage jobs is out of bounds
@@ -45,6 +46,10 @@ class ConfigError(GraphileWorkerError):
 
 class ConnectionConfigError(ConfigError):
     """No way, or two ways at once, to reach a database were given."""
+
+
+class NoDatabaseError(ConnectionConfigError):
+    """No way to reach a database was given."""
 
 
 class CrontabError(ConfigError):

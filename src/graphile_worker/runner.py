@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 KILL_AFTER = 0.5  # seconds that `kill` leaves to a graceful end
 CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
+SILENT_FOR = 120.0  # seconds after which recurring jobs give a connection up
 CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
 
 
@@ -264,6 +265,16 @@ class _Parts:
         async with self._for_tasks, lend(self.database) as connection:
             yield connection
 
+    @asynccontextmanager
+    async def _lend_in_time(self) -> AsyncIterator[Connection]:
+        """For a while only: a server that has gone silent must not stop whoever waits for it for ever."""
+        # The limit for acquiring holds for giving back too.
+        async with (
+            asyncio.timeout(SILENT_FOR),
+            self.database.acquire(timeout=SILENT_FOR) as connection,
+        ):
+            yield connection
+
     def make_pool(self, *, once: bool) -> WorkerPool:
         return WorkerPool(
             self.options,
@@ -296,7 +307,7 @@ class _Parts:
         from .cron import CronScheduler
 
         return CronScheduler(
-            self.database.acquire,
+            self._lend_in_time,
             self.options.schema_name,
             self.cron_items,
             events=self.hooks.events,

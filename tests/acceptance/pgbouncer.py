@@ -34,13 +34,13 @@ logfile = {folder}/pgbouncer.log
 
 
 @contextmanager
-def pgbouncer_to(url: str) -> Iterator[str]:
-    """Starts one; gives the URL of the same database through it."""
+def pgbouncer_to(url: str, *more_settings: str) -> Iterator[str]:
+    """Starts one; gives the URL of the same database through it. Further settings as lines of its file."""
     assert PROGRAM is not None
     folder = Path(tempfile.mkdtemp(prefix="gw-pgbouncer-"))
     folder.chmod(0o777)
     settings = folder / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(target=_target(url), folder=folder))
+    settings.write_text("\n".join((SETTINGS.format(target=_target(url), folder=folder), *more_settings, "")))
     user = _account(url) if os.geteuid() == 0 else None  # it refuses to run as root
     process = subprocess.Popen(
         [PROGRAM, str(settings)],
@@ -57,7 +57,7 @@ def pgbouncer_to(url: str) -> Iterator[str]:
         yield f"postgresql://{quote(unquote(parts.username or ''))}@{parts.path}?{query}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -82,7 +82,7 @@ def _target(url: str) -> str:
 
 
 def _wait_for(socket: Path, process: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not socket.exists():
         log = folder / "pgbouncer.log"
         said = log.read_text() if log.exists() else ""

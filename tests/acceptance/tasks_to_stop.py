@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import threading
 import time
 from typing import Any
@@ -25,11 +26,28 @@ def note(job_id: int) -> None:
         os.close(file)
 
 
+runs = 0
+
+
+def stop_in_the_middle() -> None:
+    """After so many jobs, SIGTERM for this worker or its parent: from outside it may come too late."""
+    global runs
+    runs += 1
+    if str(runs) != os.environ.get("STOP_AFTER"):
+        return
+    try:
+        os.close(os.open(os.path.join(os.environ["FOLDER"], "stopped"), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:  # the other process of this parent was faster
+        return
+    os.kill(os.getppid() if os.environ.get("STOP_PARENT") else os.getpid(), signal.SIGTERM)
+
+
 @task
 async def record(payload: Any, helpers: JobHelpers) -> None:
     """Takes a few milliseconds and then notes in the database that it is done."""
     await asyncio.sleep(random.random() * 0.01)
     await helpers.query("insert into done (job_id) values ($1)", helpers.job.id)
+    stop_in_the_middle()
 
 
 @task
@@ -37,6 +55,7 @@ async def record_in_file(payload: Any, helpers: JobHelpers) -> None:
     """The same without the database."""
     await asyncio.sleep(random.random() * 0.01)
     note(helpers.job.id)
+    stop_in_the_middle()
 
 
 @task
@@ -66,6 +85,16 @@ async def sleep_long(payload: Any, helpers: JobHelpers) -> None:
 async def sleep_a_little(payload: Any) -> None:
     say("started")
     await asyncio.sleep(payload["seconds"])
+    say("finished")
+
+
+@task
+async def wait_for_test(payload: Any) -> None:
+    """Lasts until `let_go` of worker_process is called."""
+    say("started")
+    go_on = os.path.join(os.environ["FOLDER"], "go_on")
+    while not os.path.exists(go_on):  # noqa: ASYNC110 - another process makes it
+        await asyncio.sleep(0.01)
     say("finished")
 
 

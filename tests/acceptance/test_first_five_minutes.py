@@ -87,7 +87,7 @@ class Newcomer:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     def _variables(self, **more: str) -> dict[str, str]:
@@ -111,11 +111,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet"]
     probe = [*pip, "download", "--no-deps", "--retries", "0", "--timeout", "10", "-d", folder, "hatchling"]
-    reached = subprocess.run(probe, capture_output=True, text=True, timeout=120)
+    reached = subprocess.run(probe, capture_output=True, text=True, timeout=600)
     if reached.returncode:
         pytest.skip(f"the package index cannot be reached: {reached.stderr.strip().splitlines()[-1]}")
     build = [*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT]
-    done = subprocess.run(build, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(build, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("graphile_worker-*.whl")
     return wheel

@@ -16,11 +16,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.worker_process import Start, WorkerProcess, recorded
+from acceptance.worker_process import Start, WorkerProcess, let_go, recorded
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
 from support.scratch import scratch_folder
+from support.server import chosen_programs
 from support.working import Jobs, terminate_workers, until
 
 COUNT = 1000
@@ -28,14 +29,14 @@ COUNT = 1000
 
 async def add_thousand(jobs: Jobs, task: str) -> set[int]:
     """Half of them in ten named queues."""
+    added = set(await jobs.add_many(task, COUNT // 2))
     for number in range(10):
-        await jobs.add_many(task, COUNT // 20, queue=f"queue {number}")
-    await jobs.add_many(task, COUNT // 2)
-    return {row["id"] for row in await jobs.all()}
+        added.update(await jobs.add_many(task, COUNT // 20, queue=f"queue {number}"))
+    return added
 
 
 async def until_done(folder: Path, worker: WorkerProcess, count: int) -> None:
-    await until(lambda: len(recorded(folder)) >= count or worker.process.poll() is not None, timeout=30)
+    await until(lambda: len(recorded(folder)) >= count or worker.process.poll() is not None)
     assert worker.process.poll() is None, worker.output
 
 
@@ -52,16 +53,10 @@ async def test_a_worker_stopped_by_sigterm_leaves_done_jobs_and_gone_rows_in_agr
 ) -> None:
     await jobs.connection.execute("create table done (job_id bigint not null)")
     added = await add_thousand(jobs, "record")
-    worker = start("-j", 10, url=database_url, NO_LOG_SUCCESS="1")
-
-    async def is_half_done() -> bool:
-        return await jobs.connection.fetchval("select count(*) from done") > COUNT * 0.3
-
-    await until(is_half_done, timeout=30)
-    worker.send(signal.SIGTERM)
+    worker = start("-j", 10, url=database_url, NO_LOG_SUCCESS="1", STOP_AFTER="300")
     assert worker.ended() == 143
     done = [row["job_id"] for row in await jobs.connection.fetch("select job_id from done")]
-    assert 0 < len(done) < COUNT
+    assert 300 <= len(done) < COUNT
     await assert_exact(jobs, added, done)
 
 
@@ -69,12 +64,11 @@ async def test_several_processes_stopped_by_sigterm_do_so_too(
     start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
     added = await add_thousand(jobs, "record_in_file")
-    parent = start("-j", 4, "--processes", 2, url=database_url, NO_LOG_SUCCESS="1")
-    await until_done(folder, parent, COUNT // 4)
-    parent.send(signal.SIGTERM)
+    stop = {"STOP_AFTER": "150", "STOP_PARENT": "1"}
+    parent = start("-j", 4, "--processes", 2, url=database_url, NO_LOG_SUCCESS="1", **stop)
     assert parent.ended() == 143
     done = recorded(folder)
-    assert len(done) < COUNT
+    assert 150 <= len(done) < COUNT
     await assert_exact(jobs, added, done)
 
 
@@ -84,7 +78,10 @@ async def test_a_worker_goes_on_and_stops_well_although_backends_are_terminated_
     added = await add_thousand(jobs, "record_in_file")
     worker = start("-j", 10, "--poll-interval", 200, url=database_url, NO_LOG_SUCCESS="1")
     await until_done(folder, worker, 10)
-    for _ in range(15):
+    for number in range(15):
+        # However slow this test is, there is something to be done at every cut.
+        added.update(await jobs.add_many("record_in_file", 20, queue=f"queue {number % 10}"))
+        added.update(await jobs.add_many("record_in_file", 20))
         victim = await jobs.connection.fetchval(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
             "and application_name = 'graphile_worker' order by random() limit 1"
@@ -93,8 +90,8 @@ async def test_a_worker_goes_on_and_stops_well_although_backends_are_terminated_
         await asyncio.sleep(random.random() * 0.1)
     await terminate_workers(jobs.connection)
     before = len(recorded(folder))
-    assert before < COUNT
-    await until_done(folder, worker, min(before + 100, COUNT))  # and it goes on
+    added.update(await jobs.add_many("record_in_file", 100))
+    await until_done(folder, worker, before + 100)  # and it goes on
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     await assert_exact(jobs, added, recorded(folder))
@@ -106,8 +103,9 @@ async def test_a_worker_goes_on_and_stops_well_although_backends_are_terminated_
 @pytest.fixture(scope="module")
 def own_server() -> Any:
     """A server of this file's own, because it is stopped and started."""
-    with scratch_folder() as folder, EmbeddedPostgres(folder, settings={"fsync": "off"}) as embedded:
-        yield embedded
+    settings = {"fsync": "off"}
+    with scratch_folder() as folder, EmbeddedPostgres(folder, settings=settings, **chosen_programs()) as own:
+        yield own
 
 
 @pytest.fixture
@@ -140,14 +138,14 @@ async def test_a_worker_goes_on_and_stops_well_although_the_server_is_restarted(
     worker = start("-j", 10, "--poll-interval", 200, url=own_database, NO_LOG_SUCCESS="1")
     await until_done(folder, worker, COUNT // 5)
     stop_server(own_server, how)
-    await until(lambda: not own_server.is_running, timeout=30)
+    await until(lambda: not own_server.is_running)
     before = len(recorded(folder))
-    assert before < COUNT
     await asyncio.to_thread(own_server.start)
+    connection = await asyncpg.connect(own_database)
+    added.update(await Jobs(connection).add_many("record_in_file", 100))  # the first may all be done
     await until_done(folder, worker, before + 100)  # it goes on by itself
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
-    connection = await asyncpg.connect(own_database)
     await assert_exact(Jobs(connection), added, recorded(folder))
     await connection.close()
 
@@ -158,14 +156,15 @@ async def test_outcomes_are_written_when_the_server_comes_back_while_the_worker_
     """What is finished waits in memory until it can be written."""
     connection = await asyncpg.connect(own_database)
     jobs = Jobs(connection)
-    for seconds in (0.3, 0.5, 0.7):
-        await jobs.add("sleep_a_little", {"seconds": seconds}, queue=f"queue {seconds}")
+    for number in range(3):
+        await jobs.add("wait_for_test", queue=f"queue {number}")
     await connection.close()
-    worker = start("-j", 3, url=own_database).wait_for("started", times=3)
+    worker = start("-j", 3, url=own_database, last_write=60.0).wait_for("started\n", times=3)
     stop_server(own_server, signal.SIGINT)
     worker.send(signal.SIGTERM)
-    worker.wait_for("finished", times=3)
-    await until(lambda: not own_server.is_running, timeout=30)
+    await until(lambda: not own_server.is_running)
+    let_go(folder)
+    worker.wait_for("finished\n", times=3)
     await asyncio.to_thread(own_server.start)
     assert worker.ended() == 143
     connection = await asyncpg.connect(own_database)
@@ -178,16 +177,17 @@ async def test_a_server_that_stays_away_does_not_keep_the_worker_from_ending(
     start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path
 ) -> None:
     connection = await asyncpg.connect(own_database)
-    await Jobs(connection).add("sleep_a_little", {"seconds": 0.1})
+    await Jobs(connection).add("wait_for_test")
     await connection.close()
-    worker = start("--grace", 0, url=own_database, last_write=0.5).wait_for("started")
+    worker = start("--grace", 0, url=own_database, last_write=0.5).wait_for("started\n")
     stop_server(own_server, signal.SIGINT)
-    worker.wait_for("finished")
-    worker.send(signal.SIGTERM)
+    await until(lambda: not own_server.is_running)
     try:
+        let_go(folder)
+        worker.wait_for("finished\n")
+        worker.send(signal.SIGTERM)
         assert worker.ended() == 1
         assert "the database is away: 1 job" in worker.output
         assert "Traceback" not in worker.output
     finally:
-        await until(lambda: not own_server.is_running, timeout=30)
         await asyncio.to_thread(own_server.start)

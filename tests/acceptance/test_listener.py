@@ -33,7 +33,7 @@ from graphile_worker.worker.listener import (
     deaf_rest,
     reconnect_delay,
 )
-from support.working import Gate, Jobs, Workers, until
+from support.working import PATIENCE, Gate, Jobs, Workers, until
 
 # -- what it decides -----------------------------------------------------------------------------------------
 
@@ -243,6 +243,7 @@ async def listening(
     *,
     ping: Callable[[str], Awaitable[None]] | None = None,
     clock: Any = None,
+    answer_within: float = 3.0,
 ) -> AsyncIterator[list[str]]:
     """A listener that connects through `url` and is pinged from elsewhere; gives what it reported."""
     heard: list[str] = []
@@ -263,13 +264,13 @@ async def listening(
                 on_migration=lambda number, breaking: heard.append(f"migration {number}"),
                 on_ready=lambda: heard.append("ready"),
                 watch_interval=0.05,
-                answer_within=0.5,
+                answer_within=answer_within,
             )
             listener.start()
             try:
                 yield heard
             finally:
-                await asyncio.wait_for(listener.stop(), 10)
+                await asyncio.wait_for(listener.stop(), PATIENCE)
     finally:
         await pinging.close()
 
@@ -320,7 +321,9 @@ async def test_where_notifications_never_arrive_it_says_so_once_and_comes_back_w
             await sender.execute("select pg_notify($1, '')", channel)
 
     try:
-        async with listening(database_url, database_url, recorder, ping=ping, clock=clock) as heard:
+        async with listening(
+            database_url, database_url, recorder, ping=ping, clock=clock, answer_within=1.0
+        ) as heard:
             error = await recorder.wait_for(PoolListenError)
             assert isinstance(error.error, ListenDeafError)
             for tries in range(2, 5):

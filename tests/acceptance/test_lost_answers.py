@@ -14,7 +14,7 @@ import pytest
 from acceptance.proxy import proxy_to
 from graphile_worker import JobHelpers
 from graphile_worker.errors import WorkerStoppedError
-from support.working import Gate, Jobs, Workers, terminate_workers, until
+from support.working import PATIENCE, Gate, Jobs, Workers, terminate_workers, until
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_a_server_that_does_not_answer_any_more_does_not_keep_the_worker_f
             link.is_silent = True
         proxy.is_silent = True
         with pytest.raises(WorkerStoppedError, match="the database is away: 1 job"):
-            await asyncio.wait_for(runner.stop(), 30)
+            await asyncio.wait_for(runner.stop(), PATIENCE)
     assert await jobs.locked() == 1  # that cannot be helped; whoever recovers jobs finds the worker dead
 
 
@@ -118,7 +118,7 @@ async def test_a_worker_that_lost_its_connections_gets_others_although_tasks_hol
     await workers.start({"hold": hold, "other": other}, concurrency=8, max_pool_size=5, poll_interval=0.05)
     for _ in range(6):
         await jobs.add("hold")
-    await gate.until_inside(1)
+    await gate.until_inside(2)
     await terminate_workers(jobs.connection)
     await jobs.add("other")
     await other.until_inside(1)  # fetched

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from datetime import UTC, datetime
+from pathlib import Path
 
 import asyncpg
 import pytest
 
-from acceptance.worker_process import Start, connections
+from acceptance.worker_process import Start, let_go, until_disconnected
+from graphile_worker.worker.shutdown import SignalHandling
 from support.working import Jobs, until
 
 
@@ -23,32 +25,35 @@ from support.working import Jobs, until
 )
 @pytest.mark.compat("EXT-14")
 async def test_the_first_signal_lets_the_running_job_end_and_the_process_ends_by_that_signal(
-    start: Start, database_url: str, jobs: Jobs, number: signal.Signals, status: int
+    start: Start, database_url: str, jobs: Jobs, folder: Path, number: signal.Signals, status: int
 ) -> None:
-    await jobs.add("sleep_a_little", {"seconds": 0.3})
-    worker = start(url=database_url).wait_for("started")
+    await jobs.add("wait_for_test")
+    worker = start(url=database_url).wait_for("started\n")
     worker.send(number)
+    worker.wait_for(f"got {number.name}; finishing the running jobs")
+    let_go(folder)
     assert worker.ended() == status
     assert worker.was_killed_by() is number
-    assert f"got {number.name}; finishing the running jobs" in worker.output
-    assert "finished" in worker.output
+    assert "finished\n" in worker.output
     assert await jobs.count() == 0
-    assert await connections(jobs) == 0
+    await until_disconnected(jobs)
 
 
 async def test_a_second_signal_within_five_seconds_is_ignored_and_logged(
-    start: Start, database_url: str, jobs: Jobs
+    start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
-    await jobs.add("sleep_a_little", {"seconds": 0.5})
-    worker = start(url=database_url).wait_for("started")
+    assert SignalHandling.ignore_for == 5.0  # a minute here: the signals of a busy machine take their time
+    await jobs.add("wait_for_test")
+    worker = start(url=database_url, ignore_for=60.0).wait_for("started\n")
     worker.send(signal.SIGTERM)
     worker.wait_for("got SIGTERM; finishing")
     worker.send(signal.SIGTERM)
     worker.wait_for("SIGTERM ignored: the worker is stopping already")
     worker.send(signal.SIGINT)
     worker.wait_for("SIGINT ignored: the worker is stopping already")
+    let_go(folder)
     assert worker.ended() == 143
-    assert "finished" in worker.output
+    assert "finished\n" in worker.output
     assert await jobs.count() == 0
 
 
@@ -101,21 +106,24 @@ async def test_an_idle_worker_stops_at_once(start: Start, database_url: str, job
     assert worker.ended() == 143
     assert "stopped; every finished job is written" in worker.output
     assert "Traceback" not in worker.output
-    assert await connections(jobs) == 0
+    await until_disconnected(jobs)
 
 
 async def test_once_ends_by_the_signal_too_and_leaves_the_rest(
-    start: Start, database_url: str, jobs: Jobs
+    start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        for _ in range(3):
-            await jobs.add("sleep_a_little", {"seconds": 0.2})
-        worker = start("--once", url=database_url).wait_for("started")
+    for _ in range(3):
+        await jobs.add("wait_for_test")
+    for left, number in ((2, signal.SIGTERM), (1, signal.SIGINT)):
+        (folder / "go_on").unlink(missing_ok=True)
+        worker = start("--once", url=database_url).wait_for("started\n")
         worker.send(number)
+        worker.wait_for(f"got {number.name}; finishing")
+        let_go(folder)
         assert worker.ended() == 128 + number
         assert worker.was_killed_by() is number
-        assert worker.output.count("started\n") == worker.output.count("finished\n")
-        assert await jobs.count() >= 2
+        assert worker.output.count("started\n") == worker.output.count("finished\n") == 1
+        assert await jobs.count() == left
         assert await jobs.locked() == 0
 
 
@@ -146,7 +154,7 @@ async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_st
     assert worker.ended() == 57
     assert "install a newer graphile-worker" in worker.output
     assert await jobs.count() == 0
-    assert await connections(jobs) == 0
+    await until_disconnected(jobs)
 
 
 async def test_a_worker_that_died_of_an_error_ends_with_status_1(
@@ -161,18 +169,20 @@ async def test_a_worker_that_died_of_an_error_ends_with_status_1(
 
 
 async def test_several_processes_stop_gracefully_when_their_parent_is_told_to(
-    start: Start, database_url: str, jobs: Jobs
+    start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
     for _ in range(2):
-        await jobs.add("sleep_a_little", {"seconds": 0.5})
+        await jobs.add("wait_for_test")  # one for each: nobody gets a second one
     parent = start("--processes", 2, url=database_url)
-    parent.wait_for("started", times=2)
+    parent.wait_for("started\n", times=2)
     parent.send(signal.SIGTERM)
+    parent.wait_for("got SIGTERM; finishing", times=2)
+    let_go(folder)
     assert parent.ended() == 143
     assert parent.output.count("finished\n") == 2
     assert parent.output.count("stopped; every finished job is written") == 2
     assert await jobs.count() == 0
-    assert await connections(jobs) == 0
+    await until_disconnected(jobs)
 
 
 async def test_nohup_keeps_its_meaning(start: Start, database_url: str, jobs: Jobs) -> None:
@@ -202,7 +212,7 @@ async def test_a_signal_while_the_worker_starts_ends_it_without_a_traceback(
     try:
         await holder.execute("begin; lock table graphile_worker.migrations in access exclusive mode")
         worker = start(url=database_url)
-        await until(is_waiting, timeout=30)
+        await until(is_waiting)
         worker.send(number)
         assert worker.ended() == 128 + number
     finally:

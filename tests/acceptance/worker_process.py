@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.command_line import clean_environment
-from support.working import Jobs
+from support.working import PATIENCE, Jobs, until
 
 TASKS = Path(__file__).with_name("tasks_to_stop.py")
-PATIENCE = 30.0  # seconds for anything to happen at all; nothing should ever take so long
 
 # The command with shorter times than a user would want: `-c` because the five seconds are no setting.
 IMPATIENT = """
@@ -162,6 +161,11 @@ def starting(folder: Path) -> Iterator[Start]:
             process.close()
 
 
+def let_go(folder: Path) -> None:
+    """Let the jobs `wait_for_test` of this folder's workers end."""
+    (folder / "go_on").touch()
+
+
 def recorded(folder: Path) -> list[int]:
     """The ids of the jobs that noted in the test's own file that they ran to their end."""
     path = folder / "done"
@@ -170,9 +174,13 @@ def recorded(folder: Path) -> list[int]:
     return [int(line) for line in path.read_text().split()]
 
 
-async def connections(jobs: Jobs) -> int:
-    """How many connections of workers the server has to the test's database."""
-    return await jobs.connection.fetchval(
-        "select count(*) from pg_stat_activity "
-        "where datname = current_database() and application_name = 'graphile_worker'"
-    )
+async def until_disconnected(jobs: Jobs) -> None:
+    """Until the server has no connection of a worker any more; it hears of a process's end a little later."""
+
+    async def is_empty() -> bool:
+        return await jobs.connection.fetchval(
+            "select count(*) = 0 from pg_stat_activity "
+            "where datname = current_database() and application_name = 'graphile_worker'"
+        )
+
+    await until(is_empty)

@@ -25,6 +25,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (r"host=h password = 'se cr\'et' dbname=d", "host=h password = *** dbname=d"),
         ("postgres:///my_db", "postgres:///my_db"),
         ("postgres://user@host/db", "postgres://user@host/db"),
+        ("postgres://user:se/cr@et@host/db", "postgres://user:***@host/db"),
+        ("postgres://user:se?cr#et@host/db", "postgres://user:***@host/db"),
+        (
+            "postgres://user:secret@host/db?application_name=a@b",
+            "postgres://user:***@host/db?application_name=a@b",
+        ),
+        ("postgres://host:5432/db?sslmode=require", "postgres://host:5432/db?sslmode=require"),
     ],
 )
 def test_passwords_are_masked(text: str, shown: str) -> None:

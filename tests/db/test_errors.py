@@ -18,15 +18,15 @@ from graphile_worker.db.errors import translated_error
 from graphile_worker.db.open import _keep_alive, connect, open_pool
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.errors import ConnectionConfigError, ConnectionFailedError, PermissionDeniedError
+from support.server import chosen_programs
 
 
 @pytest.fixture
-def closed_port() -> int:
-    """A port of this machine on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def closed_port() -> Iterator[int]:
+    """A port of this machine on which nobody listens, and which nobody else gets meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_a_missing_database_says_how_to_make_it(server: Any) -> None:
 def guarded_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server of its own that asks the role `guarded` for a password; yields a maker of URLs."""
     folder = tmp_path_factory.mktemp("guarded")
-    with EmbeddedPostgres(folder / "data") as server:
+    with EmbeddedPostgres(folder / "data", **chosen_programs()) as server:
 
         async def prepare() -> None:
             connection = await asyncpg.connect(server.url())
@@ -133,7 +133,6 @@ async def test_a_role_without_rights_is_told_so(utils: WorkerUtils, connection: 
 
 
 async def test_other_errors_pass_unchanged(utils: WorkerUtils, connection: Any) -> None:
-    await connection.execute("set statement_timeout = 50")
     async with connection.transaction(readonly=True):
         with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
             await utils.add_job("job1", connection=connection)

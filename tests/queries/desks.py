@@ -62,4 +62,4 @@ async def desk_in(url: str, *, tuned: bool = True) -> AsyncIterator[Desk]:
         yield Desk(connection, ExplainingConnection(connection), schema, tasks)
         await transaction.rollback()
     finally:
-        await connection.close(timeout=10)
+        await connection.close(timeout=60)

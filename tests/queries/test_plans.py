@@ -248,7 +248,7 @@ async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection
                 assert_bounded(beyond, 4 * BATCH)
                 assert beyond.pages < full.pages / 4, beyond.describe()
     finally:
-        await holder.close(timeout=10)
+        await holder.close(timeout=60)
 
 
 # -- adding ------------------------------------------------------------------------------------------------

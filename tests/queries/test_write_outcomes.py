@@ -271,7 +271,7 @@ async def test_giving_back_tells_other_workers(jobs: Jobs, statements: Statement
         fetched = await statements.fetch(3)
         await listening.add_listener("jobs:insert", lambda *arguments: heard.put_nowait(arguments[3]))
         await statements.give_back(fetched)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert json.loads(await heard.get())["count"] == 3
     finally:
         await listening.close()

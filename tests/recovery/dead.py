@@ -7,8 +7,10 @@ from typing import Any
 
 from support.working import SCHEMA, Jobs, until
 
-QUICK = {"heartbeat_interval": 0.2, "recovery_grace": 0.9, "sweep_interval": 0.2}
-"""Options that make seconds of what takes half a minute otherwise."""
+QUICK = {"heartbeat_interval": 0.8, "recovery_grace": 2.5, "sweep_interval": 0.2}
+"""Options that make seconds of what takes half a minute otherwise; less would be too little for a machine
+on which a heartbeat may be late by half a second.
+"""
 QUICK_ENVIRONMENT = {f"GRAPHILE_WORKER_{name.upper()}": str(value) for name, value in QUICK.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.working import until
+from support.working import PATIENCE, until
 
 
 class History:
@@ -41,7 +41,7 @@ class History:
         rows = await self._connection.fetch("select attempts from history where event = 'start'")
         return {row["attempts"] for row in rows}
 
-    async def until_count(self, event: str, count: int, *, timeout: float = 15.0) -> None:
+    async def until_count(self, event: str, count: int, *, timeout: float = PATIENCE) -> None:
         async def has_happened() -> bool:
             events = await self.events()
             return sum(each == event for each, _ in events) >= count

@@ -30,7 +30,7 @@ from graphile_worker.worker.session import Sessions
 from graphile_worker.worker.source import AdaptiveSource
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
-from support.working import SCHEMA, Gate, Jobs, Workers, until
+from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")
 
@@ -92,7 +92,7 @@ async def test_it_cancels_what_it_can_and_drops_the_rest_and_goes_on(
 
     def stubborn(payload: Any) -> None:
         in_thread.set()
-        may_end.wait(30)
+        may_end.wait(PATIENCE)
 
     async def deaf(payload: Any) -> None:
         with suppress(asyncio.CancelledError):

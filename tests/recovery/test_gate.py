@@ -9,7 +9,7 @@ import pytest
 
 from graphile_worker.clock import uptime
 from graphile_worker.worker.gate import Gate
-from support.working import until
+from support.working import PATIENCE, until
 
 
 class Lapses:
@@ -38,7 +38,7 @@ async def test_it_closes_when_the_lease_ends_and_opens_when_it_is_known_what_is_
     await until(lambda: lapses.count == 1)
     assert not gate.is_open
     gate.settle(gate.epoch)
-    await asyncio.wait_for(passing, 1)
+    await asyncio.wait_for(passing, PATIENCE)
 
 
 async def test_a_sign_of_life_in_time_keeps_it_open_without_more_ado() -> None:
@@ -78,7 +78,7 @@ async def test_when_nobody_can_judge_the_pool_any_more_it_opens_until_somebody_c
     passing = asyncio.ensure_future(gate.passed())
     await asyncio.sleep(0)
     gate.lift()
-    await asyncio.wait_for(passing, 1)
+    await asyncio.wait_for(passing, PATIENCE)
     gate.prolong(uptime() - 1.0)
     assert not gate.is_open
 

@@ -12,7 +12,7 @@ from acceptance.worker_process import Start
 from graphile_worker.cli.main import run_main
 from graphile_worker.client import WorkerUtils
 from recovery.dead import QUICK, Graveyard
-from support.working import Gate, Jobs, Workers
+from support.working import SELDOM, Gate, Jobs, Workers
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")
 
@@ -22,7 +22,7 @@ async def test_a_program_sees_what_each_worker_runs_and_whether_it_lives(
 ) -> None:
     gate = Gate()
     running = await jobs.add("work")
-    await workers.start({"work": gate}, concurrency=3, **QUICK)
+    await workers.start({"work": gate}, concurrency=3, **QUICK | {"sweep_interval": SELDOM})
     await gate.until_inside(1)
     await graveyard.holding()
     orphan, of_node = await jobs.add("other"), await jobs.add("other")
@@ -64,7 +64,7 @@ async def test_the_command_shows_workers_and_what_they_hold(
     command: Any, jobs: Jobs, graveyard: Graveyard, start: Start, database_url: str
 ) -> None:
     assert await run_in_thread(command, "workers") == "No worker is running.\n"
-    start(url=database_url, tasks=TASKS).ready()
+    start(url=database_url, tasks=TASKS, GRAPHILE_WORKER_SWEEP_INTERVAL=str(SELDOM)).ready()
     row = await graveyard.holding()
     job_ids = [await jobs.add("other") for _ in range(7)]
     await graveyard.bury("pool-dead")

@@ -15,7 +15,7 @@ from graphile_worker.recovery.stale_locks import StaleLocks
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import SCHEMA, Jobs, Workers, workers_of
+from support.working import PATIENCE, SCHEMA, Jobs, Workers, workers_of
 
 EVERY_MILLISECOND = {"min_reset_locked_interval": 0.001, "max_reset_locked_interval": 0.001}
 
@@ -58,7 +58,7 @@ async def test_a_stop_in_the_middle_lets_one_run_end_and_begins_no_other(
     runner = await workers.start([noop], events=events, **EVERY_MILLISECOND)
     events.on(ResetLockedStarted, lambda event: stopping.append(asyncio.ensure_future(runner.stop())))
     recorder.clear()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await runner.wait()
         await asyncio.gather(*stopping[:1])
         await asyncio.gather(*stopping[1:], return_exceptions=True)

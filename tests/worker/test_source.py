@@ -105,7 +105,7 @@ async def test_in_direct_mode_a_queue_job_taken_with_a_write_goes_back_too(
     async def is_alone() -> bool:
         return await jobs.count() == 1
 
-    await until(is_alone, timeout=8)
+    await until(is_alone)
     gate.open()
     await jobs.until_gone()
     await workers.stop(runner)

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ..errors import ConnectionConfigError
 
 SCHEMES = ("postgres", "postgresql")
+UNREADABLE_URL = (
+    "connection_string: it cannot be read as a PostgreSQL URL; it looks like "
+    "postgres://user:password@host:5432/database, and in a password / is written %2F, ? %3F, # %23, @ %40"
+)
 _LIBPQ_ONLY = frozenset(
     {
         "channel_binding", "client_encoding", "gssdelegation", "gssencmode", "hostaddr", "keepalives",
@@ -47,6 +51,8 @@ class Dsn:
                 f"got one that starts with {scheme}://"
             )
         parts = urlsplit(url)
+        if scheme and _is_cut_inside_password(parts):
+            raise ConnectionConfigError(UNREADABLE_URL)
         passed: list[tuple[str, str]] = []
         own: dict[str, str] = {}
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
@@ -65,23 +71,32 @@ class Dsn:
     @property
     def target(self) -> str:
         """Where it leads, for messages: host and port of each host, or the socket's folder."""
+        addresses = self.addresses
+        if not addresses:
+            return f"the local server's socket or localhost, port {self._ports[0]}"
+        return ", ".join(
+            f"socket {host}/.s.PGSQL.{port}" if host.startswith("/") else _host_and_port(host, port)
+            for host, port in addresses
+        )
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host, or folder of the socket, and port of each server that is named; empty if none is."""
         parts = urlsplit(self.url)
         query = dict(parse_qsl(parts.query))
-        hosts = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST", "")
-        ports = (query.get("port") or os.environ.get("PGPORT") or "5432").split(",")
-        if not hosts:
-            return f"the local server's socket or localhost, port {ports[0]}"
-        found = []
-        for index, host in enumerate(hosts.split(",")):
+        named = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST", "")
+        ports = self._ports
+        found: list[tuple[str, int]] = []
+        for index, text in enumerate(named.split(",") if named else []):
             port = ports[index] if len(ports) > 1 and index < len(ports) else ports[0]
-            host = re.sub(r"%2[fF]", "/", host)
-            if host.startswith("/"):
-                name, _, own_port = host.partition(":")
-                found.append(f"socket {name}/.s.PGSQL.{own_port or port}")
-            else:
-                has_port = re.search(r":\d+$", host) and not (host.count(":") > 1 and "]" not in host)
-                found.append(host if has_port else f"{host}:{port}")
-        return ", ".join(found)
+            host, own_port = _split_port(unquote(text))
+            found.append((host, int(own_port or port)))
+        return found
+
+    @property
+    def _ports(self) -> list[str]:
+        query = dict(parse_qsl(urlsplit(self.url).query))
+        return (query.get("port") or os.environ.get("PGPORT") or "5432").split(",")
 
     @property
     def database(self) -> str | None:
@@ -96,13 +111,42 @@ class Dsn:
         )
 
 
+def _is_cut_inside_password(parts: SplitResult) -> bool:
+    """Whether a `/`, `?` or `#` of the password was taken for an end, so that its rest would be shown."""
+    loose = any("@" in pair and "=" not in pair for pair in parts.query.split("&"))
+    return bool(parts.fragment) or loose or ("@" in parts.path and "@" not in parts.netloc)
+
+
+def _is_cut(text: str) -> bool:
+    try:
+        return _is_cut_inside_password(urlsplit(text))
+    except ValueError:
+        return True
+
+
 def masked(text: str) -> str:
     """A connection string that may be shown: every password replaced by three asterisks."""
-    text = re.sub(r"(://[^/?#@]*?:)[^/?#]*(@)", r"\1***\2", text)
+    # A password ends at the last @ before the path; one with a bare / ? or # in it at the last @ of all.
+    end = r".*(@)" if _is_cut(text) else r"[^/?#]*(@)"
+    text = re.sub(rf"(://[^/?#@]*?:){end}", r"\1***\2", text, flags=re.DOTALL)
     text = re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", text, flags=re.IGNORECASE)
     if "://" in text:
         return text
+    text = re.sub(r"^([^\s=@:]*:).*(@)", r"\1***\2", text, flags=re.DOTALL)  # a URL without its scheme
     return re.sub(r"((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|\S+)", r"\1***", text, flags=re.IGNORECASE)
+
+
+def _split_port(text: str) -> tuple[str, str]:
+    """`host:port`, `[::1]:port` or a bare host of any kind."""
+    if match := re.fullmatch(r"\[([^\]]*)\](?::(\d+))?", text):
+        return match[1], match[2] or ""
+    host, colon, port = text.rpartition(":")
+    is_port = bool(colon) and port.isdigit() and (":" not in host or host.startswith("/"))
+    return (host, port) if is_port else (text, "")
+
+
+def _host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _url_from_pairs(text: str) -> str:

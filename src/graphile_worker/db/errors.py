@@ -18,7 +18,7 @@ from ..errors import (
     SchemaMissingError,
 )
 from ..schema_name import DEFAULT_SCHEMA, SchemaName
-from .dsn import Dsn
+from .dsn import UNREADABLE_URL, Dsn
 
 _WRONG_PASSWORD = ("28P01", "28000")
 _LOST_ADD = "GWNOR"  # raised by the add_job that the Rust port installs
@@ -49,10 +49,10 @@ def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
         raise
     except asyncpg.ClientConfigurationError as error:
         raise ConnectionConfigError(f"connection_string: {error}") from error
-    except ValueError as error:
+    except ValueError:
         # The text of such an error may quote a part of the string, and so a password.
-        raise ConnectionConfigError("connection_string: it cannot be read as a PostgreSQL URL") from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise ConnectionConfigError(UNREADABLE_URL) from None
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         translated = translated_error(error, target=dsn.target)
         if translated is None:
             raise
@@ -70,6 +70,10 @@ def translated_error(
         return ConnectionFailedError(
             f"the connection to {where} was closed from the other side before; nothing was sent, try again"
         )
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        return ConnectionFailedError(
+            f"{where} is not what target_session_attrs asks for; is a standby still to be promoted?"
+        )
     if isinstance(error, TimeoutError):
         return ConnectionFailedError(
             f"{where} did not answer in time; is the address right and the server up?"
@@ -82,6 +86,22 @@ def translated_error(
             "is it running, and are host and port right?"
         )
     return None
+
+
+def explained(error: BaseException, schema: SchemaName | None = None) -> str:
+    """What a worker says about an error in its log: with advice where we have some, and never nothing."""
+    if is_dead_session(error):
+        return "the connection to the database server was closed from the other side"
+    if sqlstate_of(error) in _LOST_SESSION:  # what to check before doing it again is for clients
+        return f"the connection to the database server was lost: {error.__cause__ or error}"
+    if isinstance(error, ConnectionError) and error.errno is None and str(error):  # our own words
+        return str(error)
+    return str(translated_error(error, schema=schema) or error) or type(error).__name__
+
+
+def is_schema_missing(error: BaseException) -> bool:
+    """Whether the schema or one of its tables is not there."""
+    return sqlstate_of(error) in ("3F000", "42P01")
 
 
 def is_dead_session(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ leave nothing behind in the session; `lend` resets it after code that is not our
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -15,13 +16,16 @@ from typing import Any, cast
 
 import asyncpg
 
-from ..errors import ConnectionConfigError
+from ..errors import ConnectionConfigError, NoDatabaseError
 from .borrowed import is_gone
 from .connection import AnyPool, Connection, Pool
 from .dsn import Dsn
 from .errors import translate_connect_errors
+from .hosts import connect_to_first
 
 APPLICATION_NAME = "graphile_worker"
+CONNECT_WITHIN = 15.0  # seconds for each server of the connection string, unless it says connect_timeout
+RESET_WITHIN = 5.0  # seconds for the session to be reset after code that is not ours
 _KEEPALIVE_DEFAULTS = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -53,7 +57,7 @@ def resolve_connection(
         return Dsn.parse(environ["DATABASE_URL"])
     if environ.get("PGDATABASE"):
         return Dsn("postgresql://")
-    raise ConnectionConfigError(
+    raise NoDatabaseError(
         "no database was given; there are four ways: the option pg_pool, the option connection_string "
         "(on the command line -c/--connection), the environment variable DATABASE_URL, "
         "or the PG* environment variables, of which PGDATABASE at least must be set"
@@ -73,6 +77,7 @@ async def open_pool(
         pool = asyncpg.create_pool(
             min_size=0,
             max_size=max_pool_size,
+            connect=functools.partial(connect_to_first, dsn.addresses),
             init=lambda connection: _keep_alive(connection, dsn.keepalives),
             reset=_no_reset,
             **_driver_arguments(dsn, prepared_statements, application_name),
@@ -105,7 +110,9 @@ async def connect(
     """A connection of its own, outside any pool."""
     dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn
     with translate_connect_errors(dsn):
-        connection = await asyncpg.connect(**_driver_arguments(dsn, prepared_statements, application_name))
+        connection = await connect_to_first(
+            dsn.addresses, **_driver_arguments(dsn, prepared_statements, application_name)
+        )
     await _keep_alive(connection, dsn.keepalives)
     return cast(Connection, connection)
 
@@ -118,16 +125,21 @@ async def lend(pool: Pool) -> AsyncIterator[Connection]:
             yield connection
         finally:
             if not is_gone(connection):
-                # A failed reset closes the connection; the caller's own error must not be hidden by that.
-                with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-                    await connection.reset()
+                # The caller's own error must not be hidden by this one.
+                try:
+                    await connection.reset(timeout=RESET_WITHIN)
+                except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                    with suppress(asyncpg.InterfaceError):
+                        connection.terminate()
 
 
 def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str) -> dict[str, Any]:
     name = dsn.application_name or os.environ.get("PGAPPNAME") or application_name
-    arguments: dict[str, Any] = {"dsn": dsn.url, "server_settings": {"application_name": name}}
-    if dsn.connect_timeout is not None:
-        arguments["timeout"] = dsn.connect_timeout
+    arguments: dict[str, Any] = {
+        "dsn": dsn.url,
+        "server_settings": {"application_name": name},
+        "timeout": dsn.connect_timeout or CONNECT_WITHIN,
+    }
     if not prepared_statements:
         # The driver parses and runs a statement before it lets the server go (Flush, then Sync), so that a
         # pooler in transaction mode is content if no statement is expected to be still there later.

@@ -135,7 +135,7 @@ def _delays_for_one(error: BaseException) -> Delays | None:
     if isinstance(error, OSError):
         is_unreachable = isinstance(error, TimeoutError) or error.errno in _UNREACHABLE_ERRNO
         return UNREACHABLE if is_unreachable else BROKEN_CONNECTION
-    if is_dead_session(error):
+    if is_dead_session(error) or isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return BROKEN_CONNECTION
     if isinstance(error, asyncpg.InterfaceError) and "closed" in str(error):
         return BROKEN_CONNECTION  # for instance "connection was closed in the middle of operation"

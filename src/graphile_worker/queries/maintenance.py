@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -11,6 +11,7 @@ from ..errors import InvalidArgumentError
 from ..schema_name import SchemaName
 from ..spec import check_text
 from ..sql import load
+from .unused_names import delete_unused
 
 CleanupTask = Literal["DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"]
 CLEANUP_TASKS: tuple[CleanupTask, ...] = get_args(CleanupTask)
@@ -34,17 +35,21 @@ async def cleanup(
     tasks: Iterable[CleanupTask] | None = None,
     *,
     task_identifiers_to_keep: Iterable[str] | None = None,
+    on_jobs_deleted: Callable[[int], object] = lambda total: None,
 ) -> CleanupReport:
-    """Do these kinds of cleanup; without any named, queues, and task names if some are to be kept."""
+    """Do these kinds of cleanup; without any named, queues, and task names if some are to be kept.
+
+    `on_jobs_deleted` is told after each statement how many jobs are gone so far.
+    """
     wanted = _checked_tasks(tasks, has_names_to_keep=task_identifiers_to_keep is not None)
     keep = checked_names("task_identifiers_to_keep", task_identifiers_to_keep or ())
     jobs = names = queues = 0
     if "DELETE_PERMAFAILED_JOBS" in wanted:
-        jobs = await _delete_permafailed_jobs(connection, schema)
+        jobs = await _delete_permafailed_jobs(connection, schema, on_jobs_deleted)
     if "GC_TASK_IDENTIFIERS" in wanted:
-        names = await connection.fetchval(load("queries/delete_unused_tasks", schema), keep)
+        names = await delete_unused(connection, schema, "tasks", keep)
     if "GC_JOB_QUEUES" in wanted:
-        queues = await connection.fetchval(load("queries/delete_unused_queues", schema))
+        queues = await delete_unused(connection, schema, "queues")
     return CleanupReport(permafailed_jobs=jobs, task_identifiers=names, job_queues=queues)
 
 
@@ -54,7 +59,9 @@ async def force_unlock_workers(connection: Connection, schema: SchemaName, worke
     await connection.execute(load("queries/force_unlock_workers", schema), ids)
 
 
-async def _delete_permafailed_jobs(connection: Connection, schema: SchemaName) -> int:
+async def _delete_permafailed_jobs(
+    connection: Connection, schema: SchemaName, on_jobs_deleted: Callable[[int], object]
+) -> int:
     total, last_id = 0, 0
     while True:
         row = await connection.fetchrow(
@@ -62,6 +69,7 @@ async def _delete_permafailed_jobs(connection: Connection, schema: SchemaName) -
         )
         deleted = 0 if row is None else row["deleted"]
         total += deleted
+        on_jobs_deleted(total)
         if row is None or deleted < DELETED_AT_ONCE:
             return total
         last_id = row["last_id"]

@@ -1,4 +1,4 @@
-"""Giving back what a pool has locked without knowing it."""
+"""Giving back what a pool has locked without knowing it, once nothing of it can be on its way any more."""
 
 from __future__ import annotations
 
@@ -14,4 +14,10 @@ async def reclaim_jobs(
 ) -> list[int]:
     """Unlock the jobs of this pool that are not `known` to it, and its queues without a job; the job ids."""
     rows = await connection.fetch(load("queries/reclaim_jobs", schema), pool_id, list(known))
+    return [row[0] for row in rows]
+
+
+async def end_lost_sessions(connection: Connection, schema: SchemaName, pids: Sequence[int]) -> list[int]:
+    """End these sessions of ours, which nobody uses any more; those that had not ended yet."""
+    rows = await connection.fetch(load("queries/end_lost_sessions", schema), list(pids))
     return [row[0] for row in rows]

@@ -49,7 +49,7 @@ async def write_outcomes(
 ) -> list[Job]:
     """Write the outcomes and free the queues; with `go_on`, lock and return the next job of each queue."""
     if not outcomes.failed and not outcomes.queues:
-        await connection.execute(load("queries/complete_jobs", schema), outcomes.completed)
+        await connection.execute(load("queries/complete_jobs", schema), outcomes.completed, pool_id)
         return []
     tasks = go_on.tasks if go_on is not None else {}
     rows = await connection.fetch(

@@ -19,7 +19,7 @@ from datetime import datetime
 from ..clock import uptime
 from ..db.borrowed import is_gone
 from ..db.connection import Connection
-from ..db.errors import sqlstate_of
+from ..db.errors import explained, sqlstate_of
 from ..db.retry import Backoff, Delays
 from ..queries.workers import (
     LivenessKind,
@@ -190,7 +190,7 @@ class Liveness:
             self._is_troubled = True
             logger.warning(
                 "this worker cannot show that it lives: %s; %s",
-                str(error) or type(error).__name__,
+                explained(error),
                 "it goes on without" if is_unavailable else "trying again",
             )
 

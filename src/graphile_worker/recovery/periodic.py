@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ..clock import Clock
+from ..db.errors import explained
 
 END_WITHIN = 2.0  # seconds for a turn that has begun
 
@@ -64,5 +65,5 @@ class Periodic:
                 if self._stop_asked.is_set():
                     return
                 if not self._is_failing:
-                    logger.warning("%s failed: %s; trying again", self._what, error)
+                    logger.warning("%s failed: %s; trying again", self._what, explained(error))
                 self._is_failing = True

@@ -17,6 +17,7 @@ from ..queries.write_outcomes import reset_locked
 from ..schema_name import SchemaName
 
 FIRST_WITHIN = 60.0  # seconds after the start
+ANSWER_WITHIN = 120.0  # seconds
 
 
 class StaleLocks:
@@ -81,7 +82,11 @@ class StaleLocks:
         self._events.emit(ResetLockedStarted(pool_id=self._pool_id))
         now = self._clock.now() if self._use_local_time else None
         try:
-            async with self._pool.acquire() as connection:
+            # The limit for acquiring holds for giving back too, which else would wait for a silent server.
+            async with (
+                asyncio.timeout(ANSWER_WITHIN),
+                self._pool.acquire(timeout=ANSWER_WITHIN) as connection,
+            ):
                 await reset_locked(connection, self._schema, now)
         except Exception as error:
             shown = None if self._stop_asked.is_set() else delay

@@ -24,6 +24,7 @@ from ..queries.write_outcomes import Continuation, return_jobs
 from ..schema_name import SchemaName
 from .marks import Marks
 from .session import Session
+from .trouble import Trouble
 
 Way = Callable[..., Awaitable[list[Job]]]
 LONG_WAYS = 50  # fetches after which it is worth a look whether jobs of named queues still wait
@@ -46,7 +47,9 @@ class Fetcher:
         clock: Clock,
         use_local_time: bool,
         has_queue_indexes: bool = True,
+        trouble: Trouble | None = None,
     ) -> None:
+        """`trouble` is told when fetching fails, and when it works."""
         self.pool_id = pool_id
         self._session = session
         self._schema = schema
@@ -56,6 +59,7 @@ class Fetcher:
         self._clock = clock
         self._use_local_time = use_local_time
         self._tasks: dict[int, str] = {}
+        self._trouble = trouble
         self._marks = Marks()
         self._promised = False
         self._announced = False  # whether a job was announced since the last full fetch
@@ -78,8 +82,26 @@ class Fetcher:
             lambda connection: register_tasks(connection, self._schema, self._identifiers)
         )
 
+    def forget(self) -> None:
+        """The schema may be another one now: no id that was learnt may be used any more."""
+        self._tasks = {}
+        self._marks = Marks()
+
     async def fetch(self, limit: int, *, promised: bool = False) -> list[Job]:
         """Up to `limit` jobs, locked by this pool; `promised` if somebody announced one."""
+        try:
+            if not self._tasks and self._identifiers:
+                await self.register()
+            jobs = await self._fetch(limit, promised=promised)
+        except Exception as error:
+            if self._trouble is not None:
+                self._trouble.failed(error)
+            raise
+        if self._trouble is not None:
+            self._trouble.over()
+        return jobs
+
+    async def _fetch(self, limit: int, *, promised: bool) -> list[Job]:
         self._last_flags = flags = await self._flags()
         self._promised |= promised
         self._announced |= promised
@@ -179,7 +201,7 @@ class Fetcher:
 
     def continuation(self) -> Continuation | None:
         """How a freed queue may go on; not when flags must be asked for each job anew."""
-        if self.one_at_a_time:
+        if self.one_at_a_time or not self._tasks:
             return None
         return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=self.now())
 

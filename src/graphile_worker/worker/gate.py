@@ -76,6 +76,15 @@ class Gate:
 
     # -- on the loop ---------------------------------------------------------------------------------------
 
+    def doubt(self) -> None:
+        """Whatever the lease says: let it be found out what the pool holds, if nobody is about to."""
+        with self._mutex:
+            if not self._settled:
+                return
+            self.epoch += 1
+            self._settled = False
+        self._on_lapse()
+
     def settle(self, epoch: int) -> None:
         """What the pool holds was found out; unless it is in doubt again, the gate may open."""
         with self._mutex:

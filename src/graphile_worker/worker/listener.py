@@ -21,7 +21,7 @@ import msgspec
 from ..clock import Clock
 from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
-from ..db.errors import translate_errors
+from ..db.errors import is_dead_session, translate_errors, translated_error
 from ..hooks import Events
 from ..hooks.events import (
     PoolListenConnecting,
@@ -31,6 +31,8 @@ from ..hooks.events import (
     PoolListenReleased,
     PoolListenSuccess,
 )
+from ..schema_name import SchemaName
+from ..sql import load
 
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
@@ -62,8 +64,12 @@ class Listener:
         on_ready: Callable[[], None],
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
+        is_tuned: bool = False,
     ) -> None:
-        """`ping` notifies a channel; it must use another connection, for a pooler may answer itself."""
+        """`ping` notifies a channel; it must use another connection, for a pooler may answer itself.
+
+        `is_tuned`: there is no pooler in between, so that settings stay with the session.
+        """
         self._pool = pool
         self._events = events
         self._clock = clock
@@ -74,12 +80,14 @@ class Listener:
         self._on_ready = on_ready
         self._watch_interval = watch_interval
         self._answer_within = answer_within
+        self._is_tuned = is_tuned
         self._own_channel = f"worker:ping:{pool_id}"
         self._echo = asyncio.Event()
         self._ended = asyncio.Event()
         self._stopping = False
         self._failures = 0
         self._deaf = 0  # connections in a row on which nothing was ever heard
+        self._has_worked = False  # whether anything was ever heard
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -109,7 +117,8 @@ class Listener:
             except Exception as error:
                 self._failures += 1
                 if not self._deaf:
-                    self._events.emit(PoolListenError(pool_id=self._pool_id, error=error))
+                    told = translated_error(error) if is_dead_session(error) else None
+                    self._events.emit(PoolListenError(pool_id=self._pool_id, error=told or error))
                 await self._clock.sleep(reconnect_delay(self._failures))
             self._tell_connecting()
 
@@ -127,6 +136,8 @@ class Listener:
             if not self._deaf:
                 self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
             async with asyncio.timeout(self._answer_within):
+                if self._is_tuned:
+                    await connection.fetch(load("queries/tune_listener", SchemaName()))
                 for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
                     await connection.add_listener(channel, self._heard)
             self._failures = 0
@@ -140,11 +151,11 @@ class Listener:
         while True:
             if await self._can_ping(connection):
                 if not await self._echo_arrives():
-                    raise _silence(has_heard)
+                    raise _silence(has_heard or self._has_worked)
                 if self._deaf:  # it works after all
                     self._deaf = 0
                     self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
-                has_heard = True
+                has_heard = self._has_worked = True
                 self._events.emit(PoolListenEcho(pool_id=self._pool_id))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._watch_interval):
@@ -160,7 +171,7 @@ class Listener:
         except Exception as error:
             self._check_ended()
             logger.debug("the watch over LISTEN could not notify: %s", error)
-            await connection.execute("", timeout=self._answer_within)
+            await connection.fetchval(load("queries/backend_pid", SchemaName()), timeout=self._answer_within)
             return False
         return True
 
@@ -193,6 +204,8 @@ class Listener:
                     for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
                         await connection.remove_listener(channel, self._heard)
                     connection.remove_termination_listener(self._on_end)
+                    if self._is_tuned:
+                        await connection.reset()
                     await give_back(self._pool, connection)
             except Exception:
                 await throw_away(self._pool, connection)

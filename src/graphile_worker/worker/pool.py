@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..clock import Clock
-from ..db.connection import Pool
+from ..db.connection import Connection, Pool
+from ..db.errors import is_schema_missing, translated_error
 from ..db.retry import Delays, with_retries
 from ..errors import JobInterruptedError, SchemaTooNewError, TasksLeftBehindError, WorkerStoppedError
 from ..hooks import Hooks
@@ -36,6 +37,8 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..migrate import SUPPORTED_REVISION
+from ..migrate.refusals import check_not_newer
+from ..migrate.state import read_state
 from ..options import WorkerOptions
 from ..queries.ping import ping
 from ..queries.recover_jobs import still_locked
@@ -53,6 +56,7 @@ from .session import Sessions, Statement
 from .sink import Sink
 from .slots import Slots
 from .source import AdaptiveSource, JobSource
+from .trouble import Trouble
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
 LAST_WRITE = 10.0  # seconds at least for the outcomes to reach a database that is away while we stop
@@ -103,6 +107,16 @@ class WorkerPool:
         # A small pool of the caller's keeps one connection for tasks: fetching and writing share one then.
         shared = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1 + reserved
         self._write_session = write_session = fetch_session if shared else self._sessions.open()
+        fetching = Trouble(
+            clock, schema, "jobs cannot be fetched: %s; trying again", "jobs are fetched again"
+        )
+        self._writing = Trouble(
+            clock,
+            schema,
+            "outcomes could not be written and are kept: %s",
+            "outcomes are written again",
+            level=logging.ERROR,
+        )
         self._fetcher = Fetcher(
             fetch_session,
             schema,
@@ -112,6 +126,7 @@ class WorkerPool:
             clock=clock,
             use_local_time=options.use_local_time,
             has_queue_indexes=has_queue_indexes,
+            trouble=None if once else fetching,
         )
         self._sink = Sink(
             write_session,
@@ -122,6 +137,7 @@ class WorkerPool:
             complete_delay=options.complete_job_batch_delay,
             fail_delay=options.fail_job_batch_delay,
             on_error=self._write_failed,
+            on_written=self._writing.over,
         )
         self._source = self._make_source()
         self._executor = Executor(tasks, services, self._threads, hooks)
@@ -223,16 +239,35 @@ class WorkerPool:
             ping=self._ping,
             on_jobs=self._source.pulse,
             on_migration=self._migrated,
-            on_ready=self._source.pulse,
+            on_ready=self._listening,
+            is_tuned=self._options.prepared_statements,
         )
         self._listener.start()
+
+    def _listening(self) -> None:
+        """What was announced while nobody listened, jobs or a migration, was not heard."""
+        self._source.pulse()
+        self._start_background(self._check_revision(), "revision")
+
+    async def _check_revision(self) -> None:
+        async def check(connection: Connection) -> None:
+            check_not_newer(
+                await read_state(connection, self._options.schema_name), self._options.schema_name
+            )
+
+        try:
+            await self.run_statement(check)
+        except SchemaTooNewError as error:
+            self._die(error, "migrate")
+        except Exception as error:
+            logger.debug("could not look at the schema's revision: %s", error)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
 
     def _start_background(self, coroutine: Any, name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"graphile-worker {name}")
-        self._background.append(task)
+        self._background = [each for each in self._background if not each.done()] + [task]
 
     # -- while it runs -------------------------------------------------------------------------------------
 
@@ -292,6 +327,7 @@ class WorkerPool:
                 self._slots.cancel_lost(ledger.is_lost)
         ledger.in_doubt = True  # a fetch that nobody waits for any more may have been late
         self.gate.settle(epoch)
+        self._source.pulse()
         with suppress(Exception):  # the next statement tries it again
             await self._sessions.reclaim()
 
@@ -343,14 +379,25 @@ class WorkerPool:
                 ),
                 "migrate",
             )
+        else:
+            self._doubt_schema()  # it may have been dropped and installed again
+
+    def _doubt_schema(self) -> None:
+        """Nothing that was learnt of the schema holds, neither ids of tasks nor that held jobs are there."""
+        self._fetcher.forget()
+        self.gate.doubt()
 
     def _fetch_failed(self, error: BaseException) -> None:
         self._events.emit(WorkerGetJobError(worker_id=self.id, error=error))
         if self.once:
-            self._die(error, "getJob")
+            self._die(translated_error(error, schema=self._options.schema_name) or error, "getJob")
+        elif is_schema_missing(error):
+            self._doubt_schema()
 
     def _write_failed(self, error: BaseException) -> None:
-        logger.error("outcomes could not be written and are kept: %s", error)
+        self._writing.failed(error)
+        if is_schema_missing(error) and not self.once:
+            self._doubt_schema()
 
     def _die(self, error: BaseException, action: str) -> None:
         if self._fatal is None:

@@ -2,7 +2,8 @@
 
 Fetching and writing never wait for a connection that a task has borrowed, and run with settings made for
 their statements. Only one statement is in flight at a time. What is locked without our knowledge, because a
-connection broke before the answer came, is given back before the next statement (see `ledger`).
+connection broke before the answer came, is given back before the next statement (see `ledger`). A statement
+that gets no answer for long is given up with its connection: a network may swallow everything without a word.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from typing import TypeVar
 
 from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
+from ..db.errors import sqlstate_of
 from ..db.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
 from ..job import Job
-from ..queries.reclaim_jobs import reclaim_jobs
+from ..queries.reclaim_jobs import end_lost_sessions, reclaim_jobs
 from ..schema_name import SchemaName
 from ..sql import load
 from .gate import Gate
 from .ledger import Ledger
 
+ANSWER_WITHIN = (
+    30.0  # seconds for the answer to a statement; twice as long after each time that it took longer
+)
+LONGEST_WAIT = 600.0
 CLOSE_WITHIN = 2.0  # seconds for a connection to be reset before it is thrown away
+END_WITHIN = 5.0  # seconds for the server to end a session that was given up
+END_PAUSE = 0.05
+NOT_ALLOWED = "42501"
 
 T = TypeVar("T")
 Statement = Callable[[Connection], Awaitable[T]]
@@ -39,6 +48,7 @@ class Sessions:
         self._pool_id = pool_id
         self._prepared_statements = prepared_statements
         self._all: list[Session] = []
+        self._given_up: set[int] = set()  # process ids of sessions that the server may still believe in
         self.ledger = Ledger()
         self.gate = gate
 
@@ -56,11 +66,32 @@ class Sessions:
             for session in self._all:  # nothing may be on its way while we compare
                 await stack.enter_async_context(session.lock)
             if self.ledger.in_doubt:
-                known = list(self.ledger.jobs)
-                await self._all[0].run_locked(
-                    lambda connection: reclaim_jobs(connection, self._schema, self._pool_id, known)
-                )
+                await self._all[0].run_locked(self._reclaim)
                 self.ledger.in_doubt = False
+
+    async def _reclaim(self, connection: Connection) -> None:
+        await self._end_given_up(connection)
+        await reclaim_jobs(connection, self._schema, self._pool_id, list(self.ledger.jobs))
+
+    async def _end_given_up(self, connection: Connection) -> None:
+        """Nothing that was sent on a connection which we left may be committed from now on."""
+        pids = set(self._given_up)
+        async with asyncio.timeout(END_WITHIN):
+            left = pids
+            while left:
+                try:
+                    left = set(await end_lost_sessions(connection, self._schema, sorted(left)))
+                except Exception as error:
+                    if sqlstate_of(error) != NOT_ALLOWED:
+                        raise
+                    break
+                if left:
+                    await asyncio.sleep(END_PAUSE)
+        self._given_up -= pids
+
+    def give_up(self, connection: Connection) -> None:
+        """The connection is left although the server may not know that."""
+        self._given_up.add(connection.get_server_pid())
 
     async def let_go(self) -> None:
         """Nothing is run any more: give back whatever this pool still holds, known or not."""
@@ -84,6 +115,7 @@ class Session:
         # Behind a transaction pooler settings would stick to somebody else's session.
         self._is_tuned = prepared_statements
         self._connection: Connection | None = None
+        self._patience = ANSWER_WITHIN
         self.lock = asyncio.Lock()
 
     @property
@@ -125,14 +157,20 @@ class Session:
 
     async def run_locked(self, statement: Statement[T]) -> T:
         """The same for who holds `lock`."""
-        connection = await self._open()
+        async with asyncio.timeout(self._patience):
+            connection = await self._open()
         try:
-            return await statement(connection)
+            async with asyncio.timeout(self._patience) as limit:
+                result = await statement(connection)
+            self._patience = ANSWER_WITHIN
+            return result
         except BaseException as error:
+            if isinstance(error, TimeoutError) and limit.expired():  # perhaps it is only slow
+                self._patience = min(self._patience * 2, LONGEST_WAIT)
             # A cancelled statement leaves the connection in the middle of an answer.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
                 self._group.ledger.in_doubt = True
-                await self._drop()
+                await self._drop(left=not is_gone(connection))
             raise
 
     async def close(self) -> None:
@@ -163,9 +201,12 @@ class Session:
             self._connection = connection
         return self._connection
 
-    async def _drop(self) -> None:
+    async def _drop(self, *, left: bool = False) -> None:
+        """Do without the connection; `left` if the server may believe that it is still used."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            if left and self._is_tuned:  # behind a pooler we do not know which session it was
+                self._group.give_up(connection)
             await throw_away(self._pool, connection)
 
 

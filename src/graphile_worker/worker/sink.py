@@ -46,7 +46,9 @@ class Sink:
         complete_delay: float | None = None,
         fail_delay: float | None = None,
         on_error: Callable[[BaseException], None],
+        on_written: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_error` hears of each write that failed, `on_written` of each that did not."""
         self._session = session
         self._schema = schema
         self._events = events
@@ -54,6 +56,7 @@ class Sink:
         self._pool_id = pool_id
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
         self._on_error = on_error
+        self._on_written = on_written
         self._completed: list[Finished] = []
         self._failed: list[Finished] = []
         self._interrupted: list[Finished] = []
@@ -62,7 +65,6 @@ class Sink:
         self._written.set()
         self._hurry = False
         self._closing = False
-        self._failing = False
         self._go_on: Callable[[], Continuation | None] = lambda: None
         self._adopt: Callable[[Sequence[Job]], None] = lambda jobs: None
         self._freed: Callable[[], None] = lambda: None
@@ -152,12 +154,10 @@ class Sink:
                     self._put_back(batch)
                     if not isinstance(error, Exception):
                         raise
-                    if not self._failing:  # once for all the tries until it works again
-                        self._on_error(error)
-                    self._failing = True
+                    self._on_error(error)
                     await self._pause(backoff.next_delay())
                 else:
-                    self._failing = False
+                    self._on_written()
                     backoff.reset()
             if not (self._completed or self._failed or self._interrupted):
                 self._written.set()

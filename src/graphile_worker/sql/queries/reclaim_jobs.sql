@@ -6,7 +6,14 @@
 with
 lost as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
-  set attempts = greatest(0, job.attempts - 1), locked_by = null, locked_at = null
+  set
+    attempts = case -- one that was replaced by its key meanwhile does not come back (see recover_jobs)
+      when job.key is null and job.attempts >= job.max_attempts
+        and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.attempts
+      else greatest(0, job.attempts - 1)
+    end,
+    locked_by = null,
+    locked_at = null
   where job.locked_by = $1::text and job.id <> all ($2::bigint[])
   returning job.id
 ),

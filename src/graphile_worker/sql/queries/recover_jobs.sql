@@ -9,6 +9,9 @@
 -- $6 interval  how long returned jobs wait
 -- $7 integer[] queues that stay locked, because a job of theirs does
 -- Returns the ids of the jobs that were taken. Workers are told if there is something to do.
+--
+-- A job whose key was used again or removed while it was locked has no key and no attempts left, and was changed
+-- after it was locked. It does not come back, or an older payload would run after the one that replaced it.
 with
 decided as materialized (
   select * from unnest($2::bigint[], $3::text[], $4::text[], $5::boolean[]) as decided (id, verdict, message, counts)
@@ -16,9 +19,11 @@ decided as materialized (
 taken as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    attempts = case decided.verdict
-      when 'return' then greatest(0, job.attempts - 1)
-      when 'fail' then job.attempts
+    attempts = case
+      when decided.verdict = 'fail' then job.attempts
+      when job.key is null and job.attempts >= job.max_attempts
+        and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.attempts
+      when decided.verdict = 'return' then greatest(0, job.attempts - 1)
       else greatest(job.attempts, job.max_attempts)
     end,
     run_at = case decided.verdict
@@ -26,7 +31,12 @@ taken as (
       when 'fail' then greatest(job.run_at, now()) + exp(least(job.attempts, 10)) * interval '1 second'
       else job.run_at
     end,
-    last_error = decided.message,
+    last_error = case
+      when job.key is null and job.attempts >= job.max_attempts
+        and job.updated_at > job.locked_at and job.updated_at > job.created_at
+      then 'Not run again: its worker died after its key had been used again or removed'
+      else decided.message
+    end,
     locked_by = null,
     locked_at = null,
     updated_at = now()

@@ -8,7 +8,13 @@
 with
 renewed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs
-  set locked_at = coalesce($3::timestamptz, now())
+  set
+    locked_at = coalesce($3::timestamptz, now()),
+    -- That a job was changed after it was locked says that its key was used again (see recover_jobs).
+    updated_at = case
+      when updated_at > locked_at then coalesce($3::timestamptz, now()) + interval '1 microsecond'
+      else updated_at
+    end
   where id = any ($2::bigint[]) and locked_by = $1
     and locked_at < coalesce($3::timestamptz, now()) - interval '1 hour'
   returning job_queue_id

@@ -8,7 +8,11 @@
 with returned as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    attempts = greatest(0, job.attempts - 1),
+    attempts = case -- one that was replaced by its key meanwhile does not come back (see recover_jobs)
+      when job.key is null and job.attempts >= job.max_attempts
+        and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.attempts
+      else greatest(0, job.attempts - 1)
+    end,
     last_error = coalesce($3::text, job.last_error),
     locked_by = null,
     locked_at = null

@@ -11,11 +11,12 @@
 -- Returns the columns of a job for each queue that goes on.
 --
 -- A queue that goes on stays locked throughout, so no other worker can come between. Failures count only
--- while the pool still holds the job; completions always do (the work was done). Back-off is by the server's
+-- while the pool still holds the job; completions nearly always do (see complete_jobs). Back-off is by the server's
 -- clock. `attempts` was raised when the job was fetched.
 with
 completed as (
-  delete from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = any ($2::bigint[])
+  delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
+  where id = any ($2::bigint[]) and (locked_by = $1::text or key is null)
   returning job_queue_id
 ),
 failed as (

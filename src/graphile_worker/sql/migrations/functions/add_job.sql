@@ -132,7 +132,8 @@ begin
                 attempts = case when jobs.is_available then 0 else jobs.max_attempts end,
                 last_error = case when jobs.is_available then null else jobs.last_error end,
                 revision = case when jobs.is_available then jobs.revision + 1 else jobs.revision end,
-                updated_at = now()
+                -- That a running job gave up its key is seen by a time after its lock, however old this transaction is.
+                updated_at = case when jobs.is_available then now() else clock_timestamp() end
             where jobs.key = add_job.job_key
             returning jobs.* into v_job;
             exit when found and v_job.key is not null;

@@ -143,7 +143,8 @@ begin
                 attempts = case when jobs.is_available then 0 else jobs.max_attempts end,
                 last_error = case when not jobs.is_available then jobs.last_error end,
                 revision = case when jobs.is_available then jobs.revision + 1 else jobs.revision end,
-                updated_at = now()
+                -- That a running job gave up its key is seen by a time after its lock, however old this transaction is.
+                updated_at = case when jobs.is_available then now() else clock_timestamp() end
             returning jobs.id, jobs.key, jobs.is_available
         )
         -- Specs without a key came last, in their own order, so the order of their ids tells which is which.

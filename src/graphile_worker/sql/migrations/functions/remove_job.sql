@@ -27,8 +27,9 @@ begin
             perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":-1}');
         end if;
     else
+        -- That it gave up its key is seen by a time after its lock, however old this transaction is.
         update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-        set key = null, attempts = jobs.max_attempts, updated_at = now()
+        set key = null, attempts = jobs.max_attempts, updated_at = clock_timestamp()
         where jobs.id = v_job.id
         returning jobs.* into v_job;
     end if;

@@ -1,0 +1,9 @@
+-- Settings for the session that listens: it is idle by nature, and the server shall notice when we are gone.
+select
+  case -- not before PostgreSQL 14
+    when current_setting('idle_session_timeout', true) is not null
+      then set_config('idle_session_timeout', '0', false)
+  end,
+  set_config('tcp_keepalives_idle', '30', false),
+  set_config('tcp_keepalives_interval', '10', false),
+  set_config('tcp_keepalives_count', '3', false)

@@ -1,0 +1,92 @@
+"""A wall clock that jumps: nothing but recurring jobs may go by it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import graphile_worker
+from faults.scene import BRIEF, PATIENCE, Log, Ran
+from graphile_worker.hooks.events import PoolEvicted, WorkerLost
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import Gate, Jobs, Workers
+
+PACKAGE = Path(graphile_worker.__file__).parent
+MAY_READ_THE_WALL_CLOCK = {
+    "clock.py": "where it comes from",
+    "spec.py": "an example in a message",
+    "cli/crontab.py": "shows what would be due from now on",
+    "cli/live_view/feed.py": "shows when something happened",
+    "testing/scratch.py": "compares it with the age of files",
+}
+WALL_CLOCK = re.compile(r"\b(time\.time|time\.time_ns|datetime\.now|datetime\.utcnow)\(")
+
+
+class JumpingClock:
+    """The machine's clock, but somebody plays with the wall time."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def test_jobs_run_on_while_the_clock_jumps_by_days(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran, log: Log
+) -> None:
+    clock, gate = JumpingClock(), Gate()
+    await jobs.add("wait")
+    await workers.start(
+        {"note": ran, "wait": gate}, clock=clock, events=recorder.events, concurrency=2, **BRIEF
+    )
+    await workers.start({"never": print}, clock=clock, events=recorder.events, **BRIEF)  # looks for the dead
+    await gate.until_inside(1, timeout=PATIENCE)
+    for number, days in enumerate((1, -1, 400, -4000, 0)):
+        clock.ahead = timedelta(days=days)
+        await jobs.add("note", {"n": number}, queue="named" if number % 2 else None)
+        await ran.until(number)
+        await asyncio.sleep(BRIEF["sweep_interval"])
+    gate.open()
+    await jobs.until_gone(timeout=PATIENCE)
+    ran.assert_each_once(5)
+    assert len(gate.started) == 1
+    assert recorder.of(PoolEvicted, WorkerLost) == []
+
+
+async def test_a_retry_is_due_by_the_clock_of_the_server(
+    workers: Workers, jobs: Jobs, log: Log, recorder: EventRecorder
+) -> None:
+    clock, tries = JumpingClock(), []
+
+    async def fail_once(payload: Any) -> None:
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            raise RuntimeError("not yet")
+
+    clock.ahead = timedelta(days=30)
+    await workers.start({"fail_once": fail_once}, clock=clock, poll_interval=0.2, **BRIEF)
+    await jobs.add("fail_once")
+    await jobs.until_gone(timeout=PATIENCE)
+    assert tries[1] - tries[0] > 2.0  # e to the power of one, whatever the worker's clock says
+
+
+def test_no_module_measures_time_by_the_wall_clock() -> None:
+    """Deadlines, leases and back-off go by clocks that never jump."""
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if WALL_CLOCK.search(path.read_text())
+    }
+    assert "clock.py" in found  # the search works
+    assert found - MAY_READ_THE_WALL_CLOCK.keys() == set()

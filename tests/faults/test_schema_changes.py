@@ -1,0 +1,170 @@
+"""The schema is dropped, installed again and upgraded under a running worker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from faults.scene import BRIEF, PATIENCE, Log, Ran
+from graphile_worker.errors import SchemaMissingError, SchemaTooNewError
+from graphile_worker.hooks.events import PoolListenSuccess, WorkerGetJobError
+from graphile_worker.migrate import migrate
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.worker import pool
+from support.working import SCHEMA, Gate, Jobs, Workers, terminate_workers, until, until_listening
+
+ADVICE = "install it with `graphile-worker migrate`"
+
+
+@pytest.mark.parametrize("recovery", [{"recovery": False}, BRIEF], ids=["without recovery", "with recovery"])
+async def test_a_worker_waits_for_a_dropped_schema_and_goes_on_when_it_is_installed_again(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran, log: Log, recovery: dict[str, Any]
+) -> None:
+    gate = Gate()
+    await jobs.add("wait")
+    tasks = {"note": ran, "wait": gate}
+    await workers.start(tasks, events=recorder.events, concurrency=2, poll_interval=0.1, **recovery)
+    await gate.until_inside(1, timeout=PATIENCE)
+    await until_listening(recorder, jobs.connection)
+    await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+    gate.open()  # the outcome of a job that does not exist any more
+    await log.says("jobs cannot be fetched: ", ADVICE)
+    before = recorder.count(WorkerGetJobError)
+    await asyncio.sleep(2)
+    assert recorder.count(WorkerGetJobError) - before <= 15
+    assert len(log.lines) <= 15, log.lines
+
+    async with jobs.connection.transaction():
+        await migrate(jobs.connection, SchemaName())
+        # Other ids for the same names, and a job with the id of the one that ended meanwhile.
+        for number, name in enumerate(("another", "note", "wait")):
+            await jobs.add(name, {"n": number})
+    await ran.until(1)
+    await gate.until_inside(1, timeout=PATIENCE)
+    assert gate.started[1:] == [{"n": 2}]
+    await log.says("jobs are fetched again")
+    gate.open()
+    await until(lambda: is_left(jobs, ["another"]), timeout=PATIENCE)
+    await jobs.add("note", {"n": 3})
+    await ran.until(3)
+    assert ran.times == {1: 1, 3: 1}
+    assert ran.attempts == {1}
+
+
+async def is_left(jobs: Jobs, names: list[str]) -> bool:
+    return [row["identifier"] for row in await jobs.all()] == names
+
+
+async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_jobs(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran, log: Log
+) -> None:
+    """No statement fails in between; the announcement of the new schema is all that tells.
+
+    Nor does one wait for the change: that one would see the new tables before it is heard of.
+    """
+    gate = Gate()
+    await jobs.add("wait")
+    await workers.start({"wait": gate, "note": ran}, events=recorder.events, concurrency=2, poll_interval=60)
+    await gate.until_inside(1, timeout=PATIENCE)
+    await until_listening(recorder, jobs.connection)
+    await until(lambda: is_idle(jobs), timeout=PATIENCE)
+    async with jobs.connection.transaction():
+        await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+        await migrate(jobs.connection, SchemaName())
+        await jobs.add("another")  # has the id of the job that runs, and its task the id of a known one
+        await jobs.add("note", {"n": 0})
+    await ran.until(0)
+    if gate.inside:  # it was cancelled unless it is too late for that
+        gate.open()
+    await jobs.add("note", {"n": 1})
+    await ran.until(1)
+    await until(lambda: is_left(jobs, ["another"]), timeout=PATIENCE)
+    assert (await jobs.one())["attempts"] == 0
+
+
+async def is_idle(jobs: Jobs) -> bool:
+    """Whether the worker has asked nothing for a moment."""
+    return await jobs.connection.fetchval(
+        "select bool_and(state = 'idle' and state_change < clock_timestamp() - interval '300 ms') "
+        "from pg_stat_activity where datname = current_database() and application_name = 'graphile_worker'"
+    )
+
+
+async def test_a_run_that_ends_by_itself_fails_with_advice(
+    workers: Workers, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LAST_WRITE", 0.3)
+
+    async def drop(payload: Any) -> None:
+        await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+
+    await jobs.add("drop")
+    with pytest.raises(SchemaMissingError, match=ADVICE):
+        await workers.once({"drop": drop}, timeout=PATIENCE, grace=0.1)
+
+
+# -- upgraded ------------------------------------------------------------------------------------------------
+
+
+async def upgrade(jobs: Jobs, revision: int, *, breaking: bool, announced: bool = True) -> None:
+    """As a newer worker does it."""
+    async with jobs.connection.transaction():
+        await jobs.connection.execute(
+            f"insert into {SCHEMA}.migrations (id, breaking) values ($1, $2)", revision, breaking
+        )
+        if announced:
+            await jobs.connection.execute(
+                "select pg_notify('worker:migrate', "
+                "json_build_object('migrationNumber', $1::int, 'breaking', $2::bool)::text)",
+                revision,
+                breaking,
+            )
+
+
+async def test_a_worker_goes_on_after_a_newer_migration_that_does_not_break_it(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran
+) -> None:
+    gate = Gate()
+    await jobs.add("wait")
+    await workers.start({"note": ran, "wait": gate}, events=recorder.events, concurrency=2)
+    await gate.until_inside(1, timeout=PATIENCE)
+    await until_listening(recorder, jobs.connection)
+    await upgrade(jobs, 21, breaking=False)
+    await jobs.add_many("note", 5)
+    await ran.until(*range(5))
+    gate.open()  # what ran through it is written
+    await jobs.until_gone(timeout=PATIENCE)
+    ran.assert_each_once(5)
+    assert len(gate.started) == 1
+
+
+async def test_a_breaking_migration_stops_a_worker_that_does_not_know_it_with_its_jobs_written(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, log: Log
+) -> None:
+    gate = Gate()
+    await jobs.add("wait")
+    runner = await workers.start({"wait": gate}, events=recorder.events)
+    await gate.until_inside(1, timeout=PATIENCE)
+    await until_listening(recorder, jobs.connection)
+    await upgrade(jobs, 1000, breaking=True)
+    await log.says("the worker cannot go on (migrate): ", "install a newer graphile-worker")
+    gate.open()
+    with pytest.raises(SchemaTooNewError, match="revision 1000"):
+        await asyncio.wait_for(runner.wait(), PATIENCE)
+    assert (await jobs.count(), await jobs.locked()) == (0, 0)
+
+
+async def test_a_breaking_migration_that_nobody_heard_of_is_noticed_when_the_worker_listens_again(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, log: Log
+) -> None:
+    runner = await workers.start({"note": print}, events=recorder.events)
+    await recorder.wait_for(PoolListenSuccess, timeout=PATIENCE)
+    await until_listening(recorder, jobs.connection)
+    await upgrade(jobs, 1000, breaking=True, announced=False)
+    await terminate_workers(jobs.connection)
+    with pytest.raises(SchemaTooNewError, match="breaking revision is 1000"):
+        await asyncio.wait_for(runner.wait(), PATIENCE)
+    await log.says("the worker cannot go on (migrate): ")
