@@ -18,8 +18,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
+from support.server import DatabaseServer, chosen_programs
 
 
 def _hear_signals() -> None:
@@ -60,16 +60,11 @@ def _running_server() -> Iterator[str]:
     if url := os.environ.get("TEST_DATABASE_URL"):
         yield url
         return
-    with scratch_folder() as folder, EmbeddedPostgres(folder, **_embedded_options()) as embedded:
+    with (
+        scratch_folder() as folder,
+        EmbeddedPostgres(folder, settings=SETTINGS, **chosen_programs()) as embedded,
+    ):
         yield embedded.url()
-
-
-def _embedded_options() -> dict[str, Any]:
-    return {
-        "version": os.environ.get("TEST_POSTGRES_VERSION") or None,
-        "bin_dir": os.environ.get("TEST_POSTGRES_BIN") or None,
-        "settings": SETTINGS,
-    }
 
 
 SERVER_VERSION = pytest.StashKey[str]()
@@ -143,4 +138,4 @@ async def connection(database_url: str) -> AsyncIterator[Any]:
     try:
         yield connection
     finally:
-        await connection.close(timeout=10)
+        await connection.close(timeout=60)

@@ -198,7 +198,7 @@ class TestTheEnd:
         runner = await workers.start([noop])
         waiting = [asyncio.create_task(runner.wait()) for _ in range(3)]
         await workers.stop(runner)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*waiting)
 
     async def test_who_stops_waiting_does_not_stop_the_worker(self, jobs: Jobs, workers: Workers) -> None:
@@ -221,7 +221,7 @@ class TestTheEnd:
         await jobs.add_many("step", 3)
         runner = await workers.start([step], concurrency=3, events=recorder.events)
         await gate.until_inside(3)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await runner.kill()
         assert gate.inside == 0
         assert await jobs.locked() == 0
@@ -242,7 +242,7 @@ class TestTheEnd:
             "select pg_notify('worker:migrate', '{\"migrationNumber\": 99, \"breaking\": true}')"
         )
         with pytest.raises(SchemaTooNewError, match="99"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await runner.wait()
         assert recorder.count(PoolFatalError) == 1
 
@@ -307,11 +307,11 @@ class TestTheEnd:
 
         await jobs.add("clings")
         runner = await workers.start([clings], grace=0, events=recorder.events)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await inside.wait()
         try:
             with pytest.raises(WorkerStoppedError, match="clings"):
-                async with asyncio.timeout(15):
+                async with asyncio.timeout(PATIENCE):
                     await runner.stop()
         finally:
             stubborn.set()

@@ -7,7 +7,7 @@ object is built and every message names the option. Where options come from is `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
@@ -54,7 +54,7 @@ class LocalQueueOptions:
 class WorkerOptions:
     """All options of a worker; those of the first group also serve clients that only add jobs."""
 
-    connection_string: str | None = None
+    connection_string: str | None = field(default=None, repr=False)  # it may hold a password
     """A PostgreSQL URL or key=value string. Without it: DATABASE_URL, else the PG* variables."""
     schema: str = DEFAULT_SCHEMA
     """The database schema that holds the queue."""

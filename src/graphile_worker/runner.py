@@ -510,7 +510,7 @@ class _Given:
                 cron_items,
                 self.hooks,
                 self.log,
-                database_name=found.target if isinstance(found, Dsn) else "the given pool",
+                database_name=found.name if isinstance(found, Dsn) else "the given pool",
                 clock=self.clock,
                 extensions=self.extensions,
                 forbidden_flags=self.forbidden_flags,

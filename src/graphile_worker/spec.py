@@ -7,7 +7,7 @@ one, else the database's. Zero is a value. Limits are those of the shared tables
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, get_args, overload
 
 import msgspec
@@ -165,6 +165,12 @@ def check_run_at(value: object) -> None:
                 f"{value!r} has no time zone; give it one, as in datetime.now(UTC), "
                 "or give a timedelta from now",
             )
+        try:
+            value.astimezone(UTC)
+        except OverflowError:
+            raise InvalidArgumentError(
+                "run_at", f"{value!r} is outside of the years 1 to 9999 in UTC"
+            ) from None
     elif isinstance(value, timedelta):
         if abs(value) > MAX_DELAY:
             raise InvalidArgumentError("run_at", f"at most {MAX_DELAY.days} days from now, got {value}")

@@ -6,11 +6,13 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.command_line import COMMAND, Call, Result, clean_environment
+from cli.guarded import GuardedServer, guarded_server_in
 from graphile_worker.cli.main import run_main
 
 
@@ -61,3 +63,10 @@ def spawn(place: Path) -> Call:
         return Result(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
+    """A server that asks for passwords."""
+    with guarded_server_in(tmp_path_factory.mktemp("guarded") / "data") as server:
+        yield server

@@ -35,7 +35,7 @@ def running_in(folder: Path) -> Iterator[Run]:
             if process.process.poll() is None:
                 process.send(signal.SIGTERM)
                 try:
-                    process.process.wait(timeout=20)
+                    process.process.wait(timeout=60)
                 except subprocess.TimeoutExpired:
                     process.process.kill()
             process.close()

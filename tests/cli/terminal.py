@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 PATIENCE = 30.0
 CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\r\n\x08\x07])")
@@ -97,16 +98,21 @@ class Terminal:
         *,
         columns: int,
         rows: int = 40,
+        stdout: int | None = None,
     ) -> None:
+        """With `stdout`, standard output goes there and not to the terminal, as in `command > file`."""
         self.screen = Screen(columns)
+        self.seen = ""
+        """Everything that was written to the terminal, as it came."""
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.settings_at_first = self.settings()
         self.process = subprocess.Popen(
             command,
             env={**environment, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
             cwd=folder,
             stdin=slave,
-            stdout=slave,
+            stdout=slave if stdout is None else stdout,
             stderr=slave,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -141,6 +147,10 @@ class Terminal:
             pass
         return self.process.wait(timeout=PATIENCE)
 
+    def settings(self) -> list[Any]:
+        """How the terminal is set up: echo, line mode and so on."""
+        return termios.tcgetattr(self._master)
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -163,5 +173,6 @@ class Terminal:
         whole = self._decoded + data
         text = whole.decode(errors="ignore")
         self._decoded = whole[len(text.encode()) :] if whole[-1:] >= b"\x80" else b""
+        self.seen += text
         self.screen.feed(text)
         return True

@@ -6,9 +6,10 @@ import click
 import pytest
 
 from cli.command_line import Call
+from cli.typing_commands import parse, words_of
 from graphile_worker.cli.main import COMMANDS, graphile_worker
 
-WITH_EXAMPLES = ("dev", "doctor", "health", "init")
+EVERY_COMMAND = sorted({*COMMANDS, "crontab check", "crontab next"} - {"crontab"})
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -35,10 +36,17 @@ def test_commands_flags_and_choices_are_completed(spawn: Call, words: str, expec
     assert {line.partition(",")[2] for line in result.out.split()} == expected
 
 
-@pytest.mark.parametrize("name", WITH_EXAMPLES)
-def test_help_has_examples(call: Call, name: str) -> None:
-    text = call(name, "--help").check().out
-    assert f"\n  graphile-worker {name}" in text
+@pytest.mark.parametrize("name", EVERY_COMMAND)
+def test_help_has_examples_that_could_be_typed(call: Call, name: str) -> None:
+    text = call(*name.split(), "--help").check().out
+    examples = [
+        line for line in text.splitlines() if f"graphile-worker {name}" in line and "Usage" not in line
+    ]
+    assert examples
+    for line in examples:
+        program, *arguments = words_of(line)
+        assert program == "graphile-worker"
+        parse(arguments)
 
 
 def test_the_main_help_has_examples(call: Call) -> None:

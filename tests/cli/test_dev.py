@@ -27,6 +27,8 @@ async def slow():
     while not os.path.exists("go_on"): await asyncio.sleep(0.02)
 """
 
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+
 Open = Callable[..., Terminal]
 
 
@@ -102,6 +104,7 @@ def test_the_view_shows_what_runs_waits_and_fails_and_is_never_wider_than_the_te
     terminal.until_panel_says("slow #3", "1 locked", "1 scheduled", "1 completed", "1 failed", "jobs/s")
     terminal.until_panel_says("1 failed for good", "fail #2", "1/1", "ValueError: no very very", "…")
     terminal.until_says("Hello, Ada")
+    assert terminal.settings() != terminal.settings_at_first  # what is typed does not appear in the view
     for row in screen.panel:
         assert len(row) == columns, row
         assert row[0] in "╭│╰"
@@ -111,6 +114,8 @@ def test_the_view_shows_what_runs_waits_and_fails_and_is_never_wider_than_the_te
     terminal.until_panel_says("2 completed", "nothing")
     terminal.type("\x03")  # Ctrl-C
     assert terminal.wait() == -signal.SIGINT
+    assert terminal.settings() == terminal.settings_at_first
+    assert terminal.seen.rindex(SHOW_CURSOR) > terminal.seen.rindex(HIDE_CURSOR)
     assert terminal.screen.text.count("╭─ graphile-worker dev") == 1
     assert "worker   stopped" in "\n".join(terminal.screen.panel)
     assert not EmbeddedPostgres(".graphile-worker").is_running

@@ -16,17 +16,20 @@ import pytest
 
 from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from cli.command_line import Call
+from cli.guarded import GuardedServer
 from graphile_worker.cli.doctor import examine as examining
 from graphile_worker.cli.doctor.connection_checks import check_server, check_settings
 from graphile_worker.cli.doctor.examine import examine
 from graphile_worker.cli.doctor.finding import Finding, Thresholds
 from graphile_worker.cli.doctor.function_origin import SHARED_FUNCTIONS
 from graphile_worker.cli.doctor.schema_checks import SHARED_INDEXES, index_statement, own_indexes
+from graphile_worker.cli.doctor.upkeep_checks import check_transactions
 from graphile_worker.config import resolve_settings
-from graphile_worker.queries.diagnose import server_facts
+from graphile_worker.queries.diagnose import OldTransaction, server_facts
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from support.server import DatabaseServer
+from support.working import until
 
 JOBS = "graphile_worker._private_jobs"
 EVERY_CHECK = {
@@ -157,6 +160,47 @@ async def test_a_pooler_in_transaction_mode_is_noticed_also_when_it_is_idle(data
         assert "every 2 seconds" in listen.meaning
 
 
+@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+async def test_a_pooler_in_session_mode_is_only_mentioned(database_url: str) -> None:
+    with pgbouncer_to(database_url, "pool_mode = session") as url:
+        findings = await examine(resolve_settings({"connection_string": url}, {}))
+    said = {finding.check: finding.severity for finding in findings if finding.check in ("pooler", "listen")}
+    assert said == {"pooler": "info", "listen": "ok"}
+
+
+async def test_settings_of_the_whole_server_are_looked_at(guarded: GuardedServer) -> None:
+    url = guarded.url()
+    connection = await asyncpg.connect(url)
+
+    async def changed(statement: str, setting: str, value: str) -> None:
+        """Let the server read its configuration anew, and wait until it has."""
+        await connection.execute(statement)
+        await connection.execute("select pg_reload_conf()")
+
+        async def is_read() -> bool:
+            return bool(await connection.fetchval(f"show {setting}") == value)
+
+        await until(is_read)
+
+    async def said() -> list[str]:
+        return [
+            finding.summary for finding in await found_by(url, "settings") if finding.severity == "warning"
+        ]
+
+    try:
+        await changed("alter system set autovacuum = off", "autovacuum", "off")
+        await changed("alter system set fsync = off", "fsync", "off")
+        assert {"autovacuum is off", "fsync is off"} <= set(await said())
+        await changed("alter system set autovacuum = on", "autovacuum", "on")  # as advised
+        await changed("alter system set fsync = on", "fsync", "on")
+        assert not {"autovacuum is off", "fsync is off"} & set(await said())
+    finally:
+        await connection.execute("alter system reset autovacuum")
+        await connection.execute("alter system reset fsync")
+        await connection.execute("select pg_reload_conf()")
+        await connection.close()
+
+
 @pytest.mark.parametrize(
     ("setting", "severity", "words"),
     [
@@ -279,6 +323,22 @@ async def test_rights_that_are_missing_are_named_one_after_the_other(
         await connection.execute(f"grant {owner} to {role}")
         assert (await doctor(call, "-c", url)).is_well("rights")
         await connection.execute(f"revoke {owner} from {role}")
+
+
+async def test_functions_that_belong_to_another_role_are_named(
+    gw: Call, connection: Any, database_url: str
+) -> None:
+    async with role_for(connection, database_url) as (role, _):
+        statement = "alter function graphile_worker.complete_jobs owner to"
+        await connection.execute(f"grant create on schema graphile_worker to {role}")
+        owner = await connection.fetchval("select current_user")
+        assert (await doctor(gw)).is_well("rights")
+        await connection.execute(f"{statement} {role}")
+        found = (await doctor(gw)).one("rights", "warning")
+        assert f"functions belong to another role than the tables: complete_jobs ({role})" in found["summary"]
+        assert f'alter function "graphile_worker".complete_jobs owner to {owner};' in found["advice"]
+        await connection.execute(f"{statement} {owner}")
+        assert (await doctor(gw)).is_well("rights")
 
 
 async def test_whose_functions_they_are_is_told(gw: Call, connection: Any) -> None:
@@ -492,6 +552,19 @@ async def test_a_transaction_that_holds_vacuum_back_is_named(gw: Call, connectio
         assert f"pg_terminate_backend({pid})" in found["advice"]
         assert (await doctor(gw)).is_well("transactions")
     assert (await doctor(gw, "--transaction-age", "0s")).is_well("transactions")
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("prepared transaction", "rollback prepared 'x'"),
+        ("replication slot", "pg_drop_replication_slot('x')"),
+    ],
+)
+def test_other_things_that_hold_vacuum_back_have_advice_of_their_own(kind: str, advice: str) -> None:
+    (found,) = check_transactions([OldTransaction(kind=kind, name="x", what=None, age=7200.0)])
+    assert found.summary == f"the {kind} x holds vacuum back for 2 hours"
+    assert advice in found.advice
 
 
 def test_a_time_in_place_of_a_period_is_refused(call: Call) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from cli.command_line import Call
 from cli.running import Run, running_in
 from graphile_worker.cli.health import LISTEN_INTERVAL, judge
@@ -38,7 +39,7 @@ async def test_a_worker_is_well_hangs_and_is_well_again(run: Run, call: Call, da
     assert only["seconds_since_turn"] < 10
     assert only["seconds_since_listen"] < 30
     worker.send(signal.SIGSTOP)
-    await until(lambda: call("health", "--file", "health", "--within", "2").status == 1, timeout=15)
+    await until(lambda: call("health", "--file", "health", "--within", "2").status == 1)
     result = call("health", "--file", "health", "--within", "2")
     assert "hangs: its event loop has not turned for" in result.err
     worker.send(signal.SIGCONT)
@@ -117,3 +118,28 @@ def test_signs_of_life_must_be_young_enough() -> None:
     assert problem(beat(listened=None), 105, must_listen=False) == ""
     assert problem(beat(listened=None, stopping=True), 105) == ""
     assert judge(None, 0, within=10, must_listen=True).problem == "a worker process has not started yet"
+
+
+async def test_a_path_in_a_configuration_file_is_relative_to_that_file(
+    run: Run, call: Call, place: Path, database_url: str
+) -> None:
+    (place / "etc").mkdir()
+    (place / "etc" / "worker.toml").write_text('health_file = "run/health"\ntask_directory = "../tasks"\n')
+    worker = run("-C", "etc/worker.toml", DATABASE_URL=database_url).ready()
+    await until(lambda: call("health", "-C", "etc/worker.toml").status == 0)
+    assert (place / "etc" / "run" / f"health.{worker.pid}").exists()
+    assert call("health", "--file", "etc/run/health").status == 0  # on the command line: as one would expect
+
+
+@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+async def test_a_worker_that_cannot_listen_is_not_well_unless_it_need_not(
+    run: Run, call: Call, database_url: str
+) -> None:
+    with pgbouncer_to(database_url) as url:
+        worker = run("--health-file", "health", "--no-prepared-statements", DATABASE_URL=url).ready()
+        await until(lambda: call("health", "--file", "health", "--no-listen").status == 0)
+        result = call("health", "--file", "health")
+        assert result.status == 1
+        assert "does not hear the database: LISTEN never answered" in result.err
+        worker.send(signal.SIGTERM)
+        worker.ended()

@@ -279,7 +279,7 @@ def test_on_a_terminal_the_table_is_drawn_for_its_width(database_url: str, gw: C
             if not part:
                 break
             shown += part
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         os.close(leader)
     assert "[bold]not markup[/bold]" in shown.decode()

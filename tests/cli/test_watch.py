@@ -144,7 +144,7 @@ async def test_the_worker_ends_when_the_parent_is_killed(
     found = re.search(r"started the worker as process (\d+)", worker.output)
     assert found is not None
     worker.process.kill()
-    await until(lambda: not _is_alive(int(found[1])), timeout=30)
+    await until(lambda: not _is_alive(int(found[1])), timeout=60)
     worker.wait_for("stopped; every finished job is written", times=processes)
 
 

@@ -105,7 +105,7 @@ async def worker(database_url: str) -> AsyncIterator[Any]:
 
 async def until_somebody_waits(connection: Any) -> None:
     """Returns as soon as a session of this database waits for a lock."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         waits = False
         while not waits:  # every look is a round trip, so this does not spin
             waits = await connection.fetchval(

@@ -26,7 +26,7 @@ from graphile_worker.hooks.events import (
     WorkerStopped,
 )
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Gate, Jobs, Workers, until, until_listening
+from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
 
 
 @pytest.mark.compat("MAIN-1")
@@ -162,7 +162,7 @@ async def test_a_task_that_heeds_the_abort_signal_leaves_its_reason(
         use_local_time=True,
         events=recorder.events,
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await started.wait()
     await workers.stop(runner, reason="time to go")
     row = await jobs.one()
@@ -202,7 +202,7 @@ async def test_a_plain_function_does_not_block_the_loop(jobs: Jobs, workers: Wor
 
     def slow() -> None:
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE)
 
     async def fast(payload: Any) -> None:
         quick.append(payload["n"])

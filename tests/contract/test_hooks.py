@@ -13,7 +13,7 @@ from graphile_worker import Events, FailJob, Hooks, Job, JobSpec, SkipJob, make_
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks.events import Event, JobErrored, JobStarted, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Jobs, Workers, until
+from support.working import PATIENCE, Jobs, Workers
 
 
 async def test_observers_that_raise_do_not_break_the_worker(
@@ -52,7 +52,6 @@ async def test_an_observer_may_stop_the_worker(jobs: Jobs, workers: Workers) -> 
     async def job1() -> None:
         pass
 
-    await jobs.add("job1")
     runner = await workers.start({"job1": job1}, events=events)
 
     async def stop(_event: JobSucceeded) -> None:
@@ -60,7 +59,7 @@ async def test_an_observer_may_stop_the_worker(jobs: Jobs, workers: Workers) -> 
 
     events.on(JobSucceeded, stop)
     await jobs.add("job1")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await runner.wait()
     assert await jobs.count() == 0
 
@@ -219,4 +218,4 @@ async def test_a_coroutine_that_observes_is_waited_for_at_the_end(jobs: Jobs, wo
 
     await jobs.add("job1")
     await workers.once({"job1": job1}, events=events)
-    await until(lambda: noted == ["job:complete"], timeout=0.01)
+    assert noted == ["job:complete"]

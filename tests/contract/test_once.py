@@ -315,7 +315,7 @@ async def test_jobs_that_jobs_add_are_run_by_the_same_run(jobs: Jobs, workers: W
 
 
 async def test_a_run_without_anything_to_do_ends_at_once(workers: Workers) -> None:
-    await workers.once({"job3": task_of(Calls())}, timeout=5)
+    await workers.once({"job3": task_of(Calls())})
 
 
 async def test_jobs_of_other_tasks_are_left_alone(jobs: Jobs, workers: Workers) -> None:

@@ -55,7 +55,9 @@ async def test_a_running_worker_finds_the_job_when_our_clock_gets_there(
         pass
 
     await jobs.add("job1", run_at=DUE)
-    await workers.start({"job1": job1}, use_local_time=True, clock=clock, events=recorder.events)
+    await workers.start(
+        {"job1": job1}, use_local_time=True, clock=clock, poll_interval=60, events=recorder.events
+    )
     await recorder.wait_for(WorkerGetJobEmpty)
     clock.jump(DUE - START + timedelta(milliseconds=1))
     await clock.advance(60)  # the poll interval

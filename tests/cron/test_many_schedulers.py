@@ -76,7 +76,7 @@ class Handle:
 
     def end(self) -> None:
         self.channel.send(("end", None))
-        self.process.join(30)
+        self.process.join(60)
         assert self.process.exitcode == 0
 
 

@@ -100,3 +100,7 @@ def test_what_cannot_be_read_is_refused_without_showing_secrets(text: str, messa
     with pytest.raises(ConnectionConfigError, match=message) as caught:
         Dsn.parse(text)
     assert "secret" not in str(caught.value)
+
+
+def test_a_database_is_named_with_its_place_and_without_the_password() -> None:
+    assert Dsn.parse("postgres://me:secret@db.example:6000/shop").name == "shop at db.example:6000"

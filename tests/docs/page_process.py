@@ -28,7 +28,7 @@ from typing import Any
 
 import asyncpg
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 WAITS = "await runner.wait()"
 
 

@@ -42,7 +42,7 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, request: pytest.F
         env=clean_environment(DATABASE_URL=url, PATH=path),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
     )
     assert done.returncode == 0, f"{name_of(page)}:\n{done.stdout}{done.stderr}"
 
@@ -84,7 +84,7 @@ def test_a_block_that_fails_is_reported_with_its_line(tmp_path: Path, database_u
         env=clean_environment(DATABASE_URL=database_url),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 1
     assert "the python block at line 5 failed" in done.stderr

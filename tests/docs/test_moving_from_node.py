@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ NODE: dict[str, set[str]] = {
         "parseCronItem",
         "getTasks",
         "getCronItems",
+        "WorkerPreset",
+        "Logger",
+        "consoleLogFactory",
     },
     "Runner": {"stop", "kill", "addJob", "promise", "events"},
     "Worker utils": {
@@ -119,8 +123,38 @@ NODE: dict[str, set[str]] = {
         "--help",
         "--version",
     },
+    "Hooks and middleware": {
+        "hooks.init",
+        "hooks.prebootstrap",
+        "hooks.postbootstrap",
+        "hooks.premigrate",
+        "hooks.postmigrate",
+        "hooks.migrationError",
+        "hooks.loadTaskFromFiles",
+        "hooks.startWorker",
+        "hooks.stopWorker",
+        "middleware.init",
+        "middleware.bootstrap",
+        "middleware.migrate",
+        "middleware.poolGracefulShutdown",
+        "middleware.poolForcefulShutdown",
+        "middleware.poolWorkerPrematureExit",
+    },
+    "Environment": {
+        "DATABASE_URL",
+        "PGDATABASE",
+        "GRAPHILE_WORKER_SCHEMA",
+        "GRAPHILE_LOGGER_DEBUG",
+        "GRAPHILE_WORKER_DEBUG",
+        "NO_LOG_SUCCESS",
+        "GRAPHILE_ENABLE_DANGEROUS_LOGS",
+    },
 }
 """What the documentation and the code of Graphile Worker 0.18 for Node have."""
+NOT_FOR_USERS = {"default", "$$isParsed", "LocalQueueModes", "isValidTask"}
+"""What its modules share with each other and happens to be exported."""
+WORDS = ("Hooks and middleware", "Environment")
+"""Sections whose second column is prose."""
 
 
 def _rows(section: str) -> list[tuple[str, str]]:
@@ -158,7 +192,28 @@ def _exists(section: str, name: str) -> bool:
     return hasattr(owner, name) or f"self.{name}" in inspect.getsource(owner)
 
 
-@pytest.mark.parametrize("section", NODE)
+@pytest.mark.interop
+def test_no_function_and_no_flag_of_the_package_itself_was_forgotten() -> None:
+    from interop.node_packages import provide
+
+    node = provide()
+    script = "import('graphile-worker').then((m) => console.log(Object.keys(m).join(' ')))"
+    exported = node_says(node, "--input-type=module", "-e", script).split()
+    assert set(exported) - NOT_FOR_USERS <= NODE["Functions"]
+    flags = re.findall(r"--[a-z][a-z-]+", node_says(node, str(node.command_line()), "--help"))
+    assert {"--once", "--cleanup"} <= set(flags) <= NODE["Command line"]
+
+
+def node_says(node: Any, *arguments: str) -> str:
+    """What Node prints, started where its packages are."""
+    folder = next(path.parent for path in node.command_line().parents if path.name == "node_modules")
+    done = subprocess.run(
+        [str(node.binary), *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("section", [name for name in NODE if name not in WORDS])
 def test_every_python_name_in_the_table_exists(section: str) -> None:
     for _, second in _rows(section):
         for name in _names(second):
@@ -166,7 +221,7 @@ def test_every_python_name_in_the_table_exists(section: str) -> None:
 
 
 def test_the_events_it_names_exist() -> None:
-    table = PAGE.read_text().partition("Node's hooks and middleware")[2].partition("\n## ")[0]
+    table = PAGE.read_text().partition("\n## Events")[2].partition("\n## Environment")[0]
     named = {name for name in re.findall(r"`(\w+:[\w:]+)`", table) if not name.startswith("module")}
     assert named
     assert named <= set(EVENT_TYPES)

@@ -21,7 +21,7 @@ def test_the_reference_pages_are_what_the_generator_makes_of_the_code(database_u
         env=clean_environment(DATABASE_URL=database_url),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stderr
 

@@ -18,7 +18,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()

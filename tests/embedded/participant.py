@@ -43,7 +43,7 @@ class Participant:
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"the process ended with status {self.process.wait(timeout=30)}"
+        assert line, f"the process ended with status {self.process.wait(timeout=60)}"
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -65,7 +65,7 @@ def test_that_passes(empty_database_url):
     assert f"/gw_test_{os.getpid()}_" in empty_database_url
 """
     run = inner_run(folder, text, TEST_DATABASE_URL=server_url)
-    output, _ = run.communicate(timeout=60)
+    output, _ = run.communicate(timeout=180)
     assert "1 failed, 1 passed" in output
     assert f"Tested on PostgreSQL {server.version} (the server of TEST_DATABASE_URL)" in output
     left = f"SELECT count(*) FROM pg_database WHERE starts_with(datname, 'gw_test_{run.pid}_')"
@@ -86,7 +86,7 @@ def test_that_is_interrupted(empty_database_url):
     assert "host=" in line
     assert len(list(folder.glob(f"{PREFIX}*"))) == 1
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=180)
     assert list(folder.glob(f"{PREFIX}*")) == []
 
 

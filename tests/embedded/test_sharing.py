@@ -194,7 +194,7 @@ def test_a_server_that_someone_else_started_on_the_folder_is_left_alone(embed: E
         assert other.poll() is None
     finally:
         other.send_signal(signal.SIGINT)
-        other.wait(timeout=30)
+        other.wait(timeout=60)
         other.stderr.close()
 
 

@@ -17,7 +17,7 @@ async def test_a_missed_run_is_made_up_for(example: Any, empty_database_url: str
     assert "heartbeat" in printed
 
     log = example.start()
-    await until(lambda: "ready" in log.read_text(), timeout=30)
+    await until(lambda: "ready" in log.read_text(), timeout=60)
     connection = await asyncpg.connect(empty_database_url)
     try:
 
@@ -25,7 +25,7 @@ async def test_a_missed_run_is_made_up_for(example: Any, empty_database_url: str
             rows = await connection.fetch("select identifier from graphile_worker._private_known_crontabs")
             return {row["identifier"] for row in rows} == ITEMS
 
-        await until(known, timeout=30)
+        await until(known, timeout=60)
         example.stop()
         # As if the worker had been away for five minutes.
         await connection.execute(
@@ -34,7 +34,7 @@ async def test_a_missed_run_is_made_up_for(example: Any, empty_database_url: str
             "where identifier = 'heartbeat'"
         )
         log = example.start(again=True)
-        await until(lambda: log.read_text().count("(made up for)") >= 4, timeout=30)
+        await until(lambda: log.read_text().count("(made up for)") >= 4, timeout=60)
         assert example.is_done
     finally:
         await connection.close()

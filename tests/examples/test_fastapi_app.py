@@ -24,7 +24,7 @@ def _serves(port: int) -> bool:
 
 async def test_signing_up_adds_a_job_that_the_worker_runs(example: Any, empty_database_url: str) -> None:
     example.start()
-    await until(lambda: _serves(example.port), timeout=30)
+    await until(lambda: _serves(example.port), timeout=60)
     worker_log = example.start()
     assert json.loads(example.run()) == {"id": 1}
 
@@ -34,10 +34,10 @@ async def test_signing_up_adds_a_job_that_the_worker_runs(example: Any, empty_da
         async def welcomed() -> bool:
             return await connection.fetchval("select welcomed_at is not null from users where id = 1")
 
-        await until(welcomed, timeout=30)
+        await until(welcomed, timeout=60)
         assert json.loads(example.run())["welcomed_at"] is not None
         assert example.is_done
-        await until(lambda: "Welcome, ada@example.com!" in worker_log.read_text(), timeout=30)
+        await until(lambda: "Welcome, ada@example.com!" in worker_log.read_text(), timeout=60)
 
         # An address that is taken: neither a user nor a job, although the job was added first thing after.
         example.blocks.append(example.blocks[2].replace("--fail ", ""))

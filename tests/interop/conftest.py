@@ -56,7 +56,7 @@ async def shared_database(url: str, packages: NodePackages) -> AsyncIterator[Sha
         await runs.prepare()
         yield SharedDatabase(url, connection, Node(packages, url), runs)
     finally:
-        await connection.close(timeout=10)
+        await connection.close(timeout=60)
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ async def row_held(url: str, identifier: str) -> AsyncIterator[None]:
             )
             yield
     finally:
-        await holder.close(timeout=10)
+        await holder.close(timeout=60)
 
 
 async def settled(crew: Crew, moment: datetime) -> None:

@@ -29,6 +29,6 @@ async def heard_by(database_url: str, channel: str) -> AsyncIterator[list[str]]:
         yield heard
         # Notifications arrive in the order of their commits, so all before this one are in.
         await listener.execute("select pg_notify($1, $2)", channel, END)
-        await asyncio.wait_for(ended.wait(), timeout=10)
+        await asyncio.wait_for(ended.wait(), timeout=60)
     finally:
-        await listener.close(timeout=10)
+        await listener.close(timeout=60)

@@ -162,7 +162,7 @@ async def connection(empty_database_url: str) -> AsyncIterator[Any]:
     try:
         yield connection
     finally:
-        await connection.close(timeout=10)
+        await connection.close(timeout=60)
 
 
 @pytest.mark.parametrize("name", ["graphile_worker", 'My "odd" Schema'])

@@ -35,7 +35,7 @@ async def empty(empty_database_url: str) -> AsyncIterator[Any]:
     try:
         yield connection
     finally:
-        await connection.close(timeout=10)
+        await connection.close(timeout=60)
 
 
 @pytest.mark.compat("MIG-1")
@@ -66,7 +66,7 @@ async def test_twenty_installers_at_once_all_succeed(empty_database_url: str) ->
         job = await connections[1].fetchrow("select * from graphile_worker.add_job('assert_jobs_work')")
         assert job["id"] == 1
     finally:
-        await asyncio.gather(*(connection.close(timeout=10) for connection in connections))
+        await asyncio.gather(*(connection.close(timeout=60) for connection in connections))
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
@@ -112,7 +112,7 @@ async def test_a_repeatable_read_default_does_not_confuse_installers(empty_datab
         reports = await asyncio.gather(*(migrate(connection, SCHEMA) for connection in connections))
         assert sorted(len(report.applied_revisions) for report in reports) == [0, 0, 0, 0, 20]
     finally:
-        await asyncio.gather(*(connection.close(timeout=10) for connection in connections))
+        await asyncio.gather(*(connection.close(timeout=60) for connection in connections))
 
 
 async def test_an_install_tells_running_workers_only_its_last_revision(
@@ -174,7 +174,7 @@ class TestAsARoleWithFewRights:
         try:
             yield connection
         finally:
-            await connection.close(timeout=10)
+            await connection.close(timeout=60)
 
     async def test_a_prepared_schema_is_enough(self, empty: Any, role: str, restricted: Any) -> None:
         await empty.execute(f"create schema graphile_worker authorization {role}")

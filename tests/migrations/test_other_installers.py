@@ -92,8 +92,8 @@ async def two(empty_database_url: str) -> AsyncIterator[tuple[Any, OtherInstalle
     try:
         yield ours, OtherInstaller(theirs)
     finally:
-        await ours.close(timeout=10)
-        await theirs.close(timeout=10)
+        await ours.close(timeout=60)
+        await theirs.close(timeout=60)
 
 
 async def test_we_wait_until_the_other_installer_has_come_far_enough(two: tuple[Any, OtherInstaller]) -> None:
@@ -137,4 +137,4 @@ async def test_both_installing_at_once_end_with_one_whole_schema(empty_database_
         assert len(catalogue["functions"]) == 7
         assert await connections[0].fetchval("select id from graphile_worker.add_job('a')") == 1
     finally:
-        await asyncio.gather(*(connection.close(timeout=10) for connection in connections))
+        await asyncio.gather(*(connection.close(timeout=60) for connection in connections))

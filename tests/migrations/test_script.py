@@ -19,7 +19,7 @@ async def empty(empty_database_url: str) -> AsyncIterator[Any]:
     try:
         yield connection
     finally:
-        await connection.close(timeout=10)
+        await connection.close(timeout=60)
 
 
 @pytest.mark.parametrize("name", ["graphile_worker", 'My "odd" Schema'])

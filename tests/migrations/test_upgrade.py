@@ -49,7 +49,7 @@ async def test_many_upgraders_at_once_apply_each_revision_once(connection: Any, 
     try:
         reports = await asyncio.gather(*(migrate(each, SCHEMA) for each in connections))
     finally:
-        await asyncio.gather(*(each.close(timeout=10) for each in connections))
+        await asyncio.gather(*(each.close(timeout=60) for each in connections))
     assert sorted(step for report in reports for step in report.applied_revisions) == [17, 18, 19, 20]
     assert await read_catalogue(connection) == fresh
 
@@ -68,7 +68,7 @@ async def test_an_upgrade_waits_for_another_runtime_that_is_at_the_same_revision
         await theirs.commit()
         assert (await ours).applied_revisions == ()
     finally:
-        await other.close(timeout=10)
+        await other.close(timeout=60)
     # Theirs won, so their body stays.
     with pytest.raises(asyncpg.RaiseError, match="the body of an earlier revision"):
         await connection.execute("select graphile_worker.add_jobs('{}')")

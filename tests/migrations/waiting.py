@@ -8,7 +8,7 @@ from typing import Any
 
 async def is_blocked(observer: Any, connection: Any) -> None:
     """Return once `connection` waits for a lock that another session holds; `observer` does the looking."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             waiting = await observer.fetchval(
                 "select cardinality(pg_blocking_pids($1)) > 0", connection.get_server_pid()

@@ -97,10 +97,10 @@ def process(
     async def compete() -> None:
         connection = await asyncpg.connect(url)
         try:
-            await asyncio.to_thread(start.wait, 60)
+            await asyncio.to_thread(start.wait, 300)
             await work(connection, *arguments)
         finally:
-            await connection.close(timeout=10)
+            await connection.close(timeout=60)
 
     asyncio.run(compete())
 

@@ -27,7 +27,7 @@ async def adder(database_url: str) -> AsyncIterator[Any]:
     try:
         yield adder
     finally:
-        await adder.close(timeout=10)
+        await adder.close(timeout=60)
 
 
 async def add(connection: Any, mode: str, key: str = "k") -> Any:
@@ -126,7 +126,7 @@ async def test_adders_of_different_keys_do_not_wait_for_each_other(connection: A
     async with connection.transaction():
         await add_job(connection, "a", job_key="one")
         await add_job(connection, "a", job_key="new one")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             for mode in MODES:
                 assert (await add(adder, mode, key=f"two {mode}"))["id"] is not None
 

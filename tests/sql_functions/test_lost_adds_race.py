@@ -64,7 +64,7 @@ async def race(connection: Any, url: str, *, adders: int, adds: int, runners: in
         sys.executable, str(RACE), url, *numbers, stderr=asyncio.subprocess.PIPE, start_new_session=True
     )
     try:
-        async with asyncio.timeout(180):
+        async with asyncio.timeout(600):
             _, errors = await process.communicate()
     finally:
         if process.returncode is None:

@@ -11,7 +11,8 @@ from typing import Any
 from graphile_worker import Runner, run, run_once
 
 SCHEMA = "graphile_worker"
-PATIENCE = 10.0
+PATIENCE = 60.0  # seconds for anything to happen at all; only a failure ever takes so long
+SELDOM = 600.0  # seconds, far beyond any patience
 
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -57,16 +58,17 @@ class Jobs:
             flags,
         )
 
-    async def add_many(self, identifier: str, count: int, *, queue: str | None = None) -> None:
-        """Add jobs with the payloads {"n": 0}, {"n": 1}, ... that are due in this order."""
-        await self.connection.execute(
-            f"select {SCHEMA}.add_job($1, json_build_object('n', n), queue_name => $3, "
-            "run_at => now() - interval '1 hour' + n * interval '1 millisecond') "
-            "from generate_series(0, $2::integer - 1) n",
+    async def add_many(self, identifier: str, count: int, *, queue: str | None = None) -> list[int]:
+        """Add jobs with the payloads {"n": 0}, {"n": 1}, ... that are due in this order; their ids."""
+        rows = await self.connection.fetch(
+            "select job.id from generate_series(0, $2::integer - 1) n, "
+            f"{SCHEMA}.add_job($1, json_build_object('n', n), queue_name => $3, "
+            "run_at => now() - interval '1 hour' + n * interval '1 millisecond') job",
             identifier,
             count,
             queue,
         )
+        return [row["id"] for row in rows]
 
     async def all(self) -> list[Any]:
         """Every job row, by id, with the names of its task and queue; the payload as text."""
@@ -105,6 +107,14 @@ class Jobs:
     async def until_gone(self, *, timeout: float = PATIENCE) -> None:
         """Wait until no job is left."""
         await until(self._is_empty, timeout=timeout)
+
+    async def until_left(self, job_id: int) -> None:
+        """Wait until this job is the only one; a job that has ended is there until that is written."""
+
+        async def is_alone() -> bool:
+            return [row["id"] for row in await self.all()] == [job_id]
+
+        await until(is_alone)
 
     async def _is_empty(self) -> bool:
         return await self.count() == 0
@@ -186,7 +196,7 @@ class Workers:
             "connection_string": database_url,
             "handle_signals": False,
             # What nobody announces is found by chance otherwise, and a missed wake-up would not be noticed.
-            "poll_interval": 60,
+            "poll_interval": SELDOM,
             **(mode or {}),
         }
         self._runners: list[Runner] = []

@@ -24,7 +24,7 @@ def until() -> Until:
     """Wait for what nobody announces: a file of another process, the end of a thread."""
 
     async def wait(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
 

@@ -135,6 +135,15 @@ def test_a_signal_without_a_name_is_told_by_number() -> None:
 
 async def test_a_file_that_cannot_be_started_is_a_failure_of_the_job(folder: Any, make_helpers: Any) -> None:
     lost = folder.write("lost", "#!/no/such/interpreter\n", executable=True)
+    asks = (
+        "lost cannot be started: its first line asks for /no/such/interpreter, which is not on this machine"
+    )
+    with pytest.raises(ExecutableFailedError, match=asks):
+        await run_executable(lost, make_helpers())
+    lost.write_bytes(b"#!/bin/sh\r\necho hello\r\n")
+    with pytest.raises(ExecutableFailedError, match="lines end as on Windows"):
+        await run_executable(lost, make_helpers())
+    lost.unlink()
     with pytest.raises(ExecutableFailedError, match="lost cannot be started: No such file"):
         await run_executable(lost, make_helpers())
 

@@ -32,6 +32,6 @@ class Project:
             env=clean_environment(PYTHONPATH=os.fspath(self.folder), **environment),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         return done.stdout + done.stderr

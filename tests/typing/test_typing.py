@@ -51,7 +51,7 @@ def _run(file: Path, program: str, *arguments: str) -> subprocess.CompletedProce
         cwd=file.parent,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
     )
 
 

@@ -1,11 +1,17 @@
-"""`graphile-worker add`: one job from the arguments, or many from a file of JSON lines."""
+"""`graphile-worker add`: one job from the arguments, or many from a file of JSON lines.
+
+A task name that nobody knows is no error, because the worker that has it may come later; but where a known
+name is nearly the same, that is said on standard error.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -16,7 +22,11 @@ from .bulk import add_from
 from .job_view import job_as_json
 from .output import cell, count, print_json
 from .parameters import When, command_options
-from .session import open_utils, run_async
+from .session import load_settings, run_async, start_logging, utils_for
+
+if TYPE_CHECKING:
+    from ..client import WorkerUtils
+    from .task_names import TaskNames
 
 STDIN = "-"
 
@@ -38,6 +48,9 @@ STDIN = "-"
 @click.option(
     "--from", "source", metavar="FILE", help="Add one job for each line of JSON, - for standard input."
 )
+@click.option(
+    "--strict", is_flag=True, help="Refuse a task that neither the database nor the folder of tasks knows."
+)
 @click.pass_context
 def add_command(
     ctx: click.Context,
@@ -54,6 +67,7 @@ def add_command(
     priority: int | None,
     flags: tuple[str, ...],
     source: str | None,
+    strict: bool,
     **_: Any,
 ) -> None:
     """Add a job: TASK is its task's name, PAYLOAD is JSON, or - to read it from standard input.
@@ -82,7 +96,7 @@ def add_command(
             raise click.UsageError(
                 "--from takes everything from the file; leave out the task and its options.", ctx
             )
-        added = run_async(_add_many(ctx, source))
+        added = run_async(_add_many(ctx, source, strict=strict))
         print_json({"added": added}) if as_json else click.echo(f"Added {count(added, 'job')}.")
         return
     if task is None:
@@ -98,32 +112,55 @@ def add_command(
         priority=priority,
         flags=flags or None,
     )
-    job = run_async(_add_one(ctx, spec))
+    job = run_async(_add_one(ctx, spec, strict=strict))
     print_json(job_as_json(job, queue_name=queue)) if as_json else click.echo(_describe(job, queue))
 
 
-async def _add_one(ctx: click.Context, spec: JobSpec) -> Job:
+async def _add_one(ctx: click.Context, spec: JobSpec, *, strict: bool) -> Job:
     options: dict[str, Any] = {
         name: getattr(spec, name) for name in spec.__struct_fields__ if name not in ("identifier", "payload")
     }
-    async with open_utils(ctx) as utils:
-        return await utils.add_job(spec.identifier, spec.payload, **options)
+    async with _opened(ctx) as (utils, names):
+        names.check([spec.identifier], strict=strict)
+        job = await utils.add_job(spec.identifier, spec.payload, **options)
+        _warn(
+            names,
+            f"The job waits for a worker that has it; `graphile-worker complete {job.id}` takes it back.",
+        )
+        return job
 
 
-async def _add_many(ctx: click.Context, source: str) -> int:
+async def _add_many(ctx: click.Context, source: str, *, strict: bool) -> int:
     if source == STDIN:
-        return await _add_lines(ctx, sys.stdin, "standard input")
+        return await _add_lines(ctx, sys.stdin, "standard input", strict=strict)
     try:
         lines = open(source, encoding="utf-8")  # noqa: SIM115, ASYNC230 — nothing else runs meanwhile
     except OSError as error:
         raise InvalidArgumentError("--from", f"{source} cannot be read: {error.strerror}") from error
     with lines:
-        return await _add_lines(ctx, lines, source)
+        return await _add_lines(ctx, lines, source, strict=strict)
 
 
-async def _add_lines(ctx: click.Context, lines: TextIO, name: str) -> int:
-    async with open_utils(ctx) as utils:
-        return await add_from(utils, lines, name)
+async def _add_lines(ctx: click.Context, lines: TextIO, name: str, *, strict: bool) -> int:
+    async with _opened(ctx) as (utils, names):
+        added = await add_from(utils, lines, name, lambda used: names.check(used, strict=strict))
+        _warn(names, "Its jobs wait for a worker that has it.")
+        return added
+
+
+@asynccontextmanager
+async def _opened(ctx: click.Context) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
+    from .task_names import known_names
+
+    settings = load_settings(ctx, {})
+    start_logging(settings, quiet=True)
+    async with utils_for(settings) as utils:
+        yield utils, await known_names(utils, settings.worker.schema_name, settings.worker.task_directory)
+
+
+def _warn(names: TaskNames, consequence: str) -> None:
+    for warning in names.warnings():
+        click.echo(f"graphile-worker: warning: {warning} {consequence}", err=True)
 
 
 def _read_payload(payload: str | None, file: str | None) -> Any:

@@ -96,6 +96,11 @@ def bench_command(
 
     A scratch schema is made for it and removed at the end; nothing else in the database is touched, but the
     server will be busy, and workers on the same database are woken by the notifications.
+
+    \b
+    graphile-worker bench --embedded
+    graphile-worker bench -c postgres:///my_database --only throughput,latency
+    graphile-worker bench --embedded --max-backlog 1000000 --plot growth.svg
     """
     from .benchmarks.workbench import Extent
 

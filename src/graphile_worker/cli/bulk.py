@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TextIO
 
@@ -15,6 +14,7 @@ from ..client import WorkerUtils
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..spec import JobSpec
 from .parameters import parse_when
+from .progress import progress_bar
 
 CHUNK = 5_000
 LONG = 1_000_000
@@ -38,25 +38,34 @@ NAMES = {
 """Members of a line and the option of JobSpec they stand for: the flags' names, and the database's."""
 
 
-async def add_from(utils: WorkerUtils, lines: TextIO, name: str) -> int:
-    """Add a job for each line that is not empty; returns how many. A bad line adds none at all."""
+async def add_from(
+    utils: WorkerUtils,
+    lines: TextIO,
+    name: str,
+    check_names: Callable[[Iterable[str]], object] = lambda names: None,
+) -> int:
+    """Add a job for each line that is not empty; returns how many. A bad line adds none at all.
+
+    `check_names` is called with the task names of each chunk before it is added, and may raise.
+    """
     added = 0
-    with _progress(lines) as advance:
-        specs = read_specs(lines, name, advance)
+    size = _size(lines)
+    specs = read_specs(lines, name)
+    with progress_bar("adding jobs", total=size, wanted=size is None or size >= LONG) as bar:
         async with utils.with_pg_client() as connection, connection.transaction():
             while chunk := list(islice(specs, CHUNK)):
+                check_names({spec.identifier for spec in chunk})
                 added += len(await utils.add_jobs(chunk, connection=connection))
+                # How far it was read, not how much of it was decoded: bytes are what is known of the whole.
+                bar.show(f"{added:,} jobs", done=lines.buffer.tell() if size is not None else None)
     return added
 
 
-def read_specs(
-    lines: TextIO, name: str, advance: Callable[[int], None] = lambda size: None
-) -> Iterator[JobSpec]:
+def read_specs(lines: TextIO, name: str) -> Iterator[JobSpec]:
     """The specs of a file of JSON lines; an error names the file and the line."""
     number = 1
     try:
         for line in lines:
-            advance(len(line))
             if line.strip():
                 yield _spec(line)
             number += 1
@@ -84,20 +93,10 @@ def _spec(line: str) -> JobSpec:
     return JobSpec(**values)
 
 
-@contextmanager
-def _progress(lines: TextIO) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error for long files, if a person is there to see it."""
+def _size(lines: TextIO) -> int | None:
+    """The bytes of a file; None for a pipe, of which nobody knows how much will come."""
     try:
-        size = os.fstat(lines.fileno()).st_size
+        about = os.fstat(lines.fileno())
     except (OSError, ValueError):
-        size = 0
-    if size < LONG or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("adding jobs"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("adding jobs", total=size)
-        yield lambda done: progress.advance(bar, done)
+        return None
+    return about.st_size if stat.S_ISREG(about.st_mode) else None

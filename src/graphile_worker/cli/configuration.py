@@ -19,7 +19,12 @@ from .session import load_settings
 @CONFIG_OPTION
 @click.pass_context
 def config_command(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Show every option, its value, and where the value comes from."""
+    """Show every option, its value, and where the value comes from.
+
+    \b
+    graphile-worker config
+    GRAPHILE_WORKER_CONCURRENCY=4 graphile-worker config --json | jq .concurrency
+    """
     settings = load_settings(ctx, {})
     rows = []
     for name, place in settings.provenance.items():

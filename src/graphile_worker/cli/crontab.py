@@ -54,6 +54,10 @@ def check_command(ctx: click.Context, /, file: str | None, tasks: str | None, as
     """Read FILE (default: crontab, - is standard input) and show every fault in it.
 
     Tasks that do not exist are faults too, if the tasks can be loaded.
+
+    \b
+    graphile-worker crontab check
+    graphile-worker crontab check deploy/crontab
     """
     settings = load_settings(ctx, {})
     start_logging(settings, quiet=True)
@@ -91,7 +95,11 @@ def next_command(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Show when the jobs of FILE (default: crontab, - is standard input) run next, in UTC and local time."""
+    """Show when the jobs of FILE (default: crontab, - is standard input) run next, in UTC and local time.
+
+    \b
+    graphile-worker crontab next -n 20
+    """
     settings = load_settings(ctx, {})
     start_logging(settings, quiet=True)
     name, text = _read(file, settings)

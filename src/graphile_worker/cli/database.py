@@ -18,7 +18,12 @@ from .session import load_settings, run_async, start_logging, utils_for
 @click.option("--sql", is_flag=True, help="Print the statements of a fresh install; no database is needed.")
 @click.pass_context
 def migrate_command(ctx: click.Context, /, as_json: bool, sql: bool, **_: Any) -> None:
-    """Install the schema, or upgrade it."""
+    """Install the schema, or upgrade it.
+
+    \b
+    graphile-worker migrate -c postgres:///my_db
+    graphile-worker migrate --sql -s my_schema > install.sql
+    """
     settings = load_settings(ctx, {})
     start_logging(settings, quiet=True)
     if sql:

@@ -1,4 +1,4 @@
-"""How an error of ours leaves the command: one clean line, and the exit status it stands for."""
+"""How an error of ours leaves the command: a clean line, perhaps a hint, and an exit status."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def report(error: Exception) -> int:
 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     click.echo(f"graphile-worker: error: {describe(error)}", err=True)
+    from .hints import hint_for
+
+    hint = hint_for(error)
+    if hint is not None:
+        click.echo(f"graphile-worker: hint: {hint}", err=True)
     return exit_status(error)
 
 

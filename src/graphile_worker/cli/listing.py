@@ -10,7 +10,7 @@ import msgspec
 
 from .job_view import details_as_json
 from .output import print_fields, print_json, print_table
-from .parameters import command_options
+from .parameters import JobId, command_options
 from .session import open_utils, run_async
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ def list_command(
     \b
     States: ready (may run now), scheduled (later), locked (a worker has it),
     failed (for good: no attempts left).
+
+    \b
+    graphile-worker list
+    graphile-worker list --state failed --task send_email --limit 200
     """
     from ..queries.inspect import JobFilter
 
@@ -78,10 +82,15 @@ def list_command(
 
 @click.command("show")
 @command_options
-@click.argument("ids", nargs=-1, required=True, type=click.IntRange(min=1), metavar="ID...")
+@click.argument("ids", nargs=-1, required=True, type=JobId(), metavar="ID...")
 @click.pass_context
 def show_command(ctx: click.Context, /, as_json: bool, ids: tuple[int, ...], **_: Any) -> int:
-    """Show everything about jobs; with --json an object for one ID, an array for several."""
+    """Show everything about jobs; with --json an object for one ID, an array for several.
+
+    \b
+    graphile-worker show 12
+    graphile-worker show 12 --json | jq .payload
+    """
     found = run_async(_get(ctx, ids))
     jobs = [details for details in found if details is not None]
     if as_json:

@@ -42,12 +42,42 @@ COMMANDS = {
 """Sub-commands and where they are: module in this folder, and name in it."""
 
 
+RUN_A_WORKER = (
+    "A worker runs without a command: `graphile-worker`, or `graphile-worker dev` to try things out."
+)
+MEANT = {
+    **dict.fromkeys(("run", "start", "work", "worker", "serve"), RUN_A_WORKER),
+    "help": "Did you mean `graphile-worker --help`?",
+    "version": "Did you mean `graphile-worker --version`?",
+    **dict.fromkeys(("install", "setup", "upgrade", "schema"), "Did you mean 'migrate'?"),
+    **dict.fromkeys(("delete", "rm", "cancel"), "Did you mean 'remove' (by key) or 'complete' (by id)?"),
+    **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule'?"),
+    **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
+}
+"""What people type who know other queues, and what to say to them."""
+MEANT_FLAGS = {
+    **dict.fromkeys(("--concurrency", "--workers", "--threads"), "--jobs"),
+    **dict.fromkeys(("--database", "--database-url", "--url", "--db", "--dsn"), "--connection"),
+    **dict.fromkeys(("--task-directory", "--tasks-dir", "--app"), "--tasks"),
+    "--burst": "--once",
+    "--reload": "--watch",
+}
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, or when help lists them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[ARGUMENTS] = list(args)  # for `--watch`, which starts the same command in another process
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            meant = MEANT_FLAGS.get(error.option_name)
+            if meant is None:
+                raise
+            raise click.UsageError(
+                f"No such option {error.option_name!r}. Did you mean {meant!r}?", ctx
+            ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -69,8 +99,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
+            hint = MEANT.get(args[0]) or (f"Did you mean {near[0]!r}?" if near else "")
+            ctx.fail(f"No such command {args[0]!r}. {hint}".rstrip())
         return super().resolve_command(ctx, args)
 
 

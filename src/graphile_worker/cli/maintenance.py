@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ import click
 from ..config import Settings
 from .output import count, print_json
 from .parameters import CLEANUP_TASKS, CleanupTasks, command_options
+from .progress import progress_bar
 from .session import load_settings, open_utils, run_async, start_logging, utils_for
 
 if TYPE_CHECKING:
+    from ..client import WorkerUtils
     from ..queries.maintenance import CleanupReport
 
 
@@ -32,6 +35,10 @@ def cleanup_command(
     GC_TASK_IDENTIFIERS      task names that no job uses and no local task has
     DELETE_PERMAFAILED_JOBS  jobs that failed for good
     Without NAMES: the first two.
+
+    \b
+    graphile-worker cleanup
+    graphile-worker cleanup GC_JOB_QUEUES DELETE_PERMAFAILED_JOBS
     """
     settings = load_settings(ctx, {"task_directory": tasks})
     start_logging(settings, quiet=True)
@@ -53,7 +60,25 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
     keep = _local_tasks(settings) if "GC_TASK_IDENTIFIERS" in names else []
     wanted: Any = [name for name in CLEANUP_TASKS if name in names]
     async with utils_for(settings) as utils:
-        return await utils.cleanup(wanted, task_identifiers_to_keep=keep)
+        if "DELETE_PERMAFAILED_JOBS" not in names or not sys.stderr.isatty():
+            return await utils.cleanup(wanted, task_identifiers_to_keep=keep)
+        return await _cleanup_shown(utils, wanted, keep)
+
+
+async def _cleanup_shown(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
+    """The same with a bar: deleting a million jobs takes a while."""
+    from ..queries.maintenance import DELETED_AT_ONCE, cleanup
+
+    failed = (await utils.statistics()).jobs.failed
+    with progress_bar("deleting failed jobs", total=failed, wanted=failed >= DELETED_AT_ONCE) as bar:
+        async with utils.with_pg_client() as connection:
+            return await cleanup(
+                connection,
+                utils.schema,
+                wanted,
+                task_identifiers_to_keep=keep,
+                on_jobs_deleted=lambda total: bar.show(f"{total:,} jobs", done=total),
+            )
 
 
 def _local_tasks(settings: Settings) -> list[str]:
@@ -85,6 +110,9 @@ def force_unlock_command(ctx: click.Context, /, as_json: bool, worker_ids: tuple
 
     POOL_ID is what `list` and `queues` show as "locked by". Be sure that the pool is dead: a job that still
     runs there would run a second time.
+
+    \b
+    graphile-worker force-unlock worker-pool-1a2b3c
     """
     run_async(_force_unlock(ctx, worker_ids))
     if as_json:

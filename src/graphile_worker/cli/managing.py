@@ -15,7 +15,7 @@ import click
 from ..job import Job
 from .job_view import job_as_json
 from .output import cell, count, print_json
-from .parameters import When, command_options
+from .parameters import JobId, When, command_options
 from .session import open_utils, run_async
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def jobs_by_id_or_key(command: Command) -> Command:
     by_key = click.option(
         "--key", "keys", multiple=True, metavar="KEY", help="Name a job by its key; repeatable."
     )
-    by_id = click.argument("ids", nargs=-1, type=click.IntRange(min=1), metavar="[ID]...")
+    by_id = click.argument("ids", nargs=-1, type=JobId(), metavar="[ID]...")
     return by_id(by_key(command))
 
 
@@ -41,7 +41,12 @@ def jobs_by_id_or_key(command: Command) -> Command:
 def complete_command(
     ctx: click.Context, /, as_json: bool, ids: tuple[int, ...], keys: tuple[str, ...], **_: Any
 ) -> int:
-    """Delete jobs as if they had run."""
+    """Delete jobs as if they had run.
+
+    \b
+    graphile-worker complete 12 13
+    graphile-worker complete --key welcome:1
+    """
     return _change(ctx, as_json, ids, keys, "completed", lambda utils, chosen: utils.complete_jobs(chosen))
 
 
@@ -59,7 +64,11 @@ def fail_command(
     reason: str | None,
     **_: Any,
 ) -> int:
-    """Give jobs up for good; they stay in the database, but are not tried again."""
+    """Give jobs up for good; they stay in the database, but are not tried again.
+
+    \b
+    graphile-worker fail 12 --reason "not needed any more"
+    """
     return _change(
         ctx, as_json, ids, keys, "failed", lambda utils, chosen: utils.permanently_fail_jobs(chosen, reason)
     )
@@ -87,7 +96,12 @@ def reschedule_command(
     max_attempts: int | None,
     **_: Any,
 ) -> int:
-    """Change when jobs run, their priority, or their attempts."""
+    """Change when jobs run, their priority, or their attempts.
+
+    \b
+    graphile-worker reschedule 12 --run-at now --attempts 0      # try a failed job again
+    graphile-worker reschedule --key nightly --priority -10
+    """
     if all(value is None for value in (run_at, priority, attempts, max_attempts)):
         raise click.UsageError("Say what to change: --run-at, --priority, --attempts or --max-attempts.", ctx)
     return _change(
@@ -107,7 +121,11 @@ def reschedule_command(
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @click.pass_context
 def remove_command(ctx: click.Context, /, as_json: bool, keys: tuple[str, ...], **_: Any) -> int:
-    """Delete jobs by their keys; one that is running ends, but is not tried again."""
+    """Delete jobs by their keys; one that is running ends, but is not tried again.
+
+    \b
+    graphile-worker remove nightly
+    """
     found = run_async(_remove(ctx, keys))
     removed = {key: job for key, job in found.items() if job is not None and job.locked_at is None}
     running = {key: job for key, job in found.items() if job is not None and job.locked_at is not None}

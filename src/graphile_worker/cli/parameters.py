@@ -66,6 +66,25 @@ def parse_when(text: str) -> datetime | timedelta:
     return time
 
 
+class JobId(_ParamType):
+    """The number of a job."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is not the id of a job, which is a number; `graphile-worker list` shows them",
+                param,
+                ctx,
+            )
+        if number < 1:
+            self.fail(f"ids of jobs begin with 1, got {number}", param, ctx)
+        return number
+
+
 class CleanupTasks(_ParamType):
     """Names of clean-up tasks, separated by commas."""
 

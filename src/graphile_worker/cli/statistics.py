@@ -25,6 +25,10 @@ def stats_command(ctx: click.Context, /, as_json: bool, exact: bool, **_: Any) -
     """Show how many jobs there are, by state and by task.
 
     Large tables are not counted in full: the numbers are then estimates, and said to be.
+
+    \b
+    graphile-worker stats
+    graphile-worker stats --json
     """
     found = run_async(_statistics(ctx, exact))
     if as_json:
@@ -54,7 +58,11 @@ def stats_command(ctx: click.Context, /, as_json: bool, exact: bool, **_: Any) -
 @click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 @click.pass_context
 def queues_command(ctx: click.Context, /, as_json: bool, limit: int, exact: bool, **_: Any) -> None:
-    """Show named queues, the fullest first, and who holds them."""
+    """Show named queues, the fullest first, and who holds them.
+
+    \b
+    graphile-worker queues --limit 10
+    """
     found = run_async(_queues(ctx, limit, exact))
     if as_json:
         print_json([asdict(queue) for queue in found])

@@ -28,6 +28,9 @@ def workers_command(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """Show which workers there are, whether they live, and which jobs they hold.
 
     Workers of other runtimes are shown while they hold jobs; nobody can tell whether they live.
+
+    \b
+    graphile-worker workers
     """
     found = run_async(_workers(ctx))
     if as_json:
@@ -61,6 +64,10 @@ def sweep_command(ctx: click.Context, /, as_json: bool, dry_run: bool, wait: boo
 
     Every worker does this by itself every few seconds; this is for when none is running. A worker that was in
     reach until now counts as dead only after its grace.
+
+    \b
+    graphile-worker sweep --dry-run
+    graphile-worker sweep --wait
     """
     if dry_run and wait:
         raise click.UsageError("--wait has no meaning with --dry-run.", ctx)

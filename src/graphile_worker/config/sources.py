@@ -20,7 +20,7 @@ FILE_NAME = "graphile_worker.toml"
 PROJECT_FILE = "pyproject.toml"
 TABLE = "tool.graphile-worker"
 PREFIX = "GRAPHILE_WORKER_"
-PATHS = ("task_directory", "crontab_file")
+PATHS = ("task_directory", "crontab_file", "health_file")
 OTHER_NAMES = {
     "concurrent_jobs": "concurrency",
     "concurrentjobs": "concurrency",

@@ -39,6 +39,8 @@ def checked_options(options: CronItemOptions | Mapping[str, Any]) -> ParsedCronO
     """The options with every value in its final form. Raises OptionFault."""
     if isinstance(options, Mapping):
         options = _from_mapping(options)
+    if not isinstance(options, CronItemOptions):
+        raise OptionFault("options", f"expected CronItemOptions or a mapping, found {options!r}")
     _check_whole("max_attempts", options.max_attempts, 1, LARGEST)
     _check_whole("priority", options.priority, SMALLEST, LARGEST)
     _check_text("queue_name", options.queue_name, LONGEST_NAME)

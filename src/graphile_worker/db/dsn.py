@@ -99,6 +99,11 @@ class Dsn:
         return (query.get("port") or os.environ.get("PGPORT") or "5432").split(",")
 
     @property
+    def name(self) -> str:
+        """The database and where it is, for messages."""
+        return f"{self.database or 'the default database'} at {self.target}"
+
+    @property
     def database(self) -> str | None:
         """The database's name, if the string or PGDATABASE gives one."""
         parts = urlsplit(self.url)

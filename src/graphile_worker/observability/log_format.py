@@ -19,6 +19,7 @@ import msgspec
 ROOT = "graphile_worker"
 DEBUG_VARIABLES = ("GRAPHILE_LOGGER_DEBUG", "GRAPHILE_WORKER_DEBUG")
 KEYS = {
+    "event": "event",
     "pool_id": "pool_id",
     "worker_id": "worker_id",
     "task_identifier": "task",

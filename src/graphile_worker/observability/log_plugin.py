@@ -25,6 +25,7 @@ from .log_words import (
     pool_scope,
     retry_delay,
     waiting_time,
+    worker_scope,
 )
 
 
@@ -122,7 +123,7 @@ class LogPlugin:
             database,
             schema,
             extra={
-                "pool_id": pool_id, "tasks": sorted(tasks), "cron_items": cron_items,
+                "event": "ready", "pool_id": pool_id, "tasks": sorted(tasks), "cron_items": cron_items,
                 "concurrency": concurrency, "database": database, "schema": schema, "version": version,
             },
         )  # fmt: skip
@@ -175,7 +176,7 @@ class LogPlugin:
     def _get_job_error(self, event: events.WorkerGetJobError) -> None:
         self._worker.debug(
             "fetching a job failed: %s", error_text(event.error),
-            extra={"worker_id": event.worker_id} | error_fields(event.error),
+            extra=worker_scope(event) | error_fields(event.error),
             exc_info=self._traceback(event.error),
         )  # fmt: skip
 
@@ -185,7 +186,7 @@ class LogPlugin:
         )
         self._worker.error(
             "stopped by an error: %s%s", error_text(event.error), task_error,
-            extra={"worker_id": event.worker_id} | error_fields(event.error),
+            extra=worker_scope(event) | error_fields(event.error),
             exc_info=self._traceback(event.error),
         )  # fmt: skip
 
@@ -195,7 +196,7 @@ class LogPlugin:
         self._core.warning(
             "worker pool %s is out of reach; its jobs go to others in %s unless it is back",
             event.lost_pool_id, waiting_time(event.dead_in),
-            extra={"pool_id": event.pool_id, "lost_pool_id": event.lost_pool_id},
+            extra=pool_scope(event) | {"lost_pool_id": event.lost_pool_id},
         )  # fmt: skip
 
     def _worker_recovered(self, event: events.WorkerRecovered) -> None:
@@ -204,8 +205,8 @@ class LogPlugin:
         self._core.warning(
             "worker pool %s is dead; gave back %s%s%s",
             event.dead_pool_id, count(len(event.returned), "job"), failed, left,
-            extra={
-                "pool_id": event.pool_id, "dead_pool_id": event.dead_pool_id,
+            extra=pool_scope(event) | {
+                "dead_pool_id": event.dead_pool_id,
                 "returned": list(event.returned), "failed": list(event.failed), "left": list(event.left),
             },
         )  # fmt: skip
@@ -253,11 +254,13 @@ class LogPlugin:
     def _first_signal(self, event: events.GracefulShutdown) -> None:
         self._core.info(
             "got %s; finishing the running jobs, send it again to stop now", event.signal,
-            extra={"signal": event.signal},
+            extra={"event": event.name, "signal": event.signal},
         )  # fmt: skip
 
     def _second_signal(self, event: events.ForcefulShutdown) -> None:
-        self._core.warning("got %s again; stopping now", event.signal, extra={"signal": event.signal})
+        self._core.warning(
+            "got %s again; stopping now", event.signal, extra={"event": event.name, "signal": event.signal}
+        )
 
     def _stopping(self, event: events.PoolGracefulShutdown) -> None:
         self._core.info("stopping: %s", event.message, extra=pool_scope(event))
@@ -294,29 +297,35 @@ class LogPlugin:
     # -- recurring jobs ----------------------------------------------------------------------------------
 
     def _cron_started(self, event: events.CronStarted) -> None:
-        self._cron.info("adding recurring jobs when they are due")
+        self._cron.info("adding recurring jobs when they are due", extra={"event": event.name})
 
     def _cron_backfill(self, event: events.CronBackfill) -> None:
         names = [item.identifier for item in event.items_to_backfill]
         self._cron.info(
             "making up for %s missed at %s: %s", count(len(names), "job"), minute(event.timestamp),
-            ", ".join(names), extra={"identifiers": names, "timestamp": event.timestamp},
+            ", ".join(names), extra={"event": event.name, "identifiers": names, "timestamp": event.timestamp},
         )  # fmt: skip
 
     def _cron_scheduled(self, event: events.CronScheduled) -> None:
         names = [job.identifier for job in event.jobs_and_identifiers]
         self._cron.info(
             "added %s due at %s: %s", count(len(names), "job"), minute(event.timestamp), ", ".join(names),
-            extra={"identifiers": names, "timestamp": event.timestamp},
+            extra={"event": event.name, "identifiers": names, "timestamp": event.timestamp},
         )  # fmt: skip
 
     def _cron_premature(self, event: events.CronPrematureTimer) -> None:
         early = (event.expected_timestamp - event.current_timestamp).total_seconds()
-        self._cron.warning("the clock went back, %s to the next minute; waiting again", waiting_time(early))
+        self._cron.warning(
+            "the clock went back, %s to the next minute; waiting again", waiting_time(early),
+            extra={"event": event.name},
+        )  # fmt: skip
 
     def _cron_overdue(self, event: events.CronOverdueTimer) -> None:
         late = (event.current_timestamp - event.expected_timestamp).total_seconds()
-        self._cron.warning("%s late, after a pause or a change of the clock; catching up", waiting_time(late))
+        self._cron.warning(
+            "%s late, after a pause or a change of the clock; catching up", waiting_time(late),
+            extra={"event": event.name},
+        )  # fmt: skip
 
     def _traceback(self, error: BaseException) -> BaseException | None:
         return error if self._core.isEnabledFor(logging.DEBUG) else None

@@ -47,13 +47,18 @@ def job_fields(job: Job) -> dict[str, Any]:
 
 
 def job_scope(event: events.JobEvent) -> dict[str, Any]:
-    """The fields that name a job and who runs it."""
-    return {"worker_id": event.worker_id} | job_fields(event.job)
+    """The fields that name what happened, the job and who runs it."""
+    return {"event": event.name, "worker_id": event.worker_id} | job_fields(event.job)
 
 
-def pool_scope(event: events.PoolEvent) -> dict[str, Any]:
-    """The field that names the pool."""
-    return {"pool_id": event.pool_id}
+def pool_scope(event: events.PoolEvent | events.RecoveryEvent) -> dict[str, Any]:
+    """The fields that name what happened and the pool it is about."""
+    return {"event": event.name, "pool_id": event.pool_id}
+
+
+def worker_scope(event: events.WorkerEvent) -> dict[str, Any]:
+    """The fields that name what happened and the worker it is about."""
+    return {"event": event.name, "worker_id": event.worker_id}
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:

@@ -97,7 +97,23 @@ async def _start(child: ChildProcess, path: Path, job: Job) -> None:
     try:
         await child.start(path, job_environment(job), stdin)
     except OSError as error:
-        raise ExecutableFailedError(f"{path} cannot be started: {error.strerror or error}") from error
+        raise ExecutableFailedError(f"{path} cannot be started: {_why(error, path)}") from error
+
+
+def _why(error: OSError, path: Path) -> str:
+    """The system's words; but it says "no such file" of a script whose interpreter is missing, too."""
+    if isinstance(error, FileNotFoundError) and path.exists():
+        with path.open("rb") as script:
+            first = script.readline(1024).decode(errors="replace")
+        words = first.removeprefix("#!").split()
+        if first.startswith("#!") and first.endswith("\r\n"):
+            return "its lines end as on Windows (CRLF), so that its interpreter is not found; save it with LF"
+        if first.startswith("#!") and words:
+            return (
+                f"its first line asks for {words[0]}, which is not on this machine; "
+                "install it, or change the line"
+            )
+    return error.strerror or str(error)
 
 
 def _iso_utc(moment: datetime) -> str:

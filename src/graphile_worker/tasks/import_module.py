@@ -23,7 +23,7 @@ from ..errors import TaskLoadError
 def import_name(name: str) -> ModuleType:
     """Import a module by its dotted name, looked for in the current folder first."""
     _put_on_path(Path.cwd())
-    with _explained(name, Path.cwd()):
+    with explained(name, Path.cwd()):
         return importlib.import_module(name)
 
 
@@ -84,7 +84,7 @@ def _import(name: str, path: Path, root: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _explained(str(path), root):
+        with explained(str(path), root):
             spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
@@ -101,18 +101,22 @@ def _is_from(module: ModuleType, path: Path) -> bool:
 
 
 @contextmanager
-def _explained(what: str, root: Path) -> Iterator[None]:
-    """Turn whatever importing raises into a TaskLoadError that names file and line."""
+def explained(what: str, root: Path, problem: str = "cannot be imported") -> Iterator[None]:
+    """Turn whatever the code in a file raises into a TaskLoadError that names file and line."""
     try:
         yield
-    except TaskLoadError:
+    except KeyboardInterrupt:
         raise
-    except (Exception, SystemExit) as error:
+    except TaskLoadError as error:
+        if error.path is not None or what.partition(":")[0] in str(error):
+            raise
+        raise TaskLoadError(str(error), path=what) from error
+    except BaseException as error:
         path, line = _where(error, what, root)
         message = traceback.format_exception_only(error)[-1].strip()
         if isinstance(error, SystemExit):
             message += "; a task file must not exit when it is imported"
-        raise TaskLoadError(f"cannot be imported: {message}", path=path, line=line) from error
+        raise TaskLoadError(f"{problem}: {message}", path=path, line=line) from error
 
 
 def _where(error: BaseException, what: str, root: Path) -> tuple[str, int | None]:
@@ -129,7 +133,9 @@ def _where(error: BaseException, what: str, root: Path) -> tuple[str, int | None
 
 
 def _is_machinery(file: str) -> bool:
-    return file == __file__ or file.startswith("<frozen importlib") or "importlib" in Path(file).parts
+    path = Path(file)
+    is_ours = path.parent == Path(__file__).parent
+    return is_ours or file.startswith("<frozen importlib") or "importlib" in path.parts
 
 
 def _is_inside(file: Path, root: Path) -> bool:

@@ -19,13 +19,14 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import TaskLoadError
-from .import_module import TaskFolder, import_file, import_name
+from .import_module import TaskFolder, explained, import_file, import_name
 from .load_python import add_tasks_of_file, add_tasks_of_module, add_tasks_of_value
 from .registry import TaskRegistry
 from .task import AnyTask, Task
 from .task_files import TaskFile, find_task_files
 
 _CAN_EXECUTE = os.name == "posix"
+_UNREADABLE = "its tasks cannot be read"  # importing worked, looking at what it defines did not
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 logger = logging.getLogger("graphile_worker.tasks")
@@ -41,9 +42,11 @@ def load_tasks(source: str | Path) -> TaskRegistry:
     if path.is_dir():
         _load_folder(registry, path)
     elif path.is_file():
-        add_tasks_of_module(registry, _import_single(path), str(path))
+        with explained(str(path), path.parent, _UNREADABLE):
+            add_tasks_of_module(registry, _import_single(path), str(path))
     elif isinstance(source, str) and (target := _split(source)) is not None:
-        _load_target(registry, *target)
+        with explained(source, Path.cwd(), _UNREADABLE):
+            _load_target(registry, *target)
     else:
         raise _missing(path)
     if not registry:
@@ -58,7 +61,8 @@ def _load_folder(registry: TaskRegistry, root: Path) -> None:
         python = next((file for file in files if file.extension == ".py"), None)
         executables = [file for file in files if file is not python and _CAN_EXECUTE and file.is_executable]
         if python is not None:
-            add_tasks_of_file(registry, folder.import_file(python.path), str(python.path), identifier)
+            with explained(str(python.path), root, _UNREADABLE):
+                add_tasks_of_file(registry, folder.import_file(python.path), str(python.path), identifier)
             _warn_of_unused(identifier, python, executables)
         elif executables:
             registry.add(_executable_task(executables[0]))

@@ -65,9 +65,18 @@ def _walk(folder: Path, folders: tuple[str, ...]) -> Iterator[TaskFile]:
                 yield from _walk(path, (*folders, entry.name))
             else:
                 logger.info("ignoring folder %s: its name cannot be part of a task identifier", path)
-        elif entry.is_file():  # a link counts if it leads to a file; one to a folder could lead in circles
+        elif _is_file(entry):
             match = FILE_NAME.fullmatch(entry.name)
             if match:
                 yield TaskFile(path, folders, match[1], match[2])
             else:
                 logger.info("ignoring file %s: its name cannot be a task identifier", path)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """A link counts if it leads to a file; one to a folder could lead in circles, or leads to itself."""
+    try:
+        return entry.is_file()
+    except OSError as error:
+        logger.info("ignoring %s: %s", entry.path, error.strerror)
+        return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-_PATIENCE = 30.0  # real seconds until a test that waits here is taken to be stuck
+_PATIENCE = 60.0  # real seconds until a test that waits here is taken to be stuck
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from ..hooks.events import Event
 
 E = TypeVar("E", bound=Event)
 
-_PATIENCE = 10.0  # seconds until a test that waits is taken to be stuck
+_PATIENCE = 60.0  # seconds until a test that waits is taken to be stuck
 
 
 class EventRecorder:

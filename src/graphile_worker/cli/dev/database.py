@@ -8,7 +8,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...db.dsn import Dsn
@@ -21,10 +21,16 @@ from ..init import DATA_FOLDER
 class DevDatabase:
     """A database that can be used: its URL, what it is in a few words, and a psql if there is one."""
 
-    url: str
+    url: str = field(repr=False)
     name: str
     psql: str = "psql"
     folder: str | None = None
+    """Where the embedded server keeps its data; None for a database that the user named."""
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the URL is ours to tell: that of a user's own database may hold a password."""
+        return self.folder is not None
 
     @property
     def psql_command(self) -> str:

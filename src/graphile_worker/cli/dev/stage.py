@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from ...db.dsn import masked
 from ...errors import describe
 from ..live_view.state import ViewState
 from ..watching.child import Reader
@@ -57,8 +58,11 @@ class LogStage(LogTeller):
     on_feed: Reader | None = None
 
     def introduce(self, database: DevDatabase) -> None:
-        extra = {"connection_string": database.url, "database": database.name, "folder": database.folder}
+        shown = database.url if database.is_embedded else masked(database.url)
+        extra = {"connection_string": shown, "database": database.name, "folder": database.folder}
         logger.info("%s is running", database.name, extra=extra)
+        if not database.is_embedded:
+            return
         logger.info("connect with: %s", database.psql_command)
         logger.info("for applications and other commands: %s", database.export_command)
 
@@ -126,6 +130,9 @@ class LiveStage:
 
     def introduce(self, database: DevDatabase) -> None:
         self._state.database = database.name
+        if not database.is_embedded:
+            self._say(f"{database.name} is running.")
+            return
         self._say(f"{database.name} is running. To connect, and for applications and other commands:")
         self._say(f"  {database.psql_command}", "cyan")
         self._say(f"  {database.export_command}", "cyan")

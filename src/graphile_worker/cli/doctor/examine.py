@@ -12,10 +12,11 @@ from ...config import Settings
 from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...db.open import connect, resolve_connection
-from ...errors import GraphileWorkerError, describe
+from ...errors import GraphileWorkerError, NoDatabaseError, describe
 from ...migrate.state import SchemaState, read_state
 from ...queries import diagnose
 from ...sql import load
+from ..hints import database_hint
 from .connection_checks import (
     ConnectionFacts,
     check_clock,
@@ -55,10 +56,13 @@ async def examine(
                 settings, connection, other, thresholds or Thresholds(), clock or SystemClock()
             ).run()
     except GraphileWorkerError as error:
+        advice = describe(error)
+        if isinstance(error, NoDatabaseError):
+            advice += f"; {database_hint()}"
         return [
             Finding(
                 "connection", "error", "the database cannot be reached",
-                "Neither workers nor clients can do anything.", describe(error),
+                "Neither workers nor clients can do anything.", advice,
             )
         ]  # fmt: skip
 

@@ -124,6 +124,15 @@ def check_rights(
             "Row security hides a table's rows from everybody but its owner.",
             f"alter table {schema.quoted}.… owner to {owners[0]}; for those of the others",
         )  # fmt: skip
+    elsewhere = sorted({function.owner for function in functions if function.owner not in owners})
+    if elsewhere:
+        names = [function.name for function in functions if function.owner in elsewhere]
+        yield Finding(
+            "rights", "warning", f"functions belong to another role than the tables: {some(names)} "
+            f"({some(elsewhere)})",
+            "They work, but an upgrade of the schema cannot replace them, because only their owner may.",
+            f"alter function {schema.quoted}.{names[0]} owner to {owners[0]}; and so on.",
+        )  # fmt: skip
     if not denied and not hidden and not locked_out:
         may_create = all(table.may_create for table in tables)
         also = "" if may_create else "; it may not upgrade the schema"

@@ -1,0 +1,59 @@
+"""A server that asks for passwords, with a role whose password has every sign that is hard to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from graphile_worker.embedded import EmbeddedPostgres
+from support.server import DatabaseServer
+
+ROLE = "guarded"
+ODD_PASSWORD = r"""s3cret-p@s:s/w%41?r#d'\ &=;"""
+FILED_PASSWORD = "s3cret p@ss/w%41"
+"""Without the signs that have a meaning in a password file, of which the driver does not undo the quoting."""
+
+
+@dataclass(frozen=True)
+class GuardedServer:
+    """Where it is, and the connection strings that lead there."""
+
+    host: str
+    port: int
+
+    def url(self, password: str = ODD_PASSWORD, *, user: str = ROLE, database: str = "postgres") -> str:
+        return f"postgresql://{user}:{quote(password, safe='')}@{self.host}:{self.port}/{database}"
+
+    def pairs(self, password: str = ODD_PASSWORD) -> str:
+        """The same as libpq's `name=value` pairs."""
+        escaped = password.replace("\\", "\\\\").replace("'", "\\'")
+        return f"host={self.host} port={self.port} user={ROLE} dbname=postgres password='{escaped}'"
+
+    def pass_file(self, path: Path) -> str:
+        """A string without a password, which lies in a file."""
+        path.write_text(f"{self.host}:{self.port}:*:filed:{FILED_PASSWORD}\n")
+        path.chmod(0o600)
+        return f"postgresql://filed@{self.host}:{self.port}/postgres?passfile={path}"
+
+
+@contextmanager
+def guarded_server_in(folder: Path) -> Iterator[GuardedServer]:
+    """Start it; roles that come over TCP must give a password."""
+    with EmbeddedPostgres(folder, port=0) as embedded:
+        url = embedded.url()
+        written = ODD_PASSWORD.replace("'", "''")
+        DatabaseServer.run(
+            url,
+            lambda connection: connection.execute(
+                f"create role {ROLE} login superuser password '{written}';"
+                f"create role filed login superuser password '{FILED_PASSWORD}';"
+                "create role newcomer login password 'right';"
+            ),
+        )
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        yield GuardedServer(parts.hostname, parts.port)

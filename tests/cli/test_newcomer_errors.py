@@ -1,0 +1,303 @@
+"""The mistakes of the first hour, one test each, through the real command: what is wrong and what to do.
+
+No message is a traceback, none shows a password, and the exit status says that nothing was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from cli.command_line import Call, Result
+from cli.guarded import GuardedServer
+from graphile_worker.embedded import EmbeddedPostgres
+
+HELLO = "def hello(payload):\n    print('hello', payload, flush=True)\n"
+
+
+@pytest.fixture
+def tasks(place: Path) -> Path:
+    folder = place / "tasks"
+    folder.mkdir()
+    (folder / "hello.py").write_text(HELLO)
+    return folder
+
+
+def advises(result: Result, *words: str, status: int = 1) -> str:
+    """The message, which has all these words, and is advice."""
+    assert result.status == status, (result.out, result.err)
+    for word in words:
+        assert word in result.err, result.err
+    assert "Traceback" not in result.err + result.out
+    return result.err
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------
+
+
+def test_no_tasks_folder(spawn: Call, place: Path, database_url: str) -> None:
+    result = spawn("--once", DATABASE_URL=database_url)
+    advises(result, f"'{place}/tasks' does not exist; create it with a file such as hello.py", "--tasks")
+    advises(spawn("dev"), "there is no folder tasks", "make it with `graphile-worker init`", "--tasks")
+
+
+def test_a_folder_without_tasks_in_it(spawn: Call, place: Path, database_url: str) -> None:
+    (place / "tasks").mkdir()
+    spawn("add", "hello", DATABASE_URL=database_url).check()
+    result = spawn("--once", DATABASE_URL=database_url)
+    assert "Traceback" not in result.err
+    assert "no task" in result.err + result.out
+
+
+def test_a_task_that_raises_at_import(spawn: Call, tasks: Path, database_url: str) -> None:
+    (tasks / "report.py").write_text('import os\n\nKEY = os.environ["API_KEY_OF_REPORTS"]\n')
+    result = spawn("--once", DATABASE_URL=database_url)
+    advises(
+        result, f"{tasks}/report.py:3: cannot be imported: KeyError: 'API_KEY_OF_REPORTS'"
+    )  # the line that raised
+
+
+def test_a_file_whose_function_has_another_name(spawn: Call, tasks: Path, database_url: str) -> None:
+    (tasks / "send_email.py").write_text("def sendEmail(payload): ...\n")
+    result = spawn("--once", DATABASE_URL=database_url)
+    advises(
+        result, "send_email.py: ", "expected a function named 'send_email'", "it has the functions sendEmail"
+    )
+
+
+def test_a_package_that_this_python_does_not_have(spawn: Call, tasks: Path, database_url: str) -> None:
+    (tasks / "report.py").write_text("import a_package_nobody_has\n\ndef report(): ...\n")
+    result = spawn("--once", DATABASE_URL=database_url)
+    version = ".".join(map(str, sys.version_info[:3]))
+    advises(
+        result,
+        "report.py:1: cannot be imported: ModuleNotFoundError: No module named 'a_package_nobody_has'",
+        f"this worker runs with Python {version} ({sys.executable}); install what is missing there",
+        "-m pip install",
+    )
+
+
+def test_code_for_another_python(spawn: Call, tasks: Path, database_url: str) -> None:
+    (tasks / "report.py").write_text("def report(payload):\n    print 'python 2'\n")
+    result = spawn("--once", DATABASE_URL=database_url)
+    advises(
+        result, "report.py:2: cannot be imported: SyntaxError", "this worker runs with Python", "newer Python"
+    )
+
+
+def test_a_script_whose_interpreter_is_missing(spawn: Call, tasks: Path, database_url: str) -> None:
+    script = tasks / "report"
+    script.write_text("#!/usr/local/bin/python9.9\nprint('hello')\n")
+    script.chmod(0o755)
+    spawn("add", "report", DATABASE_URL=database_url).check()
+    result = spawn("--once", DATABASE_URL=database_url).check()  # the job fails, the worker is well
+    assert "its first line asks for /usr/local/bin/python9.9, which is not on this machine" in result.err
+    assert "next try in 3 s" in result.err
+
+
+# -- the database --------------------------------------------------------------------------------------------
+
+
+def test_no_database_is_named(spawn: Call, tasks: Path) -> None:
+    for arguments in (["--once"], ["add", "hello"]):
+        advises(
+            spawn(*arguments),
+            "no database was given; there are four ways",
+            "-c/--connection",
+            "DATABASE_URL",
+            "hint: for a first try without a server, run `graphile-worker dev`",
+        )
+    assert "run `graphile-worker dev`" in " ".join(spawn("doctor").out.split())
+
+
+def test_no_database_is_named_but_dev_is_running_here(spawn: Call, place: Path) -> None:
+    with EmbeddedPostgres(place / ".graphile-worker") as running:
+        err = advises(spawn("list"), "`graphile-worker dev` is running in this folder; to use its database")
+        assert f"export DATABASE_URL='{running.url()}'" in err
+    advises(spawn("list"), "for a first try without a server")
+
+
+def test_no_server(spawn: Call, closed_port: int) -> None:
+    result = spawn("list", "-c", f"postgres://me:s3cret@127.0.0.1:{closed_port}/db")
+    err = advises(
+        result, f"127.0.0.1:{closed_port} cannot be reached", "is it running, and are host and port right?"
+    )
+    assert "s3cret" not in err
+
+
+def test_a_host_that_does_not_exist(spawn: Call) -> None:
+    result = spawn("list", "-c", "postgres://no.such.host.invalid/db")
+    advises(result, "no.such.host.invalid:5432 cannot be found", "is the host name right?")
+
+
+def test_a_wrong_password(spawn: Call, guarded: GuardedServer) -> None:
+    result = spawn("list", "-c", guarded.url("wrong-s3cret"))
+    err = advises(result, "refused the login", 'for user "guarded"', "check the user and the password")
+    assert "wrong-s3cret" not in err
+
+
+def test_a_missing_database(spawn: Call, guarded: GuardedServer) -> None:
+    result = spawn("--schema-only", "-c", guarded.url(database="my_app"))
+    advises(result, "has no such database", '"my_app"', "create it first, for example with createdb")
+
+
+def test_a_missing_schema(spawn: Call, empty_database_url: str) -> None:
+    for arguments in (["list"], ["add", "hello"]):
+        result = spawn(*arguments, DATABASE_URL=empty_database_url)
+        advises(
+            result,
+            'the schema "graphile_worker"',
+            "is not installed",
+            "install it with `graphile-worker migrate`",
+        )
+
+
+def test_no_rights(spawn: Call, guarded: GuardedServer) -> None:
+    newcomer = guarded.url("right", user="newcomer")
+    advises(
+        spawn("migrate", "-c", newcomer),
+        "the role may not install or upgrade the schema",
+        "let an administrator run: create schema",
+    )
+    spawn("migrate", "-c", guarded.url()).check()
+    advises(spawn("add", "hello", "-c", newcomer), "the connected role may not do this", "SECURITY DEFINER")
+
+
+def test_a_url_of_another_database_or_none_at_all(spawn: Call) -> None:
+    advises(spawn("list", "-c", "mysql://localhost/db"), "starts with postgres://", "mysql://")
+    advises(spawn("list", "-c", "localhost"), "expected a URL such as postgres://user@host/database")
+    err = advises(
+        spawn("list", "-c", "postgres://me:s3cret/x@localhost/db"), "in a password / is written %2F"
+    )
+    assert "s3cret" not in err
+
+
+def test_a_port_that_is_taken(spawn: Call, tasks: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        result = spawn("dev", "--port", port)
+    advises(
+        result, f"--port: {port} is taken or not allowed", "choose another one, or 0 for any that is free"
+    )
+
+
+# -- crontabs and names --------------------------------------------------------------------------------------
+
+
+def test_a_crontab_with_mistakes(spawn: Call, tasks: Path, place: Path, database_url: str) -> None:
+    (place / "crontab").write_text("# comment\n* * * * hello\n0 25 * * * hello\n0 4 * * * helo\n")
+    result = spawn("--once", DATABASE_URL=database_url)
+    err = advises(result, "crontab:2:1: ", "expected five time fields and a task, found 5 words")
+    assert "crontab:3:3: " in err  # all of them at once, with their place
+    (place / "crontab").write_text("0 4 * * * helo\n")
+    checked = spawn("crontab", "check")
+    assert checked.status == 1
+    assert "helo" in checked.out
+    assert "hello" in checked.out
+
+
+def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
+    spawn("--once", DATABASE_URL=database_url).check()  # now the database knows the worker's task
+    shutil.rmtree(tasks)
+    result = spawn("add", "helo", DATABASE_URL=database_url).check()
+    assert result.out.startswith("Added job 1: helo")
+    advises(
+        result,
+        "the database knows no task 'helo'; did you mean 'hello'?",
+        "The job waits for a worker that has it; `graphile-worker complete 1` takes it back.",
+        status=0,
+    )
+    spawn("complete", 1, DATABASE_URL=database_url).check()
+    refused = spawn("add", "helllo", "--strict", DATABASE_URL=database_url)
+    advises(refused, "did you mean 'hello'", "Nothing was added, because of --strict")
+    assert spawn("list", "--json", DATABASE_URL=database_url).json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lst"], "Did you mean 'list'?"),
+        (["run"], "A worker runs without a command: `graphile-worker`"),
+        (["help"], "Did you mean `graphile-worker --help`?"),
+        (["retry", "1"], "Did you mean 'reschedule'?"),
+        (["--concurrency", "4"], "Did you mean '--jobs'?"),
+        (["--database-url", "postgres:///x"], "Did you mean '--connection'?"),
+        (["add", "hello", "name=Ada"], """as in '{"a": 1}'"""),
+        (["show", "hello"], "is not the id of a job, which is a number; `graphile-worker list` shows them"),
+        (["complete"], "Name the jobs by their ids, or with --key"),
+        (["add", "hello", "--run-at", "tomorrow"], "nor a period from now such as 5m, 2h or 1d12h"),
+    ],
+)
+def test_words_of_other_tools(spawn: Call, arguments: list[str], words: str) -> None:
+    advises(spawn(*arguments), words, status=2)
+
+
+def test_a_misspelt_option_in_the_configuration(spawn: Call, place: Path) -> None:
+    (place / "graphile_worker.toml").write_text('conection_string = "postgres://me:s3cret@host/db"\n')
+    err = advises(spawn("config"), "graphile_worker.toml", "conection_string", "connection_string")
+    assert "s3cret" not in err
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# -- which names are misspelt --------------------------------------------------------------------------------
+
+
+async def test_names_that_are_good_get_no_warning(
+    gw: Call, tasks: Path, connection: asyncpg.Connection
+) -> None:
+    async def warning(*arguments: str) -> str:
+        return (await asyncio.to_thread(gw, "add", *arguments)).check().err
+
+    assert await warning("anything") == ""  # nothing is known yet
+    assert await warning("hello") == ""  # a file in the folder of tasks
+    assert await warning("something_else") == ""  # not like any other
+    assert "did you mean 'anything'?" in await warning("anythin")
+    assert await warning("anythin") == ""  # somebody means it: it is in the database now
+    await connection.execute(
+        "insert into graphile_worker._private_py_workers "
+        "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace) "
+        "values ('pool', 'here', 1, '1', '{anything,users/email/verify}', 1, 'heartbeat', '10 s', '1 hour')"
+    )
+    assert "no worker that is running here has a task 'anythin'; did you mean 'anything'?" in (
+        await warning("anythin")
+    )
+    assert await warning("anything") == ""
+    assert "did you mean 'users/email/verify'?" in await warning("verify")
+    assert "did you mean 'anything'?" in await warning("Anything")
+
+
+def test_names_in_a_file_are_looked_at_too(gw: Call, place: Path) -> None:
+    gw("add", "hello").check()
+    (place / "jobs.jsonl").write_text(
+        '{"task": "helo"}\n{"task": "helo"}\n{"task": "hello"}\n{"task": "other"}\n'
+    )
+    result = gw("add", "--from", "jobs.jsonl", "--json").check()
+    assert result.json == {"added": 4}
+    assert result.err.count("did you mean 'hello'?") == 1
+    (place / "jobs.jsonl").write_text('{"task": "hello"}\n{"task": "new"}\n')
+    refused = gw("add", "--from", "jobs.jsonl", "--strict")
+    assert refused.status == 1
+    assert "the database knows no task 'new'. Nothing was added" in refused.err
+    assert len(gw("list", "--json").json) == 5
+
+
+async def test_where_nothing_can_be_looked_up_adding_works_without_a_word(
+    spawn: Call, connection: asyncpg.Connection, database_url: str
+) -> None:
+    await connection.execute("drop table graphile_worker._private_py_workers")
+    assert spawn("add", "hello", DATABASE_URL=database_url).check().err == ""

@@ -1,0 +1,61 @@
+"""Blocks that are not run, because they install, never end or need another machine: what they say is right.
+
+Each line of a `console` block is a command. Ours are parsed by the real command, so that every flag and value
+in them exists; of the others each kind is known here, and what it refers to is looked up.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.typing_commands import parse, words_of
+from docs.blocks import ROOT, Block, blocks_of, name_of, pages
+
+LINES = [
+    (page, block, line)
+    for page in pages()
+    for block in blocks_of(page)
+    if block.language == "console"
+    for line in block.text.splitlines()
+    if line.strip()
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "block", "line"), LINES, ids=[f"{name_of(page)}:{block.line}" for page, block, _ in LINES]
+)
+def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Block, line: str) -> None:
+    match words_of(line):
+        case ["graphile-worker", *arguments]:
+            parse(arguments)
+        case ["pip", "install", *packages]:
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+            for package in packages:
+                name, _, wanted = package.rstrip("]").partition("[")
+                assert name in ("graphile-worker", "pytest", "pytest-asyncio")
+                assert set(wanted.split(",")) - {""} <= set(extras)
+        case ["make", target]:
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        case ["docker", "build", "-t", "graphile-worker", "."]:
+            assert (ROOT / "Dockerfile").is_file()
+        case ["docker", "run", *arguments]:
+            parse(arguments[arguments.index("graphile-worker") + 1 :])
+        case ["eval", script]:
+            assert re.fullmatch(r"\$\(_GRAPHILE_WORKER_COMPLETE=(bash|zsh)_source graphile-worker\)", script)
+        case ["pytest"] | ["export", _]:
+            pass
+        case other:
+            pytest.fail(f"{name_of(page)}:{block.line}: not known how to check {other}")
+
+
+def test_a_flag_that_does_not_exist_would_be_noticed() -> None:
+    with pytest.raises(click.UsageError):
+        parse(["health", "--no-such-flag"])
+    with pytest.raises(click.UsageError):
+        parse(["healht"])
+    parse(words_of("graphile-worker dev --fresh -j 10     throws the data away")[1:])
