@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format reference docs interop bench clean
+.PHONY: setup demo test check format reference docs interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,22 @@ interop: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)
+
+# Minutes: first the checker itself is tested, then 20 seeds are run; CHAOS_ARGS='--seed 7' repeats just that one.
+chaos: $(STAMP)
+	$(if $(CHAOS_ARGS),,CHAOS_GUARDS=1 $(BIN)/pytest tests/chaos/test_checker.py tests/chaos/test_guards.py)
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+	$(if $(CHAOS_ARGS),,$(MAKE) fuzz)
+
+# Minutes: at least so many cases of bad input at each of five doors; the short form is part of `make test`.
+FUZZ_CASES ?= 10000
+fuzz: $(STAMP)
+	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest tests/fuzz --show-capture=no $(PYTEST_ARGS)
+
+# Mixed load for this long; fails if memory, connections or tables grow.
+SOAK_MINUTES ?= 30
+soak: $(STAMP)
+	$(BIN)/python -m scripts.soak --minutes $(SOAK_MINUTES) $(SOAK_ARGS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

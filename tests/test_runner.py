@@ -12,7 +12,6 @@ import asyncpg
 import pytest
 
 from graphile_worker import Events, JobHelpers, run, run_once
-from graphile_worker import runner as runner_module
 from graphile_worker.errors import (
     ConfigError,
     ConnectionConfigError,
@@ -21,8 +20,9 @@ from graphile_worker.errors import (
     WorkerStoppedError,
 )
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
+from graphile_worker.runner import arguments
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import pool
+from graphile_worker.worker import ending
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening, workers_of
 
 
@@ -292,8 +292,8 @@ class TestTheEnd:
     async def test_a_task_that_keeps_a_connection_does_not_keep_the_worker_from_ending(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pool, "FORCED_WAIT", 0.1)
-        monkeypatch.setattr(runner_module, "CLOSE_WITHIN", 0.2)
+        monkeypatch.setattr(ending, "FORCED_WAIT", 0.1)
+        monkeypatch.setattr(arguments, "CLOSE_WITHIN", 0.2)
         stubborn, inside = asyncio.Event(), asyncio.Event()
 
         async def clings(payload: Any, helpers: JobHelpers) -> None:

@@ -151,7 +151,7 @@ async def test_a_task_that_ends_well_although_it_was_cancelled_is_done(workers: 
 async def test_a_task_that_swallows_cancellation_is_left_behind_and_its_job_given_back(
     workers: Workers, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphile_worker.worker.pool.FORCED_WAIT", 0.2)
+    monkeypatch.setattr("graphile_worker.worker.ending.FORCED_WAIT", 0.2)
     started, release = asyncio.Event(), asyncio.Event()
 
     async def swallow(payload: Any, helpers: JobHelpers) -> None:
@@ -163,7 +163,7 @@ async def test_a_task_that_swallows_cancellation_is_left_behind_and_its_job_give
                 except asyncio.CancelledError:
                     continue
 
-    monkeypatch.setattr("graphile_worker.runner.CLOSE_WITHIN", 0.2)
+    monkeypatch.setattr("graphile_worker.runner.arguments.CLOSE_WITHIN", 0.2)
     job_id = await jobs.add("swallow")
     runner = await workers.start({"swallow": swallow}, grace=0)
     try:
@@ -232,4 +232,4 @@ async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_i
 
 
 def runner_is_stopping(runner: Any) -> bool:
-    return bool(runner._is_stopped)
+    return bool(runner.is_stopped)

@@ -213,7 +213,7 @@ async def test_stop_waits_for_the_running_job_and_cannot_be_asked_twice(workers:
     runner = await workers.start({"wait": gate})
     await gate.until_inside(1)
     stopping = asyncio.ensure_future(runner.stop())
-    await until(lambda: runner._is_stopped)
+    await until(lambda: runner.is_stopped)
     with pytest.raises(WorkerStoppedError, match="stopped already"):
         await runner.stop()
     assert not stopping.done()
@@ -248,7 +248,7 @@ async def test_kill_may_follow_a_stop_that_takes_too_long(workers: Workers, jobs
     runner = await workers.start({"wait": gate})
     await gate.until_inside(1)
     stopping = asyncio.ensure_future(runner.stop())
-    await until(lambda: runner._is_stopped)
+    await until(lambda: runner.is_stopped)
     await asyncio.wait_for(runner.kill("enough"), PATIENCE)
     await asyncio.wait_for(stopping, PATIENCE)
     assert (await jobs.one())["last_error"] == "enough"

@@ -58,7 +58,7 @@ def spawn(place: Path) -> Call:
             input=input,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         return Result(done.returncode, done.stdout, done.stderr)
 

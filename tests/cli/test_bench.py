@@ -113,7 +113,7 @@ async def test_a_signal_ends_it_and_nothing_is_left(
     try:
         await until(connection, f"select exists ({sign})")
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=180)
         assert (process.returncode, err) == (status, b"")
         assert await connection.fetch(SCHEMAS) == []
         await until(
@@ -122,7 +122,7 @@ async def test_a_signal_ends_it_and_nothing_is_left(
     finally:
         await connection.close()
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=180)
 
 
 def test_an_error_removes_the_schema_too(

@@ -23,7 +23,7 @@ from graphile_worker.queries.get_jobs import get_jobs
 from graphile_worker.queries.task_ids import register_tasks
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import pool
+from graphile_worker.worker import ending
 from graphile_worker.worker.fetcher import Fetcher
 from graphile_worker.worker.gate import Gate as WorkerGate
 from graphile_worker.worker.session import Sessions
@@ -222,7 +222,7 @@ class TestWhileItIsInDoubt:
         silenced: Any,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(pool, "LAST_WRITE", 0.3)
+        monkeypatch.setattr(ending, "LAST_WRITE", 0.3)
         await watching.add("work")
         runner = await workers.start({"work": gate}, grace=0.3, **QUICK)
         await gate.until_inside(1)
@@ -240,7 +240,7 @@ class TestWhileItIsInDoubt:
 async def test_a_worker_that_could_not_write_everything_leaves_its_row_so_that_others_find_its_jobs(
     workers: Workers, jobs: Jobs, connection: Any, monkeypatch: pytest.MonkeyPatch, graveyard: Graveyard
 ) -> None:
-    monkeypatch.setattr(pool, "LAST_WRITE", 0.3)
+    monkeypatch.setattr(ending, "LAST_WRITE", 0.3)
     gate = Gate()
     await jobs.add("work")
     runner = await workers.start({"work": gate}, grace=0.3, **QUICK)

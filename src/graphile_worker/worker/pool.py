@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -19,20 +19,12 @@ from ..clock import Clock
 from ..db.connection import Connection, Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..db.retry import Delays, with_retries
-from ..errors import JobInterruptedError, SchemaTooNewError, TasksLeftBehindError, WorkerStoppedError
+from ..errors import JobInterruptedError, SchemaTooNewError, WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import (
     PoolCreated,
     PoolEvicted,
     PoolFatalError,
-    PoolForcefulShutdown,
-    PoolForcefulShutdownComplete,
-    PoolForcefulShutdownError,
-    PoolGracefulShutdown,
-    PoolGracefulShutdownComplete,
-    PoolGracefulShutdownError,
-    PoolGracefulShutdownWorkerError,
-    PoolReleased,
     WorkerGetJobError,
 )
 from ..job import Job
@@ -46,6 +38,7 @@ from ..queries.write_outcomes import Continuation
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from .ending import Ending
 from .execute import Executor
 from .fetcher import Fetcher, FlagSource
 from .gate import Gate
@@ -58,9 +51,6 @@ from .slots import Slots
 from .source import AdaptiveSource, JobSource
 from .trouble import Trouble
 
-FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
-LAST_WRITE = 10.0  # seconds at least for the outcomes to reach a database that is away while we stop
-LAST_TRIES = Delays(0.1, 0.5)
 FIND_OUT = Delays(0.1, 1.0)
 REFRESH_TASKS = 60.0  # seconds; another process may have removed and re-made the row of a task name
 SESSIONS_WITH_LISTENER = 3
@@ -144,13 +134,18 @@ class WorkerPool:
         self._slots: Slots | None = None
         self._listener: Listener | None = None
         self._background: list[asyncio.Task[None]] = []
-        self._stopping: asyncio.Task[None] | None = None
-        self._forced = asyncio.Event()
-        self._forced_message = ""
-        self._grace_ends = 0.0
-        self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._fatal: BaseException | None = None
         self._is_closed = False
+        self._ending = Ending(
+            self.id,
+            options,
+            self._events,
+            clock,
+            services=services,
+            sessions=self._sessions,
+            source=self._source,
+            sink=self._sink,
+            close=self._close,
+        )
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -158,7 +153,7 @@ class WorkerPool:
         """Register the tasks and begin to run jobs; a once-run for which nothing waits ends at once."""
         self._events.emit(PoolCreated(pool_id=self.id))
         await self._fetcher.register()
-        self._slots = Slots(
+        self._slots = self._ending.slots = Slots(
             self._options.concurrency,
             self._source,
             self._executor,
@@ -175,7 +170,7 @@ class WorkerPool:
         self._slots.start()
         self._start_background(self._end_when_slots_end(), "end of slots")
         if nothing_waits:
-            self._stop(NOTHING_LEFT, quietly=True)
+            self._ending.begin(NOTHING_LEFT, quietly=True)
             return
         self._source.start(self._slots)
         if self.once:
@@ -183,7 +178,7 @@ class WorkerPool:
 
     async def wait(self) -> None:
         """Until the pool has ended; raises if it died of an error or had to be stopped by force."""
-        await asyncio.shield(self._finished)
+        await self._ending.wait()
 
     @property
     def held(self) -> list[int]:
@@ -231,7 +226,7 @@ class WorkerPool:
                 SESSIONS_WITH_LISTENER,
             )
             return
-        self._listener = Listener(
+        self._listener = self._ending.listener = Listener(
             self._database,
             self._events,
             self._clock,
@@ -338,9 +333,9 @@ class WorkerPool:
             before = self._sink.count
             await self._source.look()
             await self._settle(self._slots)
-            if self._sink.count == before or self._stopping is not None:
+            if self._sink.count == before or self._ending.has_begun:
                 break
-        self._stop(NOTHING_LEFT, quietly=True)
+        self._ending.begin(NOTHING_LEFT, quietly=True)
 
     async def _settle(self, slots: Slots) -> None:
         """Until nothing runs, nothing is held and everything is written; that may bring more jobs in turn."""
@@ -350,13 +345,13 @@ class WorkerPool:
             await self._sink.flush()
             # A job that the last write brought along may have run by now.
             is_settled = self._source.is_quiet and slots.is_idle and self._sink.is_written
-            if is_settled or self._stopping is not None:
+            if is_settled or self._ending.has_begun:
                 return
 
     async def _end_when_slots_end(self) -> None:
         assert self._slots is not None  # noqa: S101 - started before
         await self._slots.wait()
-        if self._stopping is None:
+        if not self._ending.has_begun:
             error = self._slots.error or WorkerStoppedError("every slot of the worker has ended")
             self._die(error, "run")
 
@@ -400,171 +395,32 @@ class WorkerPool:
             self._doubt_schema()
 
     def _die(self, error: BaseException, action: str) -> None:
-        if self._fatal is None:
-            self._fatal = error
+        if self._ending.fatal is None:
+            self._ending.fatal = error
             if not (self.once and action == "getJob"):
                 self._events.emit(PoolFatalError(pool_id=self.id, error=error, action=action))
-        self._stop(f"the worker cannot go on: {error}")
+        self._ending.begin(f"the worker cannot go on: {error}")
 
     # -- stopping ------------------------------------------------------------------------------------------
 
     def begin_shutdown(self, message: str) -> None:
         """Stop gracefully: take no more jobs, let running ones end, write everything; see `wait`."""
-        self._stop(message)
+        self._ending.begin(message)
 
     async def discard(self) -> None:
         """End it although it did not start, or not wholly."""
-        self._stop("the worker could not start", quietly=True)
+        self._ending.begin("the worker could not start", quietly=True)
         with suppress(Exception):
             await self.wait()
 
     def force_shutdown(self, message: str) -> None:
         """Cancel what runs now and give it back; see `wait`."""
-        if self._finished.done():
-            return
-        if not self._forced.is_set():
-            self._events.emit(PoolForcefulShutdown(pool_id=self.id, message=message))
-            self._forced_message = message
-            self._forced.set()
-        self._stop(message)
-
-    def _stop(self, message: str, *, quietly: bool = False) -> None:
-        if self._stopping is None:
-            if not quietly:
-                self._events.emit(PoolGracefulShutdown(pool_id=self.id, message=message))
-            self._stopping = asyncio.get_running_loop().create_task(
-                self._shut_down(message), name="graphile-worker shutdown"
-            )
+        self._ending.force(message)
 
     async def salvage(self, message: str) -> None:
         """Every task of the event loop was cancelled, ours too: write what is known, give back the rest."""
         self._executor.interruption = self._executor.interruption or f"Interrupted: {message}"
-        if self._stopping is not None:
-            await asyncio.wait((self._stopping,))
-        if self._finished.done():
-            return
-        self._forced_message = self._forced_message or message
-        self._forced.set()
-        await self._sink.revive()
-        self._stopping = asyncio.get_running_loop().create_task(
-            self._shut_down(message), name="graphile-worker shutdown"
-        )
-        await asyncio.wait((self._stopping,))
-
-    async def _shut_down(self, message: str) -> None:
-        error: BaseException | None = self._fatal
-        self._grace_ends = self._clock.monotonic() + self._options.grace
-        try:
-            if self._slots is not None:
-                self._slots.release()
-            deactivating = asyncio.ensure_future(self._deactivate())  # meanwhile tasks may end
-            left = await self._end_running(message)
-            await deactivating
-            await self._write_rest()
-            if left and error is None:
-                error = TasksLeftBehindError(message, [(job.task_identifier, job.id) for job in left])
-            self._tell_shut_down()
-        except Exception as failure:
-            self._events.emit(PoolGracefulShutdownError(pool_id=self.id, error=failure))
-            if self._forced.is_set():
-                self._events.emit(PoolForcefulShutdownError(pool_id=self.id, error=failure))
-            error = error or failure
-        finally:
-            await self._close()
-        self._events.emit(PoolReleased(pool_id=self.id))
-        await self._events.drain()
-        if self._finished.done():
-            return
-        if error is None:
-            self._finished.set_result(None)
-        else:
-            self._finished.set_exception(error)
-            self._finished.exception()  # whoever waits gets it; nobody waiting is no reason for a warning
-
-    async def _deactivate(self) -> None:
-        """Take no more jobs and give back those held; what cannot be done now `_write_rest` tries again."""
-        listening = self._listener.stop() if self._listener is not None else asyncio.sleep(0)
-        await asyncio.gather(
-            self._in_time(self._source.release()),
-            asyncio.wait_for(listening, LAST_WRITE),
-            return_exceptions=True,
-        )
-
-    async def _end_running(self, message: str) -> list[Job]:
-        """Wait for running tasks as long as allowed, then cancel them; those that would not even then."""
-        slots, options = self._slots, self._options
-        if slots is None:
-            return []
-        abort_after = min(options.graceful_shutdown_abort_timeout, options.grace)
-        if not await self._slots_end(within=abort_after):
-            self._services.abort_signal.set(message)
-            await self._slots_end(within=options.grace - abort_after)
-        reason = self._forced_message or f"Interrupted: {message}"
-        cancelled = slots.running
-        slots.cancel(reason)
-        self._services.abort_signal.set(message)
-        for job in cancelled:
-            self._events.emit(
-                PoolGracefulShutdownWorkerError(pool_id=self.id, error=JobInterruptedError(reason), job=job)
-            )
-        if not await self._slots_end(within=FORCED_WAIT, even_if_forced=True):
-            left = slots.running
-            for finished in slots.abandon(reason):
-                self._sink.put(finished)
-            return left
-        return []
-
-    async def _slots_end(self, *, within: float, even_if_forced: bool = False) -> bool:
-        """Whether all slots ended in that time; a stop by force cuts the waiting short."""
-        assert self._slots is not None  # noqa: S101 - checked by the caller
-        ended = asyncio.ensure_future(self._slots.wait())
-        waiting: list[asyncio.Future[Any]] = [ended]
-        if not even_if_forced:
-            waiting.append(asyncio.ensure_future(self._forced.wait()))
-        await asyncio.wait(waiting, timeout=max(within, 0.0), return_when=asyncio.FIRST_COMPLETED)
-        for waiter in waiting:
-            waiter.cancel()
-        return ended.done() and not ended.cancelled()
-
-    async def _write_rest(self) -> None:
-        """Write every outcome; then nothing may be locked by this pool any more, known or not."""
-
-        async def write() -> None:
-            await self._sink.close()
-            await with_retries(
-                self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=LAST_TRIES
-            )
-
-        try:
-            await self._in_time(write())
-        except TimeoutError:
-            self._sink.abandon()
-            held = len(self._sessions.ledger.jobs)
-            raise WorkerStoppedError(
-                f"the database is away: {held} jobs could not be written or given back; they stay locked by "
-                f"this worker ({self.id}) and run again once it counts as dead"
-            ) from None
-
-    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it; TimeoutError if the database stays away longer than the grace, or some seconds."""
-        task = asyncio.ensure_future(work)
-        forced = asyncio.ensure_future(self._forced.wait())
-        try:
-            patience = max(LAST_WRITE, self._grace_ends - self._clock.monotonic())
-            await asyncio.wait((task, forced), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            if forced.done():
-                await asyncio.wait((task,), timeout=LAST_WRITE)
-            if not task.done():
-                raise TimeoutError
-            task.result()
-        finally:
-            task.cancel()
-            forced.cancel()
-
-    def _tell_shut_down(self) -> None:
-        self._events.emit(PoolGracefulShutdownComplete(pool_id=self.id))
-        if self._forced.is_set():
-            self._events.emit(PoolForcefulShutdownComplete(pool_id=self.id))
+        await self._ending.begin_anew(message)
 
     async def _close(self) -> None:
         self._is_closed = True

@@ -1,0 +1,10 @@
+"""`run` and `run_once`: the one place that wires a worker together, and the Runner that holds it.
+
+Everything is built here from options and started in order: database, schema, tasks, recurring jobs, the pool
+of slots. Nothing else in the package knows all of these.
+"""
+
+from .entry import end_by_signal, run, run_once
+from .runner import Runner
+
+__all__ = ["Runner", "end_by_signal", "run", "run_once"]

@@ -1,0 +1,131 @@
+"""The arguments of `run` and `run_once`: combined with the configuration, checked, and made into parts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..clock import Clock, SystemClock
+from ..config import combine
+from ..db.connection import AnyPool
+from ..db.dsn import Dsn
+from ..db.errors import translate_errors
+from ..db.open import close_pool, open_pool, resolve_connection
+from ..errors import ConfigError
+from ..hooks import Events, Hooks, Plugin
+from ..migrate import migrate
+from ..observability.log_plugin import LogPlugin
+from ..options import WorkerOptions
+from ..queries.get_jobs import is_anything_waiting
+from ..tasks.load import load_tasks
+from ..tasks.registry import TaskList, TaskRegistry, build_registry
+from ..worker.fetcher import FlagSource
+from .parts import CLOSE_WITHIN, Parts
+
+if TYPE_CHECKING:
+    from ..cron import ParsedCronItem
+
+CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
+
+
+class Arguments:
+    """The arguments of `run` and `run_once` as they came."""
+
+    def __init__(
+        self,
+        pg_pool: AnyPool | None,
+        task_list: TaskList | None,
+        crontab: str | None,
+        parsed_cron_items: Sequence[ParsedCronItem] | None,
+        forbidden_flags: FlagSource,
+        events: Events | None,
+        hooks: Hooks | None,
+        plugins: Iterable[Plugin],
+        extensions: Iterable[object] | Mapping[type[Any], object],
+        logger: logging.Logger | None,
+        clock: Clock | None,
+        options: WorkerOptions | None,
+        values: dict[str, Any],
+    ) -> None:
+        if task_list is not None and "task_directory" in values:
+            raise ConfigError("both task_list and task_directory are set; give exactly one of them")
+        if events is not None and hooks is not None:
+            raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
+        self.options = combine(options, values)
+        self.has_crontab_file = self.options.crontab_file != WorkerOptions().crontab_file
+        self.connection_string = self.options.connection_string
+        if pg_pool is not None and values.get("connection_string") is None:
+            self.connection_string = None  # one from the environment gives way to a pool that was given
+        self.pg_pool = pg_pool
+        self.task_list = task_list
+        self.crontab = crontab
+        self.parsed_cron_items = parsed_cron_items
+        self.forbidden_flags = forbidden_flags
+        self.hooks = hooks if hooks is not None else Hooks(events=events)
+        self.plugins = tuple(plugins)
+        self.extensions = extensions
+        self.log = LogPlugin(logger)
+        self.clock = clock if clock is not None else SystemClock()
+
+    async def parts(self, *, once: bool) -> Parts:
+        """Everything read and checked, the database open and its schema installed."""
+        options = self.options
+        found = resolve_connection(self.connection_string, self.pg_pool)
+        tasks = self._tasks()
+        cron_items = self._cron_items()
+        for plugin in (self.log, *self.plugins):
+            plugin.install(self.hooks)
+        async with AsyncExitStack() as resources:
+            if isinstance(found, Dsn):
+                database = await open_pool(
+                    found,
+                    max_pool_size=max(options.max_pool_size, CONNECTIONS),
+                    prepared_statements=options.prepared_statements,
+                )
+                resources.push_async_callback(close_pool, database, within=CLOSE_WITHIN)
+            else:
+                database = found
+            async with database.acquire() as connection:
+                with translate_errors(options.schema_name):
+                    report = await migrate(connection, options.schema_name)
+                    waiting = not once or await is_anything_waiting(connection, options.schema_name)
+            return Parts(
+                options,
+                database,
+                resources.pop_all(),
+                tasks,
+                cron_items,
+                self.hooks,
+                self.log,
+                database_name=found.name if isinstance(found, Dsn) else "the given pool",
+                clock=self.clock,
+                extensions=self.extensions,
+                forbidden_flags=self.forbidden_flags,
+                dsn=found if isinstance(found, Dsn) else None,
+                has_tables=report.has_extensions,
+                is_anything_waiting=waiting,
+            )
+
+    def _tasks(self) -> TaskRegistry:
+        if self.task_list is not None:
+            return build_registry(self.task_list)
+        return load_tasks(self.options.task_directory)
+
+    def _cron_items(self) -> Sequence[ParsedCronItem]:
+        """A program that gives its tasks itself has no crontab file unless it names one."""
+        if self.crontab is None and self.parsed_cron_items is None and not self.has_crontab_file:
+            if self.task_list is not None:
+                return ()
+            if not Path(self.options.crontab_file).exists():
+                self.log.no_crontab(self.options.crontab_file)
+                return ()
+        from ..cron import collect_cron_items
+
+        return collect_cron_items(
+            crontab=self.crontab,
+            parsed_cron_items=self.parsed_cron_items,
+            crontab_file=self.options.crontab_file,
+        )

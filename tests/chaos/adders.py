@@ -1,0 +1,135 @@
+"""The load: clients that add jobs of every kind, and note in the same transaction what they added.
+
+So the note is there if and only if the add was committed, whatever happens to the connection. It is numbered
+after the add, while the transaction holds the row of the key: numbers of one key follow the commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from chaos.history import Added, Fails
+from graphile_worker import JobSpec, make_worker_utils
+from graphile_worker.client import WorkerUtils
+
+TABLE = """
+create table chaos_added (
+  number bigserial primary key, token text not null unique, job_id bigint not null, key text, queue text,
+  fails text not null, max_attempts integer not null, at timestamptz not null default clock_timestamp()
+)
+"""
+NOTE = (
+    "insert into chaos_added (token, job_id, key, queue, fails, max_attempts) "
+    "select * from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[])"
+)
+PAUSE = 0.3  # seconds between two tries to connect
+TRY_FOR = 10.0  # seconds for one add; the server may be away, but it answers or ends the connection
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How much is added, and of what."""
+
+    adders: int = 3
+    pause: float = 0.05
+    """Mean seconds between two adds of one client."""
+    queues: int = 4
+    keys: int = 6
+    longest: float = 2.5
+    """Seconds that the longest tasks last."""
+    failing: float = 0.1
+    """The share of jobs that fail by design: some once, some for good."""
+
+
+class Adder:
+    """One client."""
+
+    def __init__(self, number: int, seed: int, url: str, load: Load) -> None:
+        self._name = f"a{number}"
+        self._dice = random.Random(f"{seed}/adder {number}")
+        self._url = url
+        self._load = load
+        self._count = 0
+        self.failures = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Add until told to stop; whatever goes wrong, go on with the next one."""
+        while not stop.is_set():
+            try:
+                async with make_worker_utils(connection_string=self._url, max_pool_size=1) as utils:
+                    while not stop.is_set():
+                        async with asyncio.timeout(TRY_FOR):
+                            await self._add(utils)
+                        await asyncio.sleep(self._dice.expovariate(1 / self._load.pause))
+            except Exception:
+                self.failures += 1
+                await asyncio.sleep(PAUSE)
+
+    async def _add(self, utils: WorkerUtils) -> None:
+        dice = self._dice
+        is_batch = dice.random() < 0.15
+        specs: list[JobSpec] = []
+        for _ in range(dice.randint(2, 15) if is_batch else 1):
+            # One key in a batch: with more, two clients could wait for each other.
+            specs.append(self._spec(may_have_key=not any(spec.job_key for spec in specs)))
+        is_undone = dice.random() < 0.03
+        async with utils.with_pg_client() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            if is_batch:
+                jobs = await utils.add_jobs(specs, connection=connection)
+            else:
+                jobs = [await self._add_one(utils, specs[0], connection)]
+            await connection.execute(NOTE, *_columns(specs, jobs))
+            await (transaction.rollback() if is_undone else transaction.commit())
+
+    async def _add_one(self, utils: WorkerUtils, spec: JobSpec, connection: Any) -> Any:
+        values = {name: getattr(spec, name) for name in ("queue_name", "job_key", "job_key_mode", "run_at")}
+        return await utils.add_job(
+            spec.identifier, spec.payload, max_attempts=spec.max_attempts, connection=connection, **values
+        )
+
+    def _spec(self, *, may_have_key: bool) -> JobSpec:
+        dice, load = self._dice, self._load
+        self._count += 1
+        kind = dice.random()
+        fails: Fails = "always" if kind < 0.4 * load.failing else "once" if kind < load.failing else "never"
+        key = f"key {dice.randrange(load.keys)}" if may_have_key and dice.random() < 0.3 else None
+        queue = f"queue {dice.randrange(load.queues)}" if dice.random() < 0.35 else None
+        is_long = dice.random() < (0.02 if queue is not None else 0.08)
+        seconds = dice.uniform(0.5, load.longest) if is_long else dice.uniform(0.0, 0.08)
+        return JobSpec(
+            "work" if dice.random() < 0.7 else "work_in_thread",
+            {"token": f"{self._name}-{self._count}", "queue": queue, "fails": fails, "seconds": seconds},
+            queue_name=queue,
+            job_key=key,
+            job_key_mode=dice.choice(("replace", "preserve_run_at")) if key is not None else None,
+            run_at=timedelta(seconds=dice.uniform(0, 0.5)) if dice.random() < 0.1 else None,
+            max_attempts=dice.choice((1, 2)) if fails == "always" else None,
+        )
+
+
+def _columns(specs: list[JobSpec], jobs: list[Any]) -> list[list[Any]]:
+    payloads: list[Any] = [spec.payload for spec in specs]
+    return [
+        [payload["token"] for payload in payloads],
+        [job.id for job in jobs],
+        [spec.job_key for spec in specs],
+        [spec.queue_name for spec in specs],
+        [payload["fails"] for payload in payloads],
+        [spec.max_attempts or 25 for spec in specs],
+    ]
+
+
+async def read_added(connection: asyncpg.Connection) -> list[Added]:
+    """What was committed."""
+    rows = await connection.fetch(
+        "select number, token, job_id, key, queue, fails, max_attempts, "
+        "extract(epoch from at)::float8 as at from chaos_added order by number"
+    )
+    return [Added(**dict(row)) for row in rows]

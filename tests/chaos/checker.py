@@ -1,0 +1,284 @@
+"""The checker: proves from a history that nothing was lost. Each rule is a function of the history alone.
+
+A rule gives the sentences that say what is wrong; none when it holds. What excuses what is in `cut_offs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from chaos.cut_offs import CutOffs
+from chaos.history import Added, History, JobRow, Run
+
+MAX_RECOVERIES = 5  # of the worker's defaults: a job whose worker died more often is given up
+
+Rule = Callable[[History], Iterator[str]]
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was not kept."""
+
+    rule: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.sentence}"
+
+
+def check(history: History) -> list[Violation]:
+    """Every violation of every rule."""
+    return [Violation(rule.__name__, sentence) for rule in RULES for sentence in rule(history)]
+
+
+def every_committed_job_ran_or_waits(history: History) -> Iterator[str]:
+    """Every committed job ran to its end, or is still waiting, or failed for good by its own fault."""
+    ended = {run.token for run in history.runs if run.outcome == "end"}
+    rows = {row.token: row for row in history.jobs}
+    superseded = _superseded(history)
+    runs = _by_token(history)
+    for added in history.added:
+        row = rows.get(added.token)
+        if added.token in ended or added.token in superseded:
+            continue
+        if row is None:
+            yield f"{_job(added)} was committed, never ended, and is gone; {_runs(runs[added.token])}"
+        elif row.is_out_of_attempts and not _failed_for_good(added, row, runs[added.token]):
+            yield (
+                f"{_job(added)} is out of attempts ({row.attempts} of {row.max_attempts}: {row.last_error}) "
+                f"without a fault of its own; {_runs(runs[added.token])}"
+            )
+
+
+def nothing_uncommitted_ran(history: History) -> Iterator[str]:
+    """What was rolled back did not run."""
+    committed = {added.token for added in history.added}
+    for token in sorted({run.token for run in history.runs} - committed):
+        yield f"job {token} ran, and its add was never committed"
+
+
+def no_job_ran_twice(history: History) -> Iterator[str]:
+    """A job that ended, or is being run, is not run again unless its worker was killed or cut off."""
+    cut_offs = CutOffs(history)
+    for runs in _by_job(history).values():
+        for position, second in enumerate(runs):
+            for first in runs[:position]:
+                is_over = _over(history, first) <= second.started
+                if is_over and first.outcome != "end":
+                    continue
+                if not cut_offs.excuse(first, second):
+                    when = "after it had ended" if is_over else "while it was being run"
+                    yield (
+                        f"job {first.job_id} ({first.token}) was run again {when}: "
+                        f"{_run(first)}, then {_run(second)}, and nothing had cut off the first worker"
+                    )
+
+
+def no_queue_ran_two_jobs_at_once(history: History) -> Iterator[str]:
+    """Jobs of one named queue never overlap, except across a kill or cut-off of the first one's worker."""
+    cut_offs = CutOffs(history)
+    queues: dict[str, list[Run]] = defaultdict(list)
+    for run in history.runs:
+        if run.queue is not None:
+            queues[run.queue].append(run)
+    for name, runs in queues.items():
+        open_runs: list[Run] = []
+        for second in sorted(runs, key=lambda run: run.started):
+            open_runs = [run for run in open_runs if _over(history, run) > second.started]
+            for first in open_runs:
+                if not cut_offs.excuse(first, second):
+                    yield f"queue {name} ran two jobs at once: {_run(first)}, and {_run(second)}"
+            open_runs.append(second)
+
+
+def no_key_fell_back(history: History) -> Iterator[str]:
+    """The last payload of a key is the last one run: an older one is not taken up after a newer was added."""
+    newer = _next_of_key(history)
+    for run in history.runs:
+        following = newer.get(run.token)
+        if following is not None and run.locked_at > following.at:
+            yield (
+                f"key {following.key}: {run.token} was taken up {run.locked_at - following.at:.3f} s after "
+                f"{following.token} had replaced it; {_run(run)}"
+            )
+
+
+def nothing_is_locked_by_the_dead(history: History) -> Iterator[str]:
+    """No job and no queue is locked by a dead pool some time after the last fault."""
+    if history.seen_at < history.last_fault_at + history.limits.dead_within:
+        return
+    alive = _live_pools(history)
+    after = f"{history.seen_at - history.last_fault_at:.0f} s after the last fault"
+    for row in history.jobs:
+        if row.locked_by is not None and row.locked_by not in alive:
+            yield f"job {row.id} ({row.token}) is locked by the dead pool {row.locked_by} {after}"
+    for queue in history.queues:
+        if queue.locked_by is not None and queue.locked_by not in alive:
+            yield f"queue {queue.name} is locked by the dead pool {queue.locked_by} {after}"
+
+
+def no_queue_is_held_for_nothing(history: History) -> Iterator[str]:
+    """A live pool that holds a queue holds a job of it."""
+    held = {(row.queue, row.locked_by) for row in history.jobs if row.locked_by is not None}
+    for queue in history.queues:
+        if queue.locked_by in _live_pools(history) and (queue.name, queue.locked_by) not in held:
+            yield f"queue {queue.name} is locked by {queue.locked_by}, which has no job of it"
+
+
+def what_ended_was_written(history: History) -> Iterator[str]:
+    """A job whose task ended well is gone, unless its worker had no chance to write that."""
+    cut_offs = CutOffs(history)
+    rows = {(row.id, row.token): row for row in history.jobs}
+    for run in history.runs:
+        row = rows.get((run.job_id, run.token))
+        if row is None or run.ended is None or run.outcome != "end" or cut_offs.may_not_be_written(run):
+            continue
+        if history.seen_at >= run.ended + history.limits.write_within:
+            yield f"job {row.id} ({row.token}) ran to its end and is still there: {_run(run)}"
+
+
+def nothing_due_is_left_waiting(history: History) -> Iterator[str]:
+    """With every worker back, a job that may run does not wait for long."""
+    limit = history.limits.due_within
+    if history.seen_at < history.last_fault_at + limit:
+        return
+    for row in history.jobs:
+        if row.locked_by is None and not row.is_out_of_attempts and row.due_for > limit:
+            yield f"job {row.id} ({row.token}) might have run for {row.due_for:.0f} s and nobody does it"
+
+
+def attempts_count_what_happened(history: History) -> Iterator[str]:
+    """An attempt is a run that failed by its own fault; runs that were cut short do not count."""
+    cut_offs = CutOffs(history)
+    rows = {(row.id, row.token): row for row in history.jobs}
+    superseded = _superseded(history)
+    for (job_id, token), runs in _by_job(history).items():
+        least = most = 0
+        for run in runs:
+            if not least + 1 <= run.attempts <= most + 1:
+                yield (
+                    f"job {job_id} ({token}) was run as attempt {run.attempts} and should have been "
+                    f"{_range(least + 1, most + 1)}; {_runs(runs)}"
+                )
+            if run.outcome == "failed":
+                most += 1
+                least += not cut_offs.may_not_be_written(run)
+        row = rows.get((job_id, token))
+        if row is None or row.locked_by is not None or token in superseded or _is_given_up(row, runs):
+            continue
+        if not least <= row.attempts <= most:
+            yield (
+                f"job {job_id} ({token}) counts {row.attempts} attempts and should count "
+                f"{_range(least, most)}; {_runs(runs)}"
+            )
+
+
+def no_worker_ended_by_itself(history: History) -> Iterator[str]:
+    """Whatever happens to the database, a worker goes on."""
+    for worker in history.workers:
+        if worker.ending == "ended":
+            yield f"worker {worker.name} ended by itself with status {worker.status}"
+        elif worker.ending == "not started" and not any(
+            fault.at <= (worker.ended or 0.0) and worker.started <= fault.until + history.limits.aftermath
+            for fault in history.faults
+        ):
+            yield f"worker {worker.name} could not start although nothing was wrong"
+
+
+RULES: list[Rule] = [
+    every_committed_job_ran_or_waits,
+    nothing_uncommitted_ran,
+    no_job_ran_twice,
+    no_queue_ran_two_jobs_at_once,
+    no_key_fell_back,
+    nothing_is_locked_by_the_dead,
+    no_queue_is_held_for_nothing,
+    what_ended_was_written,
+    nothing_due_is_left_waiting,
+    attempts_count_what_happened,
+    no_worker_ended_by_itself,
+]
+
+
+# -- what the rules share ------------------------------------------------------------------------------------
+
+
+def _by_job(history: History) -> dict[tuple[int, str], list[Run]]:
+    """Runs of each payload of each job, in the order in which they began."""
+    found: dict[tuple[int, str], list[Run]] = defaultdict(list)
+    for run in sorted(history.runs, key=lambda run: run.started):
+        found[run.job_id, run.token].append(run)
+    return found
+
+
+def _by_token(history: History) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = defaultdict(list)
+    for run in sorted(history.runs, key=lambda run: run.started):
+        found[run.token].append(run)
+    return found
+
+
+def _next_of_key(history: History) -> dict[str, Added]:
+    """For each token of a key the add that came after it."""
+    last: dict[str, Added] = {}
+    found: dict[str, Added] = {}
+    for added in sorted(history.added, key=lambda added: added.number):
+        if added.key is not None:
+            if added.key in last:
+                found[last[added.key].token] = added
+            last[added.key] = added
+    return found
+
+
+def _superseded(history: History) -> set[str]:
+    """Tokens whose key was used again: they need not run any more."""
+    return set(_next_of_key(history))
+
+
+def _live_pools(history: History) -> set[str]:
+    return {pool for worker in history.workers if worker.ending == "alive" for pool in worker.pools}
+
+
+def _over(history: History, run: Run) -> float:
+    """When the task was not running any more, whatever had ended it."""
+    if run.ended is not None:
+        return run.ended
+    ends = {worker.name: worker.ended for worker in history.workers}
+    ended = ends.get(run.worker)
+    return math.inf if ended is None else ended
+
+
+def _failed_for_good(added: Added, row: JobRow, runs: list[Run]) -> bool:
+    failed = sum(run.outcome == "failed" for run in runs)
+    return (added.fails == "always" and failed >= row.max_attempts) or _is_given_up(row, runs)
+
+
+def _is_given_up(row: JobRow, runs: list[Run]) -> bool:
+    """Whether it was recovered so often that it is believed to kill its workers."""
+    lost = sum(run.outcome != "failed" for run in runs)
+    return (row.last_error or "").startswith("Given up: ") and lost > MAX_RECOVERIES
+
+
+def _range(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _job(added: Added) -> str:
+    marks = [f"key {added.key}" if added.key else "", f"queue {added.queue}" if added.queue else ""]
+    more = ", ".join(filter(None, marks))
+    return f"job {added.job_id} ({added.token}{', ' + more if more else ''})"
+
+
+def _run(run: Run) -> str:
+    ended = "…" if run.ended is None else f"{run.ended:.3f}"
+    return (
+        f"{run.token} on {run.worker} from {run.started:.3f} to {ended} "
+        f"({run.outcome or 'cut short'}, attempt {run.attempts})"
+    )
+
+
+def _runs(runs: list[Run]) -> str:
+    return f"its runs: {'; '.join(_run(run) for run in runs)}" if runs else "it was never run"

@@ -1,0 +1,124 @@
+"""The command behind `make chaos`: seeds one after the other, then a table; status 1 on a violation."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from acceptance.pgbouncer import MISSING, PROGRAM
+from chaos.checker import Violation, check
+from chaos.history import History
+from chaos.report import Figures, figures, table
+from chaos.run import Setup, run
+from chaos.server import ChaosServer, chaos_server
+from chaos.settings import DEFAULT, SHORT
+
+SHORT_SECONDS = 15.0
+DEFAULT_SECONDS = 60.0
+SHOWN = 20  # violations of one seed
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seeds", type=int, default=20, metavar="N", help="the seeds 1 to N (default 20)")
+    which.add_argument("--seed", type=int, metavar="SEED", help="this one only, to repeat it")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help=f"the load lasts so long (default {SHORT_SECONDS:g}; with default settings {DEFAULT_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--default-settings", action="store_true", help="recovery as a user has it: everything takes longer"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep histories and logs of all runs there"
+    )
+    parser.add_argument(
+        "--judge", type=Path, metavar="FILE", help="judge a history that was kept, in place of running"
+    )
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    options = arguments(words)
+    if options.judge is not None:
+        return _judge(msgspec.json.decode(options.judge.read_bytes(), type=History))
+    seeds = [options.seed] if options.seed is not None else list(range(1, options.seeds + 1))
+    with chaos_server() as server:
+        return asyncio.run(_all(options, seeds, server))
+
+
+def _judge(history: History) -> int:
+    violations = check(history)
+    print(*map(str, violations), table([figures(history, violations)]), sep="\n")
+    return 1 if violations else 0
+
+
+async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosServer) -> int:
+    timing = DEFAULT if options.default_settings else SHORT
+    seconds = options.seconds or (DEFAULT_SECONDS if options.default_settings else SHORT_SECONDS)
+    say(f"PostgreSQL {server.version}; {timing}; {seconds:g} s of load for each seed")
+    if PROGRAM is None:
+        say(f"no worker behind a pooler: {MISSING}")
+    place = options.keep or Path(tempfile.gettempdir()) / "graphile-worker-chaos"
+    place.mkdir(parents=True, exist_ok=True)
+    lines: list[Figures] = []
+    for seed in seeds:
+        say(f"\nseed {seed}")
+        began = time.monotonic()
+        history = await run(
+            Setup(seed=seed, seconds=seconds, timing=timing),
+            server,
+            say=say,
+            keep=partial(_keep_logs, place / f"seed-{seed}"),
+        )
+        violations = check(history)
+        lines.append(figures(history, violations))
+        say(f"{time.monotonic() - began:7.2f} s  {lines[-1].jobs} jobs, {len(violations)} violations")
+        if violations or options.keep is not None:
+            path = place / f"seed-{seed}.json"
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(history), indent=1))
+            _tell(violations, f"--seed {seed}{_same(options)}", path)
+        else:
+            shutil.rmtree(place / f"seed-{seed}", ignore_errors=True)
+    say("\n" + table(lines))
+    return 1 if any(line.violations for line in lines) else 0
+
+
+def _same(options: argparse.Namespace) -> str:
+    """The arguments that a run must have to be the same again."""
+    more = " --default-settings" if options.default_settings else ""
+    return more + (f" --seconds {options.seconds:g}" if options.seconds else "")
+
+
+def _tell(violations: Sequence[Violation], words: str, path: Path) -> None:
+    if not violations:
+        return
+    for violation in violations[:SHOWN]:
+        say(f"  VIOLATION {violation}")
+    if len(violations) > SHOWN:
+        say(f"  … and {len(violations) - SHOWN} more")
+    say(f"  repeat it: make chaos CHAOS_ARGS='{words}'; history: {path}, logs beside it")
+
+
+def _keep_logs(place: Path, folder: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""A server that tests of this folder share: it is stopped and started, so nobody else uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.server import ChaosServer, chaos_server
+
+
+@pytest.fixture(scope="session")
+def chaos() -> Iterator[ChaosServer]:
+    with chaos_server() as server:
+        yield server

@@ -1,0 +1,128 @@
+"""What happened in a run, as one value: what was added, what ran where, what was done to whom, what is left.
+
+Moments are seconds of the machine's monotonic clock, which all processes share, except where a field says
+that it is by the server's clock. The value can be written to a file, to be judged again later.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Fails = Literal["never", "once", "always"]
+Outcome = Literal["end", "failed", "cancelled"]
+Ending = Literal["alive", "killed", "ended", "not started"]
+FaultKind = Literal["kill", "stop", "terminate", "restart", "partition"]
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed add."""
+
+    number: int
+    """Grows in the order of commits, among the adds of one key."""
+    token: str
+    """Stands in the payload and is never used twice."""
+    job_id: int
+    key: str | None = None
+    queue: str | None = None
+    fails: Fails = "never"
+    max_attempts: int = 25
+    at: float = 0.0
+    """By the server's clock, while the transaction held the row."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a task, as the task itself noted it."""
+
+    worker: str
+    pool: str
+    job_id: int
+    token: str
+    queue: str | None = None
+    attempts: int = 1
+    """As the task saw it."""
+    locked_at: float = 0.0
+    """When the job was locked for this run, by the server's clock."""
+    started: float
+    ended: float | None = None
+    outcome: Outcome | None = None
+    """None: the process was gone before the task was over."""
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process, from its start to its end."""
+
+    name: str
+    mode: str
+    shows_by: Literal["lock", "heartbeat"] = "lock"
+    """How the others see that it lives."""
+    pools: list[str]
+    started: float
+    ended: float | None = None
+    ending: Ending = "alive"
+    status: int | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was done to workers on purpose."""
+
+    kind: FaultKind
+    at: float
+    until: float
+    workers: list[str]
+    detail: str = ""
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was left in the table at the end."""
+
+    id: int
+    token: str
+    attempts: int = 0
+    max_attempts: int = 25
+    queue: str | None = None
+    locked_by: str | None = None
+    due_for: float = 0.0
+    """Seconds since it might have run; negative: until it may."""
+    last_error: str | None = None
+
+    @property
+    def is_out_of_attempts(self) -> bool:
+        return self.attempts >= self.max_attempts
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A named queue at the end."""
+
+    name: str
+    locked_by: str | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that the rules allow."""
+
+    aftermath: float
+    """After a fault has ended a worker may be cut off for so much longer: it must connect again."""
+    write_within: float = 5.0
+    """How a task ended is written so soon if nothing interferes."""
+    dead_within: float = 30.0
+    """After the last fault: nothing is locked by the dead any more."""
+    due_within: float = 30.0
+    """A job that may run does, so long after the last fault."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run."""
+
+    seed: int
+    workers: list[Worker]
+    added: list[Added]
+    runs: list[Run]
+    faults: list[Fault]
+    jobs: list[JobRow]
+    queues: list[QueueRow]
+    last_fault_at: float
+    seen_at: float
+    """When `jobs` and `queues` were read."""
+    limits: Limits

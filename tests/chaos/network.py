@@ -1,0 +1,135 @@
+"""The network between one worker and the server, which can fail as networks do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import quote, unquote, urlsplit
+
+from acceptance.proxy import CHUNK, Proxy
+
+SERVER_NOTICES = 14.0
+"""Seconds after which the server's keepalives would tell that nobody is there: those of a worker's lock."""
+
+
+class Wire:
+    """One connection through the network: the client's end and the server's."""
+
+    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self.client = client
+        self.server = server
+        self.is_swallowed = False
+        self.is_over = asyncio.Event()
+
+    def cut_server(self) -> None:
+        """The server gives the client up; the client hears nothing of it."""
+        self.server.transport.abort()
+
+    def cut_client(self) -> None:
+        """The client learns that nobody is there any more."""
+        self.client.transport.abort()
+        self.is_over.set()
+
+
+class Network(Proxy):
+    """Passes everything on, until it is partitioned."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._wires: dict[Wire, None] = {}
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._half_open: list[asyncio.StreamWriter] = []
+
+    def tcp_url(self, port: int) -> str:
+        """The URL of the same database through this network."""
+        parts = urlsplit(self._target)
+        return f"postgresql://{quote(unquote(parts.username or 'postgres'))}@127.0.0.1:{port}{parts.path}"
+
+    # -- trouble -------------------------------------------------------------------------------------------
+
+    def delay(self) -> None:
+        """What is sent from now on arrives when `heal` is called."""
+        self._flows.clear()
+
+    def swallow(self, *, is_noticed: bool) -> None:
+        """Nothing arrives any more, and nobody is told; if noticed, the server gives its clients up."""
+        self.is_silent = True
+        for wire in self._wires:
+            self._swallow(wire, is_noticed=is_noticed)
+
+    def tear(self, dice: random.Random) -> None:
+        """Some connections are delayed, and some the server gives up: it notices at different times."""
+        self._flows.clear()
+        for wire in self._wires:
+            if dice.random() < 0.5:
+                self._swallow(wire, is_noticed=True)
+
+    def _swallow(self, wire: Wire, *, is_noticed: bool) -> None:
+        wire.is_swallowed = True
+        if is_noticed:
+            wire.cut_server()
+
+    def heal(self) -> None:
+        """Everything flows. Connections that lost something end; the server may go on believing in them."""
+        self.is_silent = False
+        self._flows.set()
+        for wire in self._wires:
+            if wire.is_swallowed:
+                wire.cut_client()
+
+    # -- connections ---------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            server_reader, server_writer = await self._connect()
+        except OSError:  # the server is away
+            writer.transport.abort()
+            return
+        wire = Wire(writer, server_writer)
+        wire.is_swallowed = self.is_silent
+        self._wires[wire] = None
+        there = asyncio.ensure_future(self._carry(wire, reader, server_writer))
+        back = asyncio.ensure_future(self._carry(wire, server_reader, writer))
+        try:
+            await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._wires[wire]
+            for task in (there, back):
+                task.cancel()
+            writer.transport.abort()
+            if wire.is_swallowed:
+                self._half_open.append(server_writer)
+                asyncio.get_running_loop().call_later(SERVER_NOTICES, server_writer.transport.abort)
+            else:
+                server_writer.transport.abort()
+
+    async def _carry(self, wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(CHUNK):
+                await self._flows.wait()
+                if not wire.is_swallowed:
+                    writer.write(data)
+                    await writer.drain()
+        await self._flows.wait()
+        if wire.is_swallowed:
+            await wire.is_over.wait()
+
+    async def close(self) -> None:
+        await super().close()
+        for writer in self._half_open:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def network_to(url: str) -> AsyncIterator[tuple[Network, str]]:
+    """A network in front of the server, and the URL that goes through it."""
+    network = Network(url)
+    server = await asyncio.start_server(network.serve, "127.0.0.1", 0)
+    try:
+        yield network, network.tcp_url(server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+        await network.close()

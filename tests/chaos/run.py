@@ -1,0 +1,155 @@
+"""One run: a fresh database, the workers, the load and the nemesis; then quiet, and the history of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from chaos.adders import Adder, Load, read_added
+from chaos.fleet import Fleet, fleet_on
+from chaos.history import History, JobRow, Limits, QueueRow
+from chaos.nemesis import Nemesis
+from chaos.plan import Action, plan
+from chaos.server import ChaosServer
+from chaos.settings import MODES, SHORT, Mode, Timing
+from support.working import SCHEMA
+
+QUIET_WITHIN = 90.0  # seconds after the load at most; jobs that failed once wait for some of them
+
+JOBS = (
+    "select job.id, job.payload->>'token' as token, job.attempts::integer, job.max_attempts::integer, "
+    "queue.queue_name as queue, job.locked_by, extract(epoch from now() - job.run_at)::float8 as due_for, "
+    f"job.last_error from {SCHEMA}._private_jobs job "
+    f"left join {SCHEMA}._private_job_queues queue on queue.id = job.job_queue_id order by job.id"
+)
+QUEUES = f"select queue_name as name, locked_by from {SCHEMA}._private_job_queues order by queue_name"
+
+Interfere = Callable[[str, asyncio.Event], Awaitable[None]]
+"""Called with the URL of the database and an event that ends it: somebody who does what is not allowed."""
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run is done."""
+
+    seed: int
+    seconds: float = 18.0
+    timing: Timing = SHORT
+    modes: Sequence[Mode] = MODES
+    load: Load = Load()
+    actions: Sequence[Action] | None = None
+    """What the nemesis does, in place of what follows from the seed."""
+    limits: Limits | None = None
+    quiet_within: float = QUIET_WITHIN
+    options: dict[str, Any] = {}
+    """Further options of all workers."""
+
+    @property
+    def pause(self) -> float:
+        """Mean seconds between two deeds of the nemesis: longer if it takes longer to get over one."""
+        return max(1.2, self.timing.until_taken / 3)
+
+
+async def run(
+    setup: Setup,
+    server: ChaosServer,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    interfere: Interfere | None = None,
+    keep: Callable[[Path], None] = lambda folder: None,
+) -> History:
+    """Do it, and say what happened; `keep` sees the folder with the logs before it is removed."""
+    url = await server.fresh_database()
+    options = {"poll_interval": 0.5} | setup.timing.options | setup.options
+    with tempfile.TemporaryDirectory(prefix="graphile-worker-chaos-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        try:
+            async with fleet_on(url, folder, setup.modes, options) as fleet:
+                return await _whole(setup, server, fleet, url, say, interfere)
+        finally:
+            keep(folder)
+
+
+async def _whole(
+    setup: Setup,
+    server: ChaosServer,
+    fleet: Fleet,
+    url: str,
+    say: Callable[[str], None],
+    interfere: Interfere | None,
+) -> History:
+    nemesis = Nemesis(url, server, fleet, say)
+    actions = setup.actions
+    if actions is None:
+        actions = plan(
+            setup.seed,
+            seconds=setup.seconds,
+            slots=len(fleet.slots),
+            pause=setup.pause,
+            until_taken=setup.timing.until_taken,
+        )
+    enough, over = asyncio.Event(), asyncio.Event()
+    intruder = asyncio.ensure_future(interfere(url, over)) if interfere is not None else None
+    adders = [
+        asyncio.ensure_future(Adder(number, setup.seed, url, setup.load).run(enough))
+        for number in range(setup.load.adders)
+    ]
+    try:
+        began = time.monotonic()
+        await nemesis.carry_out(actions)
+        await asyncio.sleep(max(0.0, began + setup.seconds - time.monotonic()))
+        last_fault_at = max((fault.until for fault in nemesis.faults), default=began)
+        enough.set()
+        await asyncio.gather(*adders)
+        say(f"{time.monotonic() - began:7.2f} s  the load has ended; waiting until all is quiet")
+        seen = await _quiet(setup, fleet, url, last_fault_at)
+        say(f"{time.monotonic() - began:7.2f} s  it is quiet")
+    finally:
+        over.set()
+        for task in adders:
+            task.cancel()
+        await asyncio.gather(*adders, return_exceptions=True)
+        if intruder is not None:
+            await intruder
+    added, jobs, queues = seen
+    return History(
+        seed=setup.seed,
+        workers=fleet.records(),
+        added=added,
+        runs=fleet.runs(),
+        faults=nemesis.faults,
+        jobs=jobs,
+        queues=queues,
+        last_fault_at=last_fault_at,
+        seen_at=time.monotonic(),
+        limits=setup.limits or setup.timing.limits,
+    )
+
+
+async def _quiet(
+    setup: Setup, fleet: Fleet, url: str, last_fault_at: float
+) -> tuple[list[Any], list[JobRow], list[QueueRow]]:
+    """Wait until nothing is locked and nothing waits; what is left, also if that does not come about."""
+    await fleet.until_ready()
+    deadline = time.monotonic() + setup.quiet_within
+    connection = await asyncpg.connect(url)
+    try:
+        while True:
+            jobs = [JobRow(**dict(row)) for row in await connection.fetch(JOBS)]
+            queues = [QueueRow(**dict(row)) for row in await connection.fetch(QUEUES)]
+            is_quiet = not any(job.locked_by or not job.is_out_of_attempts for job in jobs) and not any(
+                queue.locked_by for queue in queues
+            )
+            if is_quiet or time.monotonic() > deadline:
+                return await read_added(connection), jobs, queues
+            await asyncio.sleep(0.1)
+    finally:
+        with suppress(Exception):
+            await connection.close(timeout=5)

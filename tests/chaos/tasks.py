@@ -1,0 +1,41 @@
+"""Tasks that do nothing but last, fail when told to, and note in the journal that they began and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from chaos.journal import Journal
+from graphile_worker import JobHelpers
+
+
+class Tasks:
+    """The tasks of one worker process."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.by_name = {"work": self.work, "work_in_thread": self.work_in_thread}
+
+    async def work(self, payload: Any, helpers: JobHelpers) -> None:
+        """Waits as tasks do that wait for others; can be cancelled."""
+        number = self._journal.began(payload["token"], payload["queue"], helpers.job)
+        try:
+            await asyncio.sleep(payload["seconds"])
+        except asyncio.CancelledError:
+            self._journal.ended(number, "cancelled")
+            raise
+        self._end(number, payload, helpers)
+
+    def work_in_thread(self, payload: Any, helpers: JobHelpers) -> None:
+        """Cannot be cancelled."""
+        number = self._journal.began(payload["token"], payload["queue"], helpers.job)
+        time.sleep(payload["seconds"])
+        self._end(number, payload, helpers)
+
+    def _end(self, number: int, payload: Any, helpers: JobHelpers) -> None:
+        fails = payload["fails"]
+        if fails == "always" or (fails == "once" and helpers.job.attempts == 1):
+            self._journal.ended(number, "failed")
+            raise RuntimeError("meant to fail")
+        self._journal.ended(number, "end")

@@ -1,0 +1,263 @@
+"""The checker finds each violation in a history made by hand, and none where there is an excuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.checker import check
+from chaos.history import Added, Fault, History, JobRow, Limits, QueueRow, Run, Worker
+
+ONE = Worker(name="one", mode="default", pools=["pool-one"], started=0.0)
+TWO = Worker(name="two", mode="default", pools=["pool-two"], started=0.0)
+DEAD = Worker(
+    name="dead", mode="default", pools=["pool-dead"], started=0.0, ended=12.0, ending="killed", status=-9
+)
+KILL = Fault(kind="kill", at=12.0, until=12.0, workers=["dead"])
+BEATING = msgspec.structs.replace(ONE, shows_by="heartbeat")
+JOB = Added(number=1, token="t", job_id=7, at=1000.0)
+
+
+def run(worker: str = "one", started: float = 10.0, ended: float | None = 11.0, **values: Any) -> Run:
+    values.setdefault("outcome", None if ended is None else "end")
+    values.setdefault("token", "t")
+    return Run(worker=worker, pool=f"pool-{worker}", job_id=7, started=started, ended=ended, **values)
+
+
+def history(**values: Any) -> History:
+    filled: dict[str, Any] = {
+        "seed": 1,
+        "workers": [ONE, TWO],
+        "added": [JOB],
+        "runs": [run()],
+        "faults": [],
+        "jobs": [],
+        "queues": [],
+        "last_fault_at": 50.0,
+        "seen_at": 100.0,
+        "limits": Limits(aftermath=4.0),
+    }
+    return History(**(filled | values))
+
+
+def broken(**values: Any) -> list[str]:
+    """The rules that such a history breaks."""
+    return sorted({violation.rule for violation in check(history(**values))})
+
+
+def row(**values: Any) -> JobRow:
+    filled: dict[str, Any] = {"id": 7, "token": "t"}
+    return JobRow(**(filled | values))
+
+
+def test_a_job_that_was_added_and_ran_is_all_right() -> None:
+    assert check(history()) == []
+
+
+# -- nothing is lost -----------------------------------------------------------------------------------------
+
+
+def test_a_committed_job_that_never_ran_and_is_gone_is_found() -> None:
+    (violation,) = check(history(runs=[]))
+    assert violation.rule == "every_committed_job_ran_or_waits"
+    assert violation.sentence == "job 7 (t) was committed, never ended, and is gone; it was never run"
+
+
+def test_a_run_that_was_cut_short_is_no_end() -> None:
+    values = {"workers": [ONE, DEAD], "faults": [KILL]}
+    assert broken(runs=[run("dead", ended=None)], **values) == ["every_committed_job_ran_or_waits"]
+    assert broken(runs=[run(outcome="cancelled")]) == ["every_committed_job_ran_or_waits"]
+
+
+def test_a_job_may_wait() -> None:
+    assert broken(runs=[], jobs=[row()]) == []
+
+
+def test_a_job_may_fail_for_good_only_by_its_own_fault() -> None:
+    spent = row(attempts=2, max_attempts=2)
+    failed = [
+        run(outcome="failed", attempts=1),
+        run(started=20.0, ended=21.0, outcome="failed", attempts=2),
+    ]
+    always = msgspec.structs.replace(JOB, fails="always", max_attempts=2)
+    assert broken(added=[always], runs=failed, jobs=[spent]) == []
+    assert "every_committed_job_ran_or_waits" in broken(added=[always], runs=failed[:1], jobs=[spent])
+    assert "every_committed_job_ran_or_waits" in broken(runs=failed, jobs=[spent])
+
+
+def test_a_job_may_be_given_up_after_its_workers_died_too_often_and_not_before() -> None:
+    given_up = row(attempts=25, last_error="Given up: the worker that ran this job died 6 times")
+    deaths = [
+        Worker(name=f"w{n}", mode="", pools=[], started=0.0, ended=11.0 + n, ending="killed")
+        for n in range(6)
+    ]
+    runs = [run(f"w{n}", started=10.5 + n, ended=None) for n in range(6)]
+    assert broken(workers=deaths, runs=runs, jobs=[given_up]) == []
+    assert "every_committed_job_ran_or_waits" in broken(workers=deaths, runs=runs[:5], jobs=[given_up])
+
+
+def test_what_was_rolled_back_must_not_run() -> None:
+    assert broken(runs=[run(), run(token="x")]) == ["nothing_uncommitted_ran"]
+
+
+# -- nothing runs twice --------------------------------------------------------------------------------------
+
+
+def test_a_second_run_after_the_end_is_found() -> None:
+    assert broken(runs=[run(), run("two", 20.0, 21.0)]) == ["no_job_ran_twice"]
+
+
+def test_a_second_run_during_the_first_is_found() -> None:
+    assert broken(runs=[run(), run("two", 10.5, 11.5)]) == ["no_job_ran_twice"]
+
+
+def test_a_kill_soon_after_the_end_excuses_a_second_run() -> None:
+    values = {"workers": [ONE, DEAD], "faults": [KILL]}
+    assert broken(runs=[run("dead"), run(started=20.0, ended=21.0)], **values) == []
+    assert broken(runs=[run("dead", 8.0, None), run(started=20.0, ended=21.0)], **values) == []
+
+
+def test_a_kill_long_after_the_end_is_no_excuse() -> None:
+    values = {"workers": [ONE, DEAD], "faults": [KILL]}
+    runs = [run("dead", 1.0, 2.0), run(started=20.0, ended=21.0)]
+    assert broken(runs=runs, **values) == ["no_job_ran_twice"]
+
+
+def test_a_kill_of_somebody_else_is_no_excuse() -> None:
+    values = {"workers": [ONE, TWO, DEAD], "faults": [KILL]}
+    assert broken(runs=[run(), run("two", 20.0, 21.0)], **values) == ["no_job_ran_twice"]
+
+
+@pytest.mark.parametrize("kind", ["partition", "terminate", "restart"])
+def test_a_cut_off_excuses_a_second_run_while_it_lasts_and_a_little_longer(kind: Any) -> None:
+    fault = Fault(kind=kind, at=9.0, until=12.0, workers=["one"])
+    assert broken(runs=[run(), run("two", 14.0, 15.0)], faults=[fault]) == []
+    assert broken(runs=[run(started=15.0, ended=15.5), run("two", 18.0, 19.0)], faults=[fault]) == []
+    late = [run(started=16.5, ended=17.0), run("two", 18.0, 19.0)]
+    assert broken(runs=late, faults=[fault]) == ["no_job_ran_twice"]
+
+
+def test_a_worker_that_is_stopped_keeps_its_jobs_if_it_lives_by_a_lock() -> None:
+    fault = Fault(kind="stop", at=10.5, until=15.0, workers=["one"])
+    runs = [run(ended=15.5), run("two", 14.0, 15.0)]
+    assert broken(runs=runs, faults=[fault]) == ["no_job_ran_twice"]
+    assert broken(workers=[BEATING, TWO], runs=runs, faults=[fault]) == []
+    cut = Fault(kind="terminate", at=8.0, until=8.0, workers=["one"])
+    assert broken(runs=runs, faults=[cut, fault]) == []  # it could not connect again
+
+
+def test_a_worker_that_did_not_know_that_it_had_lost_a_job_is_excused() -> None:
+    fault = Fault(kind="partition", at=5.0, until=15.0, workers=["two"])
+    assert broken(runs=[run(), run("two", 14.0, 14.5)], faults=[fault]) == []
+
+
+# -- queues and keys -----------------------------------------------------------------------------------------
+
+
+def test_two_jobs_of_one_queue_at_once_are_found() -> None:
+    other = Added(number=2, token="u", job_id=8)
+    first = run(queue="q")
+    second = msgspec.structs.replace(run("two", 10.9, 11.5, token="u", queue="q"), job_id=8)
+    assert broken(added=[JOB, other], runs=[first, second]) == ["no_queue_ran_two_jobs_at_once"]
+    later = msgspec.structs.replace(second, started=11.0)
+    assert broken(added=[JOB, other], runs=[first, later]) == []
+    elsewhere = msgspec.structs.replace(second, queue="r")
+    assert broken(added=[JOB, other], runs=[first, elsewhere]) == []
+    fault = Fault(kind="partition", at=9.0, until=10.8, workers=["one"])
+    assert broken(added=[JOB, other], runs=[first, second], faults=[fault]) == []
+
+
+def test_an_older_payload_taken_up_after_a_newer_was_added_is_found() -> None:
+    old = msgspec.structs.replace(JOB, key="k")
+    new = Added(number=2, token="u", job_id=8, key="k", at=1005.0)
+    newest = msgspec.structs.replace(run("two", 30.0, 31.0, token="u"), job_id=8)
+    assert broken(added=[old, new], runs=[run(locked_at=1004.0), newest]) == []
+    assert broken(added=[old, new], runs=[newest]) == []  # replaced before it ran
+    assert broken(added=[old, new], runs=[run(locked_at=1006.0), newest]) == ["no_key_fell_back"]
+    assert broken(added=[old, new], runs=[run()]) == ["every_committed_job_ran_or_waits"]
+
+
+# -- what is left --------------------------------------------------------------------------------------------
+
+
+def test_locks_of_the_dead_are_found_once_the_time_is_over() -> None:
+    values: dict[str, Any] = {"workers": [ONE, DEAD], "faults": [KILL], "runs": [run("dead", ended=None)]}
+    locked = [row(attempts=1, locked_by="pool-dead", queue="q")]
+    queues = [QueueRow(name="q", locked_by="pool-dead")]
+    assert broken(jobs=locked, **values) == ["nothing_is_locked_by_the_dead"]
+    assert broken(jobs=locked, queues=queues, seen_at=79.0, **values) == []
+    sentences = [violation.sentence for violation in check(history(jobs=locked, queues=queues, **values))]
+    assert sentences == [
+        "job 7 (t) is locked by the dead pool pool-dead 50 s after the last fault",
+        "queue q is locked by the dead pool pool-dead 50 s after the last fault",
+    ]
+
+
+def test_a_queue_that_a_live_pool_holds_without_a_job_is_found() -> None:
+    queues = [QueueRow(name="q", locked_by="pool-one")]
+    assert broken(queues=queues) == ["no_queue_is_held_for_nothing"]
+    assert broken(runs=[], queues=queues, jobs=[row(attempts=1, locked_by="pool-one", queue="q")]) == []
+
+
+def test_a_job_that_ended_and_is_still_there_is_found() -> None:
+    left = row(attempts=1, locked_by="pool-one")
+    assert broken(jobs=[left]) == ["what_ended_was_written"]
+    assert broken(jobs=[left], seen_at=15.0) == []
+    fault = Fault(kind="restart", at=12.0, until=13.0, workers=["one"])
+    assert broken(jobs=[left], faults=[fault]) == []
+
+
+def test_a_job_that_nobody_takes_up_is_found() -> None:
+    assert broken(runs=[], jobs=[row(due_for=40.0)]) == ["nothing_due_is_left_waiting"]
+    assert broken(runs=[], jobs=[row(due_for=40.0)], seen_at=70.0) == []
+    assert broken(runs=[], jobs=[row(due_for=-5.0)]) == []
+
+
+# -- attempts ------------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_was_not_counted_is_found() -> None:
+    assert broken(runs=[run(attempts=0)]) == ["attempts_count_what_happened"]
+    again = run(started=20.0, ended=21.0, attempts=1)
+    assert broken(runs=[run(outcome="failed"), again]) == ["attempts_count_what_happened"]
+
+
+def test_an_attempt_that_was_cut_short_does_not_count() -> None:
+    values = {"workers": [ONE, DEAD], "faults": [KILL]}
+    cut = run("dead", ended=None)
+    assert broken(runs=[cut, run(started=20.0, ended=21.0, attempts=1)], **values) == []
+    counted = run(started=20.0, ended=21.0, attempts=2)
+    assert broken(runs=[cut, counted], **values) == ["attempts_count_what_happened"]
+
+
+def test_a_failure_that_may_not_have_been_written_may_count_or_not() -> None:
+    values = {"workers": [ONE, DEAD], "faults": [KILL]}
+    failed = run("dead", outcome="failed")
+    for attempts in (1, 2):
+        assert broken(runs=[failed, run(started=20.0, ended=21.0, attempts=attempts)], **values) == []
+    third = run(started=20.0, ended=21.0, attempts=3)
+    assert broken(runs=[failed, third], **values) == ["attempts_count_what_happened"]
+
+
+def test_the_attempts_of_a_job_that_waits_are_those_that_failed() -> None:
+    failed = [run(outcome="failed")]
+    assert broken(runs=failed, jobs=[row(attempts=1)]) == []
+    assert broken(runs=failed, jobs=[row(attempts=0)]) == ["attempts_count_what_happened"]
+    assert broken(runs=failed, jobs=[row(attempts=2)]) == ["attempts_count_what_happened"]
+
+
+# -- workers -------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_ends_by_itself_is_found() -> None:
+    ended = msgspec.structs.replace(TWO, ended=20.0, ending="ended", status=1)
+    assert broken(workers=[ONE, ended]) == ["no_worker_ended_by_itself"]
+
+
+def test_a_worker_may_fail_to_start_while_the_server_is_away() -> None:
+    failed = msgspec.structs.replace(TWO, started=20.0, ended=21.0, ending="not started", status=3)
+    fault = Fault(kind="restart", at=20.5, until=23.0, workers=["one"])
+    assert broken(workers=[ONE, failed], faults=[fault]) == []
+    assert broken(workers=[ONE, failed]) == ["no_worker_ended_by_itself"]
