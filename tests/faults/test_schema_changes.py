@@ -67,7 +67,7 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
     """
     gate = Gate()
     await jobs.add("wait")
-    await workers.start({"wait": gate, "note": ran}, events=recorder.events, concurrency=2, poll_interval=60)
+    await workers.start({"wait": gate, "note": ran}, events=recorder.events, concurrency=2, poll_interval=600)
     await gate.until_inside(1, timeout=PATIENCE)
     await until_listening(recorder, jobs.connection)
     await until(lambda: is_idle(jobs), timeout=PATIENCE)

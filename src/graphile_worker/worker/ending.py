@@ -53,6 +53,7 @@ class Ending:
         sessions: Sessions,
         source: JobSource,
         sink: Sink,
+        end_background: Callable[[], Awaitable[None]],
         close: Callable[[], Awaitable[None]],
     ) -> None:
         """`close` gives back what the pool has opened, at the very end."""
@@ -64,6 +65,7 @@ class Ending:
         self._sessions = sessions
         self._source = source
         self._sink = sink
+        self._end_background = end_background
         self._close = close
         self.slots: Slots | None = None
         self.listener: Listener | None = None
@@ -200,6 +202,8 @@ class Ending:
 
         async def write() -> None:
             await self._sink.close()
+            # Before we let go: a statement that is cancelled leaves it in doubt what this pool holds.
+            await self._end_background()
             await with_retries(
                 self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=LAST_TRIES
             )

@@ -144,6 +144,7 @@ class WorkerPool:
             sessions=self._sessions,
             source=self._source,
             sink=self._sink,
+            end_background=self._end_background,
             close=self._close,
         )
 
@@ -422,12 +423,15 @@ class WorkerPool:
         self._executor.interruption = self._executor.interruption or f"Interrupted: {message}"
         await self._ending.begin_anew(message)
 
+    async def _end_background(self) -> None:
+        others = [task for task in self._background if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     async def _close(self) -> None:
         self._is_closed = True
-        for task in self._background:
-            if task is not asyncio.current_task():
-                task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._end_background()
         self._threads.close()
         for stuck in self._threads.running:
             logger.warning("a task in a thread cannot be ended and is left behind: %s", stuck)
