@@ -26,7 +26,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # Most tests wait for processes and timers, so two halves of the suite run at the same time.
-FIRST_HALF := tests/acceptance tests/cli tests/embedded tests/recovery
+FIRST_HALF := tests/acceptance tests/cli tests/embedded tests/faults tests/recovery
 PYTEST := $(BIN)/coverage run -m pytest $(PYTEST_ARGS)
 
 test: $(STAMP)

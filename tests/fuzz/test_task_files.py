@@ -209,6 +209,7 @@ def test_a_folder_of_anything_gives_its_tasks_or_an_error_that_says_why_not(
 
 @fuzzed(0.3, short=30)
 @example(b"__all__ = 1", "jobs.py")
+@example(b"globals().clear()\nraise type('Odd', (Exception,), {})()", "jobs.py")
 @example(b"import functools\nwork = functools.partial(print, 1)", "jobs.py:work")
 @given(
     CONTENTS,

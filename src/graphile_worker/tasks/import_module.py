@@ -113,10 +113,18 @@ def explained(what: str, root: Path, problem: str = "cannot be imported") -> Ite
         raise TaskLoadError(str(error), path=what) from error
     except BaseException as error:
         path, line = _where(error, what, root)
-        message = traceback.format_exception_only(error)[-1].strip()
+        message = _in_words(error)
         if isinstance(error, SystemExit):
             message += "; a task file must not exit when it is imported"
         raise TaskLoadError(f"{problem}: {message}", path=path, line=line) from error
+
+
+def _in_words(error: BaseException) -> str:
+    """As Python would print it; its type alone if not even that can be done."""
+    try:
+        return traceback.format_exception_only(error)[-1].strip()
+    except Exception:
+        return type(error).__name__
 
 
 def _where(error: BaseException, what: str, root: Path) -> tuple[str, int | None]:
