@@ -10,7 +10,7 @@ import msgspec
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """A job as it was when the row was read.
 
     The `raw_…` fields hold what the database sent: the JSON text of payload and flags, and instants as

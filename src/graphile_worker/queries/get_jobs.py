@@ -10,7 +10,9 @@ from ..db.connection import Connection
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .rows import jobs_with_names
+from .rows import JobBatch, jobs_with_names
+
+MANY = 100  # jobs; to make so many takes as long as a round trip
 
 _by_priority = attrgetter("priority", "raw_run_at")
 
@@ -24,12 +26,14 @@ async def get_plain_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
-) -> list[Job]:
+) -> Sequence[Job]:
     """The same as `get_jobs` but quicker, while no job of a named queue waits; none if one does."""
     rows = await connection.fetch(
         load("queries/get_plain_jobs", schema), pool_id, _ids(tasks), limit, _flags(forbidden_flags), now
     )
-    return _in_order(jobs_with_names(rows, tasks))
+    if len(rows) < MANY:
+        return _in_order(jobs_with_names(rows, tasks))
+    return JobBatch(len(rows), lambda: _in_order(jobs_with_names(rows, tasks)))
 
 
 async def get_jobs(

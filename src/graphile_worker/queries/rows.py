@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
 
 from ..db.connection import Row
 from ..job import Job
@@ -19,6 +19,37 @@ def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
 def jobs_with_names(rows: Iterable[Row], names: Mapping[int, str]) -> list[Job]:
     """Jobs from rows without the task identifier, which is found by the task's id."""
     return [Job(*row, names[row[_TASK_ID]]) for row in rows]  # type: ignore[call-arg]
+
+
+class JobBatch(Sequence[Job]):
+    """Many jobs that are made when somebody looks at one of them: until then other things can be done."""
+
+    __slots__ = ("_count", "_jobs", "_make")
+
+    def __init__(self, count: int, make: Callable[[], list[Job]]) -> None:
+        self._count = count
+        self._make: Callable[[], list[Job]] | None = make
+        self._jobs: list[Job] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Job]: ...
+    def __getitem__(self, index: int | slice) -> Job | list[Job]:
+        return self._made[index]
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._made)
+
+    @property
+    def _made(self) -> list[Job]:
+        if self._make is not None:
+            self._jobs = self._make()
+            self._make = None
+        return self._jobs
 
 
 def job_from_values(values: Iterable[Any]) -> Job:

@@ -26,7 +26,7 @@ from .marks import Marks
 from .session import Session
 from .trouble import Trouble
 
-Way = Callable[..., Awaitable[list[Job]]]
+Way = Callable[..., Awaitable[Sequence[Job]]]
 LONG_WAYS = 50  # fetches after which it is worth a look whether jobs of named queues still wait
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
@@ -87,7 +87,7 @@ class Fetcher:
         self._tasks = {}
         self._marks = Marks()
 
-    async def fetch(self, limit: int, *, promised: bool = False) -> list[Job]:
+    async def fetch(self, limit: int, *, promised: bool = False) -> Sequence[Job]:
         """Up to `limit` jobs, locked by this pool; `promised` if somebody announced one."""
         try:
             if not self._tasks and self._identifiers:
@@ -101,7 +101,7 @@ class Fetcher:
             self._trouble.over()
         return jobs
 
-    async def _fetch(self, limit: int, *, promised: bool) -> list[Job]:
+    async def _fetch(self, limit: int, *, promised: bool) -> Sequence[Job]:
         self._last_flags = flags = await self._flags()
         self._promised |= promised
         self._announced |= promised
@@ -126,7 +126,7 @@ class Fetcher:
         """Let the next fetch be a full one, whatever it costs."""
         self._marks = Marks()
 
-    async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
+    async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
         now, began = self.now(), self._clock.monotonic()
         self._announced = False
         jobs = await self._lock_some(limit, flags, now)
@@ -142,7 +142,9 @@ class Fetcher:
                 self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
         return jobs
 
-    async def _lock_some(self, limit: int, flags: Sequence[str] | None, now: datetime | None) -> list[Job]:
+    async def _lock_some(
+        self, limit: int, flags: Sequence[str] | None, now: datetime | None
+    ) -> Sequence[Job]:
         """The short way first, which finds nothing while jobs of named queues wait; then the whole one."""
         if self._long_ways <= 0:
             jobs = await self._lock_by(get_plain_jobs, limit, flags, now)
@@ -156,7 +158,7 @@ class Fetcher:
 
     async def _lock_by(
         self, way: Way, limit: int, flags: Sequence[str] | None, now: datetime | None
-    ) -> list[Job]:
+    ) -> Sequence[Job]:
         return await self._session.take(
             lambda connection: way(
                 connection,
@@ -169,7 +171,7 @@ class Fetcher:
             )
         )
 
-    async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> list[Job]:
+    async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
         seen_up_to = self._seconds()
         jobs = await self._session.take(
             lambda connection: get_jobs_beyond(

@@ -8,7 +8,7 @@ it remembers jobs that others took away while they were being run here: their ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..job import Job
 
@@ -17,7 +17,8 @@ class Ledger:
     """The jobs that one pool holds."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}
+        self._jobs: dict[int, Job] = {}
+        self._entered: list[Sequence[Job]] = []  # not looked at yet: that may wait until there is time
         self.in_doubt = False
         """Whether a statement that locks jobs may have been committed without our knowledge."""
         self.lost: dict[int, Job] = {}
@@ -26,16 +27,26 @@ class Ledger:
         By identity: the pool may lock the same job again while its first run goes on in a thread.
         """
 
-    def enter(self, jobs: Iterable[Job]) -> None:
+    @property
+    def jobs(self) -> dict[int, Job]:
+        """By their ids."""
+        if self._entered:
+            entered, self._entered = self._entered, []
+            for jobs in entered:
+                for job in jobs:
+                    self._jobs[job.id] = job
+        return self._jobs
+
+    def enter(self, jobs: Sequence[Job]) -> None:
         """These jobs were locked."""
-        for job in jobs:
-            self.jobs[job.id] = job
+        self._entered.append(jobs)
 
     def strike(self, jobs: Iterable[Job]) -> None:
         """These jobs were written or given back."""
+        held = self.jobs
         for job in jobs:
-            if self.jobs.get(job.id) is job:
-                del self.jobs[job.id]
+            if held.get(job.id) is job:
+                del held[job.id]
 
     def lose(self, jobs: Iterable[Job]) -> None:
         """These jobs were taken away."""

@@ -179,7 +179,7 @@ class LocalQueue:
             backoff.reset()
             self._received(jobs)
 
-    def _received(self, jobs: list[Job]) -> None:
+    def _received(self, jobs: Sequence[Job]) -> None:
         self._last_was_full = full = len(jobs) >= self._options.size
         self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
         self._held.extend(jobs)

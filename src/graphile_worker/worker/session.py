@@ -9,7 +9,7 @@ that gets no answer for long is given up with its connection: a network may swal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
@@ -134,7 +134,7 @@ class Session:
         async with self.lock:
             return await self.run_locked(statement)
 
-    async def take(self, statement: Statement[list[Job]]) -> list[Job]:
+    async def take(self, statement: Statement[Sequence[Job]]) -> Sequence[Job]:
         """Run one statement that locks jobs for this pool, and enter them in the ledger.
 
         Not while others may have taken the pool for dead; if that came about meanwhile, nobody knows whether

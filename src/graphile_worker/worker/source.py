@@ -22,7 +22,7 @@ from ..hooks.events import LocalQueueReturnJobs
 from ..job import Job
 from .fetcher import Fetcher
 
-MAX_FETCH = 1000  # jobs per fetch; beyond this larger ones gain nothing
+MAX_FETCH = 2000  # jobs per fetch; beyond this larger ones gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that the server works on one fetch while the jobs of the last one run
 RECENT = 1 / 16  # the weight of the latest job in the average run time
 GROWTH = (
@@ -144,6 +144,7 @@ class AdaptiveSource:
         self._prefetch = 0.0 if fetcher.one_at_a_time else prefetch
         self._on_error = on_error
         self._held: deque[Job] = deque()
+        self._arrived: Sequence[Job] = ()  # the last fetch, if it is not unpacked yet
         self._received_at = 0.0
         self._typical = 0.0  # seconds a job takes, averaged over the last ones
         self._last_limit = 0
@@ -163,6 +164,9 @@ class AdaptiveSource:
     def take(self) -> Job | None:
         held = self._held
         if not held:
+            if self._arrived:
+                self._unpack()
+                return self.take()
             self._due.set()
             return None
         job = held.popleft()
@@ -184,6 +188,7 @@ class AdaptiveSource:
         self._promised = promised
 
     def adopt(self, jobs: Sequence[Job]) -> None:
+        self._unpack()
         if not self._held:
             self._received_at = self._clock.monotonic()
         self._held.extendleft(reversed(jobs))
@@ -191,6 +196,7 @@ class AdaptiveSource:
         self._watch_held()
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        self._unpack()
         held, self._held = self._held, deque(job for job in self._held if not is_lost(job))
         self.pulse()
         return [job for job in held if is_lost(job)]
@@ -205,7 +211,7 @@ class AdaptiveSource:
 
     @property
     def is_quiet(self) -> bool:
-        return self._at_rest.is_set() and not self._held
+        return self._at_rest.is_set() and not self._count
 
     async def quiet(self) -> None:
         await self._at_rest.wait()
@@ -255,15 +261,21 @@ class AdaptiveSource:
                 continue
             backoff.reset()
             self._received(jobs, limit)
+            del jobs  # else they are freed when the next ones arrive, and the server waits for that
 
-    def _received(self, jobs: list[Job], limit: int) -> None:
+    def _received(self, jobs: Sequence[Job], limit: int) -> None:
         self._last_limit = limit
         self._more = len(jobs) >= limit
-        self._held.extend(jobs)
+        self._unpack()
+        self._arrived = jobs
         if jobs:
             self._received_at = self._clock.monotonic()
-            self._wake(len(jobs))
             self._watch_held()
+        if self._more:
+            # There is more: the next fetch goes out first, so that the server does not wait while we unpack.
+            asyncio.get_running_loop().call_soon(self._unpack)
+        else:
+            self._unpack()
         if self._more or self._pulsed:
             self._due.set()
         else:
@@ -271,6 +283,17 @@ class AdaptiveSource:
             later = self._fetcher.look_again_in()
             if later is not None and not self._released:
                 asyncio.get_running_loop().call_later(later, self._look_again)
+
+    def _unpack(self) -> None:
+        arrived, self._arrived = self._arrived, ()
+        if arrived:
+            self._held.extend(arrived)
+            self._wake(len(arrived))
+
+    @property
+    def _count(self) -> int:
+        """How many jobs are held here."""
+        return len(self._held) + len(self._arrived)
 
     def _look_again(self) -> None:
         self._pulsed = True
@@ -280,13 +303,13 @@ class AdaptiveSource:
         """How many jobs to ask for: free slots, and what short jobs allow beyond them."""
         free = self._crew.free if self._crew is not None else 0
         if self._fetcher.one_at_a_time:
-            return min(1, free - len(self._held))
+            return min(1, free - self._count)
         ahead = 0
         if 0 < self._typical < self._prefetch:
             ahead = int(self._prefetch / self._typical * self._concurrency)
             ahead = min(ahead, MAX_PREFETCH, self._last_limit * GROWTH)
         self._refill_at = ahead // 2
-        held = len(self._held)
+        held = self._count
         # Half a prefetch is worth a round trip; less is not, unless a slot has nothing to do.
         return min(free + ahead - held, MAX_FETCH) if held <= self._refill_at or free > held else 0
 
@@ -302,19 +325,19 @@ class AdaptiveSource:
 
     def _watch_held(self) -> None:
         """See after a while whether a slow job holds up what is held, and again as long as something is."""
-        if self._watching is None and self._held and not self._released:
+        if self._watching is None and self._count and not self._released:
             loop = asyncio.get_running_loop()
             self._watching = loop.call_later(self._patience + 0.001, self._look_at_held)
 
     def _look_at_held(self) -> None:
         self._watching = None
-        if self._held:
+        if self._count:
             self._due.set()
             self._watch_held()
 
     async def _return_overstayed(self) -> None:
         """A slow job holds up those behind it: give them to other workers."""
-        if not self._held or self._crew is None or self._crew.free > 0:
+        if not self._count or self._crew is None or self._crew.free > 0:
             return
         if self._clock.monotonic() - self._received_at > self._patience:
             self._more = True
@@ -322,6 +345,7 @@ class AdaptiveSource:
             await self._give_back()
 
     async def _give_back(self) -> None:
+        self._unpack()
         jobs, self._held = list(self._held), deque()
         if jobs:
             await surely(lambda: self._fetcher.give_back(jobs), self._clock, self._on_error)
