@@ -18,8 +18,10 @@ import asyncpg
 import pytest
 
 from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.server import DatabaseServer, chosen_programs
+from support.working import Jobs, Workers, workers_of
 
 
 def _hear_signals() -> None:
@@ -139,3 +141,20 @@ async def connection(database_url: str) -> AsyncIterator[Any]:
         yield connection
     finally:
         await connection.close(timeout=60)
+
+
+@pytest.fixture
+def jobs(connection: Any) -> Jobs:
+    return Jobs(connection)
+
+
+@pytest.fixture
+async def workers(database_url: str) -> AsyncIterator[Workers]:
+    """Workers inside the test's own process."""
+    async for workers in workers_of(database_url):
+        yield workers
+
+
+@pytest.fixture
+async def recorder() -> EventRecorder:
+    return EventRecorder()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,23 +22,7 @@ from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalErro
 from graphile_worker.runner import arguments
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import ending
-from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening, workers_of
-
-
-@pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[Workers]:
-    async for workers in workers_of(database_url):
-        yield workers
-
-
-@pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
-async def recorder() -> EventRecorder:
-    return EventRecorder()
+from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ def run(place: Path, database_url: str) -> Iterator[Run]:
 
 
 @pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
 def project(place: Path) -> Path:
     """A task that uses a module of the application, which is not among the tasks."""
     (place / "tasks").mkdir()

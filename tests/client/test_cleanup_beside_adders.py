@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -12,18 +11,7 @@ import pytest
 from graphile_worker.client import WorkerUtils
 from graphile_worker.queries import unused_names
 from graphile_worker.queries.maintenance import CleanupReport
-from support.working import SCHEMA, Jobs, Workers, workers_of
-
-
-@pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[Workers]:
-    async for workers in workers_of(database_url):
-        yield workers
-
-
-@pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
+from support.working import SCHEMA, Jobs, Workers
 
 
 async def done(payload: Any) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from graphile_worker.testing.recorder import EventRecorder
-from support.working import MODES, Jobs, Workers, workers_of
+from support.working import MODES, Workers, workers_of
 
 
 @pytest.fixture(params=list(MODES))
@@ -20,13 +18,3 @@ def mode(request: pytest.FixtureRequest) -> str:
 async def workers(database_url: str, mode: str) -> AsyncIterator[Workers]:
     async for workers in workers_of(database_url, MODES[mode]):
         yield workers
-
-
-@pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
-async def recorder() -> EventRecorder:
-    return EventRecorder()

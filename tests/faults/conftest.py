@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from faults.scene import Log, Ran, own_server
 from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.testing.recorder import EventRecorder
-from support.working import Jobs, Workers, workers_of
 
 
 @pytest.fixture(scope="session")
@@ -19,22 +16,6 @@ def broken_server() -> Iterator[EmbeddedPostgres]:
     """A server that tests may stop and break, over TCP; each of them leaves it running."""
     with own_server(port=0) as server:
         yield server
-
-
-@pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[Workers]:
-    async for workers in workers_of(database_url):
-        yield workers
-
-
-@pytest.fixture
-async def recorder() -> EventRecorder:
-    return EventRecorder()
 
 
 @pytest.fixture

@@ -18,11 +18,6 @@ from support.working import SCHEMA, Jobs
 
 
 @pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
 async def statements(connection: Any) -> Statements:
     return await statements_on(connection)
 

@@ -11,10 +11,8 @@ import pytest
 from acceptance.worker_process import Start, starting
 from graphile_worker import make_worker_utils
 from graphile_worker.client import WorkerUtils
-from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import Graveyard
 from recovery.history import History
-from support.working import Jobs, Workers, workers_of
 
 
 @pytest.fixture
@@ -31,25 +29,9 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[Workers]:
-    async for workers in workers_of(database_url):
-        yield workers
-
-
-@pytest.fixture
 async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
     async with make_worker_utils(connection_string=database_url) as utils:
         yield utils
-
-
-@pytest.fixture
-async def recorder() -> EventRecorder:
-    return EventRecorder()
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -15,25 +13,9 @@ from graphile_worker.recovery.stale_locks import StaleLocks
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import PATIENCE, SCHEMA, Jobs, Workers, workers_of
+from support.working import PATIENCE, SCHEMA, Jobs, Workers
 
 EVERY_MILLISECOND = {"min_reset_locked_interval": 0.001, "max_reset_locked_interval": 0.001}
-
-
-@pytest.fixture
-async def workers(database_url: str) -> AsyncIterator[Workers]:
-    async for workers in workers_of(database_url):
-        yield workers
-
-
-@pytest.fixture
-def jobs(connection: Any) -> Jobs:
-    return Jobs(connection)
-
-
-@pytest.fixture
-async def recorder() -> EventRecorder:
-    return EventRecorder()
 
 
 async def noop() -> None:
