@@ -50,6 +50,6 @@ def _others() -> str:
     problem = errors.CrontabProblem
     return (
         f"`CrontabError.problems` holds `{problem.__name__}` objects with "
-        f"{_names(problem.__dataclass_fields__)}\nand `place`. Python's own classes are bases too where that "
+        f"{_names(problem.__struct_fields__)}\nand `place`. Python's own classes are bases too where that "
         "fits: `InvalidArgumentError` is a `ValueError`,\n`ExtensionMissingError` a `LookupError`."
     )

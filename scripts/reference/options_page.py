@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from typing import Any
+
+import msgspec
 
 from graphile_worker import run
 from graphile_worker.config.settings import CommandLineOptions
@@ -65,7 +66,7 @@ def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
     rows = ["| option | type | default | environment | meaning |", "|---|---|---|---|---|"]
     for prefix, cls in groups:
         texts, types = field_texts(cls), field_types(cls)
-        for field in dataclasses.fields(cls):
+        for field in msgspec.structs.fields(cls):
             name = prefix + field.name
             variable = "GRAPHILE_WORKER_" + name.upper().replace(".", "_")
             is_group = field.name in ("local_queue", "refetch_delay")
@@ -76,8 +77,8 @@ def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
     return rows
 
 
-def _default(field: dataclasses.Field[Any]) -> str:
-    if field.default is dataclasses.MISSING:
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.NODEFAULT:
         return "needed"
     if field.default is None:
         return ""

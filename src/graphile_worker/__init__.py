@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .job import Job
     from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
     from .queries.inspect import JobFilter
-    from .runner import Runner, run, run_once
+    from .runner import run, run_once
+    from .runner.runner import Runner
     from .spec import JobSpec
     from .tasks import JobHelpers, Task, get_current_job, task
 
@@ -57,7 +58,8 @@ _HOMES = {
     "job": ("Job",),
     "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
     "queries.inspect": ("JobFilter",),
-    "runner": ("Runner", "run", "run_once"),
+    "runner": ("run", "run_once"),
+    "runner.runner": ("Runner",),
     "spec": ("JobSpec",),
     "tasks": ("JobHelpers", "Task", "get_current_job", "task"),
 }

@@ -33,7 +33,8 @@ Each error names the thing and the way out in its message and carries the parts 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
 class GraphileWorkerError(Exception):
@@ -60,8 +61,7 @@ class CrontabError(ConfigError):
         super().__init__(message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrontabProblem:
+class CrontabProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One fault in a crontab: where it is, what was found, and what is allowed there.
 
     `line` and `column` count from 1 and are None for items that were written in code.

@@ -7,19 +7,20 @@ object is built and every message names the option. Where options come from is `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 Duration = float | timedelta
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefetchDelayOptions:
+class RefetchDelayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Rest after a fetch that found little, so that many idle workers do not hammer the server."""
 
     duration: float
@@ -34,8 +35,7 @@ class RefetchDelayOptions:
         _at_least(self.threshold, 0, "local_queue.refetch_delay.threshold")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalQueueOptions:
+class LocalQueueOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Node's local queue: lock jobs in batches of a fixed size and hand them out from memory."""
 
     size: int
@@ -50,11 +50,10 @@ class LocalQueueOptions:
         _nested(self, "refetch_delay", RefetchDelayOptions, "local_queue.refetch_delay")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All options of a worker; those of the first group also serve clients that only add jobs."""
 
-    connection_string: str | None = field(default=None, repr=False)  # it may hold a password
+    connection_string: str | None = None
     """A PostgreSQL URL or key=value string. Without it: DATABASE_URL, else the PG* variables."""
     schema: str = DEFAULT_SCHEMA
     """The database schema that holds the queue."""
@@ -137,6 +136,11 @@ class WorkerOptions:
                 f"{self.heartbeat_interval} s; a worker needs some heartbeats to show that it lives"
             )
 
+    def __repr__(self) -> str:
+        # Without the connection string, which may hold a password.
+        shown = (name for name in self.__struct_fields__ if name != "connection_string")
+        return f"WorkerOptions({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
     @property
     def schema_name(self) -> SchemaName:
         """The schema as the value that SQL is made with."""
@@ -170,11 +174,11 @@ _DURATIONS = (
 
 
 def _from_mapping(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
-    import difflib
-
-    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    names = cls.__struct_fields__
     for name in values:
         if name not in names:
+            import difflib
+
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known options: {', '.join(names)}"
             where = f" in {prefix}" if prefix else ""
@@ -185,16 +189,16 @@ def _from_mapping(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
         raise ConfigError(f"{prefix or 'options'}: {error}") from error
 
 
-def _nested(owner: object, name: str, cls: type[Any], label: str) -> None:
+def _nested(owner: msgspec.Struct, name: str, cls: type[Any], label: str) -> None:
     """Turn a mapping, as configuration files give it, into its options object in place."""
     value = getattr(owner, name)
     if isinstance(value, Mapping):
-        object.__setattr__(owner, name, _from_mapping(cls, value, label))
+        force_setattr(owner, name, _from_mapping(cls, value, label))
     elif value is not None and not isinstance(value, cls):
         raise ConfigError(f"{label}: expected a mapping or {cls.__name__}, got {value!r}")
 
 
-def _seconds(owner: object, name: str, label: str) -> None:
+def _seconds(owner: msgspec.Struct, name: str, label: str) -> None:
     """Turn a timedelta into seconds in place and refuse what is not a duration."""
     value = getattr(owner, name)
     if value is None:
@@ -205,7 +209,7 @@ def _seconds(owner: object, name: str, label: str) -> None:
         raise ConfigError(f"{label}: expected seconds or a timedelta, got {value!r}")
     if not 0 <= value < float("inf"):
         raise ConfigError(f"{label}: must be a finite number of seconds, not negative; got {value!r}")
-    object.__setattr__(owner, name, float(value))
+    force_setattr(owner, name, float(value))
 
 
 def _at_least(value: object, least: int, label: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from .errors import ConfigError
 
@@ -10,8 +10,7 @@ DEFAULT_SCHEMA = "graphile_worker"
 MAX_IDENTIFIER_BYTES = 63  # PostgreSQL cuts longer names off silently
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaName:
+class SchemaName(msgspec.Struct, frozen=True):
     """A schema name as the user wrote it; `quoted` is its form inside SQL."""
 
     name: str = DEFAULT_SCHEMA

@@ -226,5 +226,9 @@ def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
     imported = _imported_by(["--once"], DATABASE_URL=database_url)
     assert "graphile_worker.runner" in imported
     assert imported & HEAVY == set()
+    # Nothing waits, so all that fetches, runs and recovers jobs is left aside.
+    parts = {".".join(name.split(".")[:2]) for name in imported if name.startswith("graphile_worker.")}
+    assert not parts & {"graphile_worker.client", "graphile_worker.cron", "graphile_worker.recovery"}
+    assert "graphile_worker.worker.pool" not in imported
     ours = {name.removeprefix("graphile_worker.cli.") for name in imported if ".cli." in name}
     assert ours == {"main", "parameters", "run", "session", "working"}

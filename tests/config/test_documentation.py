@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from graphile_worker.cli.main import COMMANDS, graphile_worker
 from graphile_worker.config.settings import CommandLineOptions, known_settings
@@ -28,9 +28,9 @@ def _defaults() -> dict[str, Any]:
         "local_queue.": LocalQueueOptions,
         "local_queue.refetch_delay.": RefetchDelayOptions,
     }
-    found = {field.name: field.default for field in dataclasses.fields(CommandLineOptions)}
+    found = {field.name: field.default for field in msgspec.structs.fields(CommandLineOptions)}
     for prefix, cls in groups.items():
-        found |= {prefix + field.name: field.default for field in dataclasses.fields(cls)}
+        found |= {prefix + field.name: field.default for field in msgspec.structs.fields(cls)}
     return found
 
 
@@ -40,7 +40,7 @@ def test_every_option_is_documented_with_its_default() -> None:
     defaults = _defaults()
     for name, (text, _) in rows.items():
         value = defaults[name]
-        if value is None or value is dataclasses.MISSING:
+        if value is None or value is msgspec.NODEFAULT:
             assert not text or text == "5 × size"
         elif isinstance(value, bool | str):
             assert text.strip("`") == str(value).lower()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from graphile_worker import Events
+from graphile_worker.hooks.events import Event
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 
@@ -314,8 +316,20 @@ async def test_jobs_that_jobs_add_are_run_by_the_same_run(jobs: Jobs, workers: W
     assert await jobs.count() == 0
 
 
-async def test_a_run_without_anything_to_do_ends_at_once(workers: Workers) -> None:
-    await workers.once({"job3": task_of(Calls())})
+async def test_a_run_without_anything_to_do_ends_at_once_and_makes_its_tasks_known(
+    jobs: Jobs, workers: Workers
+) -> None:
+    await workers.once({"job3": task_of(Calls()), "job4": task_of(Calls())})
+    known = await jobs.connection.fetch(f"select identifier from {SCHEMA}._private_tasks order by 1")
+    assert [row["identifier"] for row in known] == ["job3", "job4"]
+
+
+async def test_who_looks_on_sees_a_run_begin_and_end_that_has_nothing_to_do(workers: Workers) -> None:
+    events = Events()
+    names: list[str] = []
+    events.on(Event, lambda event: names.append(event.name))
+    await workers.once({"job3": task_of(Calls())}, events=events)
+    assert (names[0], names[-1]) == ("pool:create", "stop")
 
 
 async def test_jobs_of_other_tasks_are_left_alone(jobs: Jobs, workers: Workers) -> None:

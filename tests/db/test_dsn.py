@@ -54,7 +54,8 @@ def test_pairs_become_a_url() -> None:
         "postgresql://?host=localhost&port=5433&dbname=my%20db&user=me&password=a%27b%20c&sslmode=disable"
     )
     assert (dsn.target, dsn.database) == ("localhost:5433", "my db")
-    assert "password" not in repr(dsn)
+    assert "a%27b" not in repr(dsn)
+    assert "password=***" in repr(dsn)
 
 
 def test_what_only_libpq_knows_is_taken_out() -> None:

@@ -6,14 +6,18 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import TasksLeftBehindError
 from ..hooks import Plugin
 from ..observability.log_format import PipeHandler
 from ..options import WorkerOptions
-from ..runner import Runner, end_by_signal, run, run_once
+from ..runner import end_by_signal, run, run_once
 from ..worker.shutdown import output_closed
 from .session import collect_garbage
+
+if TYPE_CHECKING:
+    from ..runner.runner import Runner
 
 LEFTOVERS_WITHIN = 1.0  # seconds for what tasks have started and left behind to be cancelled
 

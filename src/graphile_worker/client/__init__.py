@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..opening import Opening
 from .entry import add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
-from .opening import Opening
 from .worker_utils import WorkerUtils
 
 __all__ = [

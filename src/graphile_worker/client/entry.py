@@ -14,9 +14,9 @@ from ..db.open import open_pool, resolve_connection
 from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport
+from ..opening import Opening
 from ..options import WorkerOptions
 from ..spec import JobKeyMode, JobOptions, TaskLike
-from .opening import Opening
 from .worker_utils import WorkerUtils
 
 P = TypeVar("P")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ..errors import ConfigError
 from ..options import WorkerOptions
@@ -19,8 +20,7 @@ from .sources import Source, find_file, from_call, from_environment, from_file
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """Everything that was configured; `places` tells where those options were set that are set anywhere."""
 
     worker: WorkerOptions
@@ -96,7 +96,7 @@ def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _build(cls: type[Any], values: Mapping[str, Any], places: Mapping[str, str]) -> Any:
-    names = {field.name for field in fields(cls)}
+    names = cls.__struct_fields__
     nested: dict[str, Any] = {}
     for name, value in values.items():
         first, *inner = name.split(".")

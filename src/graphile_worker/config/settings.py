@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import types
 import typing
-from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from ..errors import ConfigError
 from ..options import WorkerOptions
@@ -21,8 +22,7 @@ MAX_PROCESSES = 1024
 SIMPLE_KINDS = (bool, int, float, str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLineOptions:
+class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options that only the command `graphile-worker` knows."""
 
     log_format: str = "text"
@@ -43,8 +43,7 @@ class CommandLineOptions:
             raise ConfigError(f"processes: expected a number from 1 to {MAX_PROCESSES}, got {self.processes}")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One option: its dotted name, the type of its value, and the class that holds it."""
 
     name: str
@@ -67,14 +66,14 @@ def known_settings() -> dict[str, Setting]:
 @cache
 def callable_names() -> frozenset[str]:
     """Every name that a call may use: the options, and the groups they are in."""
-    return frozenset(field.name for cls in (WorkerOptions, CommandLineOptions) for field in fields(cls))
+    return frozenset(WorkerOptions.__struct_fields__ + CommandLineOptions.__struct_fields__)
 
 
 def _walk(cls: type, owner: type, prefix: str) -> list[Setting]:
     found: list[Setting] = []
     for name, annotation in typing.get_type_hints(cls).items():
         kind = _kind(annotation)
-        if isinstance(kind, type) and is_dataclass(kind):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             found += _walk(kind, owner, f"{prefix}{name}.")
         elif kind in SIMPLE_KINDS:  # what only code can give, such as a function, is left to calls
             found.append(Setting(prefix + name, kind, owner))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+import msgspec
 
 from ..errors import ConnectionConfigError
 
@@ -29,15 +30,17 @@ _OURS = ("application_name", "connect_timeout", "fallback_application_name")
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?=\s|$)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Dsn:
+class Dsn(msgspec.Struct, frozen=True):
     """A connection string made ready for the driver; what it does not say comes from the PG* variables."""
 
-    url: str = field(repr=False)
+    url: str
     application_name: str | None = None
     connect_timeout: float | None = None
-    keepalives: dict[str, int] = field(default_factory=dict)
+    keepalives: dict[str, int] = {}
     """libpq's keepalives… and tcp_user_timeout parameters, as far as they were given."""
+
+    def __repr__(self) -> str:
+        return f"Dsn({masked(self.url)!r})"
 
     @classmethod
     def parse(cls, text: str) -> Dsn:

@@ -132,6 +132,10 @@ class LogPlugin:
         """There is no crontab file; that is all right."""
         self._cron.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
 
+    def nothing_waits(self) -> None:
+        """A run that ends when nothing is left found nothing at all."""
+        self._core.info("no job waits; nothing to do")
+
     # -- jobs --------------------------------------------------------------------------------------------
 
     def _started(self, event: events.JobStarted) -> None:

@@ -77,11 +77,6 @@ async def get_jobs_beyond(
     return _in_order(jobs_with_names(rows, tasks))
 
 
-async def is_anything_waiting(connection: Connection, schema: SchemaName) -> bool:
-    """Whether there is any job that a worker could take, now or later; quicker than to fetch none."""
-    return bool(await connection.fetchval(load("queries/is_anything_waiting", schema)))
-
-
 async def is_queue_waiting(connection: Connection, schema: SchemaName) -> bool:
     """Whether any job of a named queue waits, which is why `get_plain_jobs` may have found nothing."""
     return bool(await connection.fetchval(load("queries/is_queue_waiting", schema)))

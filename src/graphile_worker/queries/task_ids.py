@@ -21,6 +21,15 @@ async def register_tasks(
     return known
 
 
+async def is_anything_waiting(connection: Connection, schema: SchemaName, identifiers: Sequence[str]) -> bool:
+    """Whether any job waits that a worker could take, now or later; names that have no row yet get one."""
+    wanted = list(identifiers)
+    (found,) = await connection.fetch(load("queries/is_anything_waiting", schema), wanted)
+    if found["known_tasks"] < len(wanted):
+        await connection.execute(load("queries/register_tasks", schema), wanted)
+    return bool(found["is_anything_waiting"])
+
+
 async def _ids(connection: Connection, schema: SchemaName, identifiers: list[str]) -> dict[int, str]:
     rows = await connection.fetch(load("queries/get_task_ids", schema), identifiers)
     return {row[0]: row[1] for row in rows}

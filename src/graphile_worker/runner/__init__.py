@@ -5,6 +5,5 @@ of slots. Nothing else in the package knows all of these.
 """
 
 from .entry import end_by_signal, run, run_once
-from .runner import Runner
 
-__all__ = ["Runner", "end_by_signal", "run", "run_once"]
+__all__ = ["end_by_signal", "run", "run_once"]

@@ -8,27 +8,45 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..clock import Clock, SystemClock
 from ..config import combine
-from ..db.connection import AnyPool
+from ..db.connection import AnyPool, Pool
 from ..db.dsn import Dsn
 from ..db.errors import translate_errors
 from ..db.open import close_pool, open_pool, resolve_connection
 from ..errors import ConfigError
 from ..hooks import Events, Hooks, Plugin
-from ..migrate import migrate
+from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
-from ..queries.get_jobs import is_anything_waiting
-from ..tasks.load import load_tasks
-from ..tasks.registry import TaskList, TaskRegistry, build_registry
-from ..worker.fetcher import FlagSource
-from .parts import CLOSE_WITHIN, Parts
+from ..queries.task_ids import is_anything_waiting
+from ..tasks.registry import TaskRegistry, build_registry
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
+    from ..tasks.registry import TaskList
+    from ..worker.fetcher import FlagSource
+    from .parts import Parts
 
 CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
+CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """What the arguments came to: read, checked, the database open and its schema installed."""
+
+    database: Pool
+    dsn: Dsn | None
+    tasks: TaskRegistry
+    cron_items: Sequence[ParsedCronItem]
+    has_tables: bool
+    """Whether this package's own tables and indexes are there too."""
+
+    @property
+    def database_name(self) -> str:
+        return self.dsn.name if self.dsn is not None else "the given pool"
 
 
 class Arguments:
@@ -70,48 +88,75 @@ class Arguments:
         self.log = LogPlugin(logger)
         self.clock = clock if clock is not None else SystemClock()
 
-    async def parts(self, *, once: bool) -> Parts:
-        """Everything read and checked, the database open and its schema installed."""
+    async def parts(self) -> Parts:
+        """What the worker is built from."""
+        async with AsyncExitStack() as resources:
+            opened = await self._open(resources)
+            return self._parts(opened, resources.pop_all())
+
+    async def parts_if_any_job_waits(self) -> Parts | None:
+        """The same for a run that ends when nothing is left; None if nothing waits and nobody looks on."""
+        is_watched = bool(self.plugins or self.hooks.events.observed)
+        async with AsyncExitStack() as resources:
+            opened = await self._open(resources)
+            async with opened.database.acquire() as connection:
+                with translate_errors(self.options.schema_name):
+                    waits = await is_anything_waiting(
+                        connection, self.options.schema_name, tuple(opened.tasks)
+                    )
+            if waits or is_watched:
+                return self._parts(opened, resources.pop_all())
+            if opened.dsn is not None:
+                opened.database.terminate()  # nothing is under way, so there is nothing to wait for
+        self.log.nothing_waits()
+        return None
+
+    async def _open(self, resources: AsyncExitStack) -> Opened:
         options = self.options
         found = resolve_connection(self.connection_string, self.pg_pool)
         tasks = self._tasks()
         cron_items = self._cron_items()
         for plugin in (self.log, *self.plugins):
             plugin.install(self.hooks)
-        async with AsyncExitStack() as resources:
-            if isinstance(found, Dsn):
-                database = await open_pool(
-                    found,
-                    max_pool_size=max(options.max_pool_size, CONNECTIONS),
-                    prepared_statements=options.prepared_statements,
-                )
-                resources.push_async_callback(close_pool, database, within=CLOSE_WITHIN)
-            else:
-                database = found
-            async with database.acquire() as connection:
-                with translate_errors(options.schema_name):
-                    report = await migrate(connection, options.schema_name)
-                    waiting = not once or await is_anything_waiting(connection, options.schema_name)
-            return Parts(
-                options,
-                database,
-                resources.pop_all(),
-                tasks,
-                cron_items,
-                self.hooks,
-                self.log,
-                database_name=found.name if isinstance(found, Dsn) else "the given pool",
-                clock=self.clock,
-                extensions=self.extensions,
-                forbidden_flags=self.forbidden_flags,
-                dsn=found if isinstance(found, Dsn) else None,
-                has_tables=report.has_extensions,
-                is_anything_waiting=waiting,
+        if isinstance(found, Dsn):
+            database = await open_pool(
+                found,
+                max_pool_size=max(options.max_pool_size, CONNECTIONS),
+                prepared_statements=options.prepared_statements,
             )
+            resources.push_async_callback(close_pool, database, within=CLOSE_WITHIN)
+        else:
+            database = found
+        async with database.acquire() as connection:
+            with translate_errors(options.schema_name):
+                report = await migrate(connection, options.schema_name)
+        return Opened(
+            database=database,
+            dsn=found if isinstance(found, Dsn) else None,
+            tasks=tasks,
+            cron_items=cron_items,
+            has_tables=report.has_extensions,
+        )
+
+    def _parts(self, opened: Opened, resources: AsyncExitStack) -> Parts:
+        from .parts import Parts  # with all of a worker, which is only loaded when there is something to do
+
+        return Parts(
+            self.options,
+            opened,
+            resources,
+            self.hooks,
+            self.log,
+            clock=self.clock,
+            extensions=self.extensions,
+            forbidden_flags=self.forbidden_flags,
+        )
 
     def _tasks(self) -> TaskRegistry:
         if self.task_list is not None:
             return build_registry(self.task_list)
+        from ..tasks.load import load_tasks
+
         return load_tasks(self.options.task_directory)
 
     def _cron_items(self) -> Sequence[ParsedCronItem]:

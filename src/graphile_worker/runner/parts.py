@@ -19,17 +19,16 @@ from ..queries.queue_names import get_queue_names
 from ..recovery.stale_locks import StaleLocks
 from ..tasks.extensions import Extensions
 from ..tasks.queue_names import QueueNames
-from ..tasks.registry import TaskRegistry
 from ..tasks.services import WorkerServices
 from ..version import __version__
 from ..worker.fetcher import FlagSource
 from ..worker.pool import SESSIONS_WITH_LISTENER, WorkerPool
 
 if TYPE_CHECKING:
-    from ..cron import CronScheduler, ParsedCronItem
+    from ..cron import CronScheduler
     from ..recovery.service import Recovery
+    from .arguments import Opened
 
-CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
 SILENT_FOR = 120.0  # seconds after which recurring jobs give a connection up
 
 
@@ -39,32 +38,25 @@ class Parts:
     def __init__(
         self,
         options: WorkerOptions,
-        database: Pool,
+        opened: Opened,
         resources: AsyncExitStack,
-        tasks: TaskRegistry,
-        cron_items: Sequence[ParsedCronItem],
         hooks: Hooks,
         log: LogPlugin,
         *,
-        database_name: str,
         clock: Clock,
         extensions: Iterable[object] | Mapping[type[Any], object],
         forbidden_flags: FlagSource,
-        dsn: Dsn | None,
-        has_tables: bool,
-        is_anything_waiting: bool,
     ) -> None:
         self.options = options
-        self.dsn = dsn
-        self.has_tables = has_tables
-        self.is_anything_waiting = is_anything_waiting
-        self.database = database
         self.resources = resources
-        self.tasks = tasks
-        self.cron_items = cron_items
+        self.database = database = opened.database
+        self.database_name = opened.database_name
+        self.dsn = opened.dsn
+        self.has_tables = opened.has_tables
+        self.tasks = opened.tasks
+        self.cron_items = opened.cron_items
         self.hooks = hooks
         self.log = log
-        self.database_name = database_name
         self.clock = clock
         self.forbidden_flags = forbidden_flags
         self.client = WorkerUtils(
@@ -74,7 +66,7 @@ class Parts:
             hooks=hooks,
             clock=clock,
         )
-        kept = SESSIONS_WITH_LISTENER + _kept_for_recovery(options, database, dsn)
+        kept = SESSIONS_WITH_LISTENER + _kept_for_recovery(options, database, self.dsn)
         self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - kept))
         self.services = WorkerServices(
             client=self.client,

@@ -15,7 +15,8 @@ from ..recovery.stale_locks import StaleLocks
 from ..spec import JobOptions
 from ..worker.pool import WorkerPool
 from ..worker.shutdown import signal_handling
-from .parts import CLOSE_WITHIN, Parts
+from .arguments import CLOSE_WITHIN
+from .parts import Parts
 
 if TYPE_CHECKING:
     from ..cron import CronScheduler
@@ -98,13 +99,10 @@ class Runner:
                     self._cron = parts.make_cron()
                     await self._cron.start()
                 self._pool = parts.make_pool(once=self._once)
-                if parts.is_anything_waiting:
-                    self._recovery = parts.make_recovery(self._pool)
-                    await self._recovery.register()
-                    await self._pool.start()
-                    self._recovery.start()
-                else:  # a run that ends when nothing is left
-                    await self._pool.start(nothing_waits=True)
+                self._recovery = parts.make_recovery(self._pool)
+                await self._recovery.register()
+                await self._pool.start()
+                self._recovery.start()
                 if parts.options.handle_signals:
                     signal_handling().add(self, self.events)
         except BaseException:

@@ -150,8 +150,8 @@ class WorkerPool:
 
     # -- starting ------------------------------------------------------------------------------------------
 
-    async def start(self, *, nothing_waits: bool = False) -> None:
-        """Register the tasks and begin to run jobs; a once-run for which nothing waits ends at once."""
+    async def start(self) -> None:
+        """Register the tasks and begin to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
         await self._fetcher.register()
         self._slots = self._ending.slots = Slots(
@@ -170,9 +170,6 @@ class WorkerPool:
             self._start_background(self._refresh_tasks(), "task names")
         self._slots.start()
         self._start_background(self._end_when_slots_end(), "end of slots")
-        if nothing_waits:
-            self._ending.begin(NOTHING_LEFT, quietly=True)
-            return
         self._source.start(self._slots)
         if self.once:
             self._start_background(self._drain(), "once")

@@ -1,2 +1,9 @@
--- Whether there is any job that a worker could take, now or later.
-select exists (select from :GRAPHILE_WORKER_SCHEMA._private_jobs where is_available)
+-- Whether there is any job that a worker could take, now or later, and how many of its tasks have a row.
+--
+-- $1 text[]  task identifiers, each once
+-- Returns one row: is_anything_waiting (boolean), known_tasks (bigint).
+select
+    exists (select from :GRAPHILE_WORKER_SCHEMA._private_jobs where is_available) as is_anything_waiting,
+    (
+        select count(*) from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = any ($1::text[])
+    ) as known_tasks
