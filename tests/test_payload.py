@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from graphile_worker import payload as payload_module
 from graphile_worker.errors import InvalidArgumentError, PayloadError, TaskLoadError
-from graphile_worker.payload import decoder_for, encode
+from graphile_worker.payload import decoder_for, encode, encode_all
 
 
 class Colour(enum.Enum):
@@ -110,6 +110,19 @@ class Envelope:
 )
 def test_values_become_json(value: Any, text: str) -> None:
     assert encode(value) == text
+    assert encode_all([value, None, {"a": 1}]) == [text, "{}", '{"a":1}']
+
+
+class Indented(Model):
+    def model_dump_json(self, **options: Any) -> str:
+        return super().model_dump_json(indent=1)
+
+
+def test_a_value_that_writes_line_breaks_stays_one_payload_among_many() -> None:
+    first, second, third = encode_all([{"n": 1}, Indented(to="a"), {"n": 2}])
+    assert (first, third) == ('{"n":1}', '{"n":2}')
+    assert "\n" in second
+    assert json.loads(second) == {"to": "a", "count": 1}
 
 
 class Plain:
@@ -146,6 +159,9 @@ def test_values_that_are_no_json_are_refused_with_their_place(value: Any, messag
         encode(value)
     assert str(caught.value).startswith(message)
     assert caught.value.argument == "payload"
+    with pytest.raises(InvalidArgumentError) as caught:
+        encode_all([1, value])
+    assert str(caught.value).startswith(message)
 
 
 def test_a_payload_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +170,9 @@ def test_a_payload_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch)
         InvalidArgumentError, match="payload: has 1,002 bytes as JSON; at most 1,000 are allowed"
     ):
         encode("x" * 1000)
+    with pytest.raises(InvalidArgumentError, match="payload: has 1,002 bytes"):
+        encode_all(["x" * 1000])
+    assert len(encode_all(["x" * 600, "y" * 600])) == 2
 
 
 json_values = st.recursive(

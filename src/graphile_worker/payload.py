@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,14 +28,34 @@ Decode = Callable[[str | bytes], Any]
 
 def encode(payload: object) -> str:
     """The payload as JSON text; None becomes an empty object."""
-    if payload is None:
-        return EMPTY
+    return EMPTY if payload is None else _as_text(_encode(payload), payload)
+
+
+def encode_all(payloads: Sequence[object]) -> list[str]:
+    """The same for many, in half the time."""
+    encode_one = _encoder.encode
     try:
-        raw = _encoder.encode(payload)
+        raws = [b"{}" if payload is None else encode_one(payload) for payload in payloads]
+    except Exception:
+        return [encode(payload) for payload in payloads]  # which finds the words for it
+    joined = b"\n".join(raws)
+    if b"null" not in joined and b"\\u0000" not in joined and len(joined) <= MAX_PAYLOAD_BYTES:
+        texts = joined.decode().split("\n")
+        if len(texts) == len(raws):  # else a value that writes itself brought line breaks
+            return texts
+    return [_as_text(raw, payload) for raw, payload in zip(raws, payloads, strict=True)]
+
+
+def _encode(payload: object) -> bytes:
+    try:
+        return _encoder.encode(payload)
     except RecursionError:
         raise InvalidArgumentError("payload", "refers to itself, or is nested too deep for JSON") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError("payload", _explain(payload, error)) from error
+
+
+def _as_text(raw: bytes, payload: object) -> str:
     # msgspec writes NaN and infinities as null, and NUL as an escape: only then is it worth looking closer.
     if b"null" in raw or b"\\u0000" in raw:
         _refuse_unreadable(payload)

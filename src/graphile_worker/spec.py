@@ -24,6 +24,10 @@ MAX_JOB_KEY_LENGTH = 512
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
 MAX_DELAY = timedelta(days=2_900_000)  # keeps run_at before the year 10000, which datetime cannot express
 
+_good_identifiers: set[str] = set()
+"""Identifiers that were checked before; the same few are used for every job."""
+MAX_REMEMBERED = 1000
+
 P_contra = TypeVar("P_contra", contravariant=True)
 
 
@@ -102,7 +106,10 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if type(self.identifier) is not str:
             _take_from_task(self)
-        check_name("identifier", self.identifier, MAX_IDENTIFIER_LENGTH)
+        if self.identifier not in _good_identifiers:
+            check_name("identifier", self.identifier, MAX_IDENTIFIER_LENGTH)
+            if len(_good_identifiers) < MAX_REMEMBERED:
+                _good_identifiers.add(self.identifier)
         if self.queue_name is not None:
             check_name("queue_name", self.queue_name, MAX_QUEUE_NAME_LENGTH)
         if self.run_at is not None:

@@ -62,6 +62,8 @@ class Backlog:
     statements: tuple[str, ...] = ()
     priorities: int = 1
     """Distinct priorities of waiting jobs; a fetch may look once or twice at each."""
+    queues_may_be_next: bool = False
+    """Whether jobs wait for a queue that is free, or for more queues than are worth a look."""
     busy_queues_hide: int = 0
     """Queues that a fetch may have to go through one by one, because jobs of busy ones hide them."""
 
@@ -84,9 +86,12 @@ BACKLOGS = {
             LOCK_FIRST_QUEUE,
         ),
         priorities=2,
+        queues_may_be_next=True,
         busy_queues_hide=1000,
     ),
-    "queues with one job each": Backlog((queues(QUEUES), jobs(QUEUES, queue="number"))),
+    "queues with one job each": Backlog(
+        (queues(QUEUES), jobs(QUEUES, queue="number")), queues_may_be_next=True
+    ),
 }
 """Backlogs beside which every fetch must stay cheap."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphile_worker.job import Job
-from graphile_worker.queries.get_jobs import get_jobs
+from graphile_worker.queries.get_jobs import get_jobs, get_plain_jobs
 from graphile_worker.queries.task_ids import register_tasks
 from graphile_worker.queries.write_outcomes import Failure, Outcomes, return_jobs, write_outcomes
 from graphile_worker.schema_name import SchemaName
@@ -27,6 +27,14 @@ class Statements:
     async def fetch(self, limit: int = 1, **options: Any) -> list[Job]:
         return await get_jobs(
             self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
+        )
+
+    async def fetch_plain(self, limit: int = 1, **options: Any) -> list[Job]:
+        """The short way, which is for the time while no job of a named queue can be next."""
+        return list(
+            await get_plain_jobs(
+                self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
+            )
         )
 
     async def write(

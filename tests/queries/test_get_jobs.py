@@ -106,6 +106,36 @@ async def test_a_batch_takes_one_job_of_a_queue_and_all_that_have_none(
     assert await statements.fetch(4) == []
 
 
+async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past_one_that_is_free(
+    jobs: Jobs, statements: Statements
+) -> None:
+    plain = [await jobs.add("hello", priority=n) for n in (1, 2, 3)]
+    for number in range(10):
+        await jobs.add("hello", queue=f"queue {number}", priority=0)
+    change = jobs.connection.execute
+    await change(f"update {SCHEMA}._private_job_queues set locked_at = now()")
+    assert [job.id for job in await statements.fetch_plain(1)] == plain[:1]
+    everything = ([-32768], [32767], [float("-inf")])
+    assert [job.id for job in await statements.fetch_plain(1, beyond=everything)] == plain[1:2]
+    await change(f"update {SCHEMA}._private_job_queues set locked_at = null where queue_name = 'queue 9'")
+    assert await statements.fetch_plain(1) == []
+    assert await statements.fetch_plain(1, beyond=everything) == []
+    (queued,) = await statements.fetch(1)
+    assert queued.job_queue_id is not None
+    assert [job.id for job in await statements.fetch_plain(1)] == plain[2:]
+
+
+async def test_the_short_way_gives_up_if_jobs_wait_for_more_queues_than_are_worth_a_look(
+    jobs: Jobs, statements: Statements
+) -> None:
+    await jobs.add("hello")
+    for number in range(11):
+        await jobs.add("hello", queue=f"queue {number}")
+    await jobs.connection.execute(f"update {SCHEMA}._private_job_queues set locked_at = now()")
+    assert await statements.fetch_plain(1) == []
+    assert len(await statements.fetch(1)) == 1
+
+
 @pytest.mark.compat("GJ6", "GJ7")
 async def test_a_fetched_job_and_its_queue_are_locked_by_the_pool(jobs: Jobs, statements: Statements) -> None:
     job_id = await jobs.add(

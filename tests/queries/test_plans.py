@@ -7,7 +7,7 @@ a table that was empty when it was looked at last, since the planner knows no be
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -15,7 +15,13 @@ import pytest
 
 from graphile_worker.job import Job
 from graphile_worker.queries.add_jobs import add_job, add_jobs
-from graphile_worker.queries.get_jobs import get_jobs, get_jobs_beyond, list_priorities
+from graphile_worker.queries.get_jobs import (
+    Ranges,
+    get_jobs,
+    get_plain_jobs,
+    list_priorities,
+    may_queues_be_next,
+)
 from graphile_worker.queries.write_outcomes import (
     Continuation,
     Failure,
@@ -30,9 +36,10 @@ from queries.desks import STATISTICS, Desk, desk_in, filled_databases
 from queries.explaining import Plan
 from support.server import DatabaseServer
 
-Ranges = tuple[list[int], list[int], list[float]]
 POOL = "pool under test"
 BATCH = 100
+LOOKS_AT_QUEUES = 12
+"""Queues at which the short way looks before it gives up, and one more."""
 PAGES_BESIDES = 500
 """Pages that rows of other tests may cost, which were undone but are still there."""
 
@@ -88,15 +95,14 @@ async def fetch(desk: Desk, limit: int = BATCH) -> list[Job]:
 
 
 async def fetch_beyond(desk: Desk, ranges: Ranges) -> list[Job]:
-    return await get_jobs_beyond(
-        desk.explaining,
-        desk.schema,
-        pool_id=POOL,
-        tasks=desk.tasks,
-        limit=BATCH,
-        forbidden_flags=None,
-        now=None,
-        ranges=ranges,
+    return await get_jobs(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, beyond=ranges
+    )
+
+
+async def fetch_plain(desk: Desk, limit: int = BATCH, *, beyond: Ranges | None = None) -> Sequence[Job]:
+    return await get_plain_jobs(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit, beyond=beyond
     )
 
 
@@ -146,6 +152,29 @@ async def test_a_fetch_beyond_marks_reads_no_more_than_its_batch(desk: Desk, bac
     found = await fetch_beyond(desk, ranges)
     assert len(found) == BATCH
     assert_bounded(desk.explaining.plans[-1], allowance(backlog, BATCH))
+
+
+@pytest.mark.parametrize("limit", [1, BATCH])
+async def test_the_short_way_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog, limit: int) -> None:
+    await desk.make_ready()
+    found = await fetch_plain(desk, limit)
+    assert len(found) == (0 if backlog.queues_may_be_next else limit)
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 4 * limit + 4 * backlog.priorities + LOOKS_AT_QUEUES)
+
+
+async def test_the_short_way_beyond_marks_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
+    ranges = await marks_at_the_end(desk)
+    await desk.connection.execute(jobs(READY, run_at="now()"))
+    found = await fetch_plain(desk, beyond=ranges)
+    assert len(found) == (0 if backlog.queues_may_be_next else BATCH)
+    assert_bounded(desk.explaining.plans[-1], 4 * BATCH + 4 * backlog.priorities + LOOKS_AT_QUEUES)
+
+
+async def test_whether_queues_may_be_next_is_told_by_a_few_looks(desk: Desk, backlog: Backlog) -> None:
+    assert await may_queues_be_next(desk.explaining, desk.schema) is backlog.queues_may_be_next
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, LOOKS_AT_QUEUES)
 
 
 async def test_priorities_are_listed_by_one_look_at_each(desk: Desk, backlog: Backlog) -> None:

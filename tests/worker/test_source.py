@@ -143,7 +143,7 @@ async def fetches(jobs: Jobs, since: datetime) -> list[Any]:
     return await jobs.connection.fetch(
         "select pid from pg_stat_activity where datname = current_database() and query_start > $1 "
         "and (query like '-- Lock the next jobs%' or query like '-- The distinct priorities%' "
-        "or query like '-- Whether any job of a named queue%')",
+        "or query like '-- Whether a job of a named queue%')",
         since,
     )
 

@@ -13,6 +13,8 @@ from ..sql import load
 from .rows import JobBatch, jobs_with_names
 
 MANY = 100  # jobs; to make so many takes as long as a round trip
+Ranges = tuple[list[int], list[int], list[float]]
+"""Of priorities, in ascending order: the lowest of each, the highest, and the run_at where it begins."""
 
 _by_priority = attrgetter("priority", "raw_run_at")
 
@@ -26,10 +28,12 @@ async def get_plain_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
+    beyond: Ranges | None = None,
 ) -> Sequence[Job]:
-    """The same as `get_jobs` but quicker, while no job of a named queue waits; none if one does."""
+    """The same as `get_jobs` but quicker, while no job of a named queue can be next; none if one may be."""
     rows = await connection.fetch(
-        load("queries/get_plain_jobs", schema), pool_id, _ids(tasks), limit, _flags(forbidden_flags), now
+        load("queries/get_plain_jobs" if beyond is None else "queries/get_plain_jobs_beyond", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
     )
     if len(rows) < MANY:
         return _in_order(jobs_with_names(rows, tasks))
@@ -45,41 +49,22 @@ async def get_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
+    beyond: Ranges | None = None,
 ) -> list[Job]:
-    """Up to `limit` jobs, locked, by priority and run_at; at most one per named queue."""
+    """Up to `limit` jobs, locked, by priority and run_at; at most one per named queue.
+
+    With `beyond`, of the jobs without a queue only those in these ranges.
+    """
     rows = await connection.fetch(
-        load("queries/get_jobs", schema), pool_id, _ids(tasks), limit, _flags(forbidden_flags), now
+        load("queries/get_jobs" if beyond is None else "queries/get_jobs_beyond", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
     )
     return _in_order(jobs_with_names(rows, tasks))
 
 
-async def get_jobs_beyond(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    pool_id: str,
-    tasks: Mapping[int, str],
-    limit: int,
-    forbidden_flags: Sequence[str] | None,
-    now: datetime | None,
-    ranges: tuple[list[int], list[int], list[float]],
-) -> list[Job]:
-    """The same, but of jobs without a queue only those in these ranges: lowest, highest priority, run_at."""
-    rows = await connection.fetch(
-        load("queries/get_jobs_beyond", schema),
-        pool_id,
-        _ids(tasks),
-        limit,
-        _flags(forbidden_flags),
-        now,
-        *ranges,
-    )
-    return _in_order(jobs_with_names(rows, tasks))
-
-
-async def is_queue_waiting(connection: Connection, schema: SchemaName) -> bool:
-    """Whether any job of a named queue waits, which is why `get_plain_jobs` may have found nothing."""
-    return bool(await connection.fetchval(load("queries/is_queue_waiting", schema)))
+async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool:
+    """Whether a job of a named queue may be next, which is why `get_plain_jobs` may have found nothing."""
+    return bool(await connection.fetchval(load("queries/may_queues_be_next", schema)))
 
 
 async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[list[int], float]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 
 from ..errors import InvalidArgumentError
 from ..spec import JobSpec
 from .spec_columns import SpecColumns, columns_of
+
+_key_of = attrgetter("job_key")
 
 CHUNK_SPECS = 1000
 """Specs per statement: more gains nothing, and holds more memory here and in the server."""
@@ -24,12 +27,21 @@ def chunks_of(
     keys: set[str] = set()
     first = 0
     while batch := list(islice(remaining, CHUNK_SPECS)):
-        _check(batch, first, keys)
-        for part, preserve in _by_mode(batch, job_key_preserve_run_at):
+        if _is_simple(batch):
+            parts: Iterable[tuple[list[JobSpec], bool]] = [(batch, False)]
+        else:
+            _check(batch, first, keys)
+            parts = _by_mode(batch, job_key_preserve_run_at)
+        for part, preserve in parts:
             columns = columns_of(part, first=first, now=now)
             for portion in _by_size(columns):
                 yield portion, preserve
             first += len(part)
+
+
+def _is_simple(batch: list[JobSpec]) -> bool:
+    """Whether nothing can be wrong with the batch as a whole, and no mode matters: the usual case."""
+    return set(map(type, batch)) == {JobSpec} and not any(map(_key_of, batch))
 
 
 def _by_mode(batch: list[JobSpec], default: bool) -> Iterator[tuple[list[JobSpec], bool]]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..payload import encode
+from ..payload import encode, encode_all
 from ..spec import JobSpec
 
 
@@ -59,7 +59,7 @@ def columns_of(specs: Sequence[JobSpec], *, first: int = 0, now: datetime | None
     time get, and what delays count from; None leaves both to the server.
     """
     try:
-        payloads = [encode(spec.payload) for spec in specs]
+        payloads = encode_all([spec.payload for spec in specs])
     except InvalidArgumentError as error:
         raise _with_place(specs, first) or error from error
     times, delays = _split_times([spec.run_at for spec in specs], now)

@@ -2,7 +2,8 @@
 
 `queries/` holds one statement per file, `migrations/` the line shared with Node and Rust, `extensions/`
 our own additions, `testing/` what only test databases get. Files write the schema as
-`:GRAPHILE_WORKER_SCHEMA`; it is replaced by the quoted name.
+`:GRAPHILE_WORKER_SCHEMA`; it is replaced by the quoted name. A line `:include name` stands for a file of
+`parts/`, where text lives that several statements have in common.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from ..schema_name import SchemaName
 
 PLACEHOLDER = ":GRAPHILE_WORKER_SCHEMA"
+INCLUDE = ":include "
 FOLDER = Path(__file__).parent  # importlib.resources would cost a command ten milliseconds to import
 
 
@@ -24,4 +26,11 @@ def load(path: str, schema: SchemaName) -> str:
 
 @cache
 def _read(path: str) -> str:
-    return (FOLDER / f"{path}.sql").read_text(encoding="utf-8")
+    text = (FOLDER / f"{path}.sql").read_text(encoding="utf-8")
+    if INCLUDE not in text:
+        return text
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        _read(f"parts/{line.removeprefix(INCLUDE).strip()}") if line.startswith(INCLUDE) else line
+        for line in lines
+    )

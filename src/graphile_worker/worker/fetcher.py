@@ -13,11 +13,11 @@ from ..errors import ConfigError
 from ..hooks.interceptors import resolve
 from ..job import Job
 from ..queries.get_jobs import (
+    Ranges,
     get_jobs,
-    get_jobs_beyond,
     get_plain_jobs,
-    is_queue_waiting,
     list_priorities,
+    may_queues_be_next,
 )
 from ..queries.task_ids import register_tasks
 from ..queries.write_outcomes import Continuation, return_jobs
@@ -27,7 +27,7 @@ from .session import Session
 from .trouble import Trouble
 
 Way = Callable[..., Awaitable[Sequence[Job]]]
-LONG_WAYS = 50  # fetches after which it is worth a look whether jobs of named queues still wait
+LONG_WAYS = 50  # fetches after which it is worth a look whether named queues are still in the way
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
 """Flags that are forbidden now: a list, or a function or coroutine function that says so at each fetch."""
@@ -105,7 +105,7 @@ class Fetcher:
         self._last_flags = flags = await self._flags()
         self._promised |= promised
         self._announced |= promised
-        if self.one_at_a_time or self._marks.is_full_due(self._clock.monotonic(), promised=self._promised):
+        if self.one_at_a_time or self._marks.is_full_due(self._clock.monotonic()):
             self._promised = False
             return await self._fetch_all(limit, flags)
         jobs = await self._fetch_beyond(limit, flags)
@@ -142,22 +142,28 @@ class Fetcher:
                 self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
         return jobs
 
+    async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
+        seen_up_to = self._seconds()
+        jobs = await self._lock_some(limit, flags, self.now(), beyond=self._marks.ranges())
+        self._marks.advance(jobs, seen_up_to, full=len(jobs) >= limit)
+        return jobs
+
     async def _lock_some(
-        self, limit: int, flags: Sequence[str] | None, now: datetime | None
+        self, limit: int, flags: Sequence[str] | None, now: datetime | None, beyond: Ranges | None = None
     ) -> Sequence[Job]:
-        """The short way first, which finds nothing while jobs of named queues wait; then the whole one."""
+        """The short way first, which finds nothing if a named queue may be next; then the whole one."""
         if self._long_ways <= 0:
-            jobs = await self._lock_by(get_plain_jobs, limit, flags, now)
+            jobs = await self._lock_by(get_plain_jobs, limit, flags, now, beyond)
             if jobs or not await self._session.run(
-                lambda connection: is_queue_waiting(connection, self._schema)
+                lambda connection: may_queues_be_next(connection, self._schema)
             ):
                 return jobs
             self._long_ways = LONG_WAYS
         self._long_ways -= 1
-        return await self._lock_by(get_jobs, limit, flags, now)
+        return await self._lock_by(get_jobs, limit, flags, now, beyond)
 
     async def _lock_by(
-        self, way: Way, limit: int, flags: Sequence[str] | None, now: datetime | None
+        self, way: Way, limit: int, flags: Sequence[str] | None, now: datetime | None, beyond: Ranges | None
     ) -> Sequence[Job]:
         return await self._session.take(
             lambda connection: way(
@@ -168,25 +174,9 @@ class Fetcher:
                 limit=limit,
                 forbidden_flags=flags,
                 now=now,
+                beyond=beyond,
             )
         )
-
-    async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
-        seen_up_to = self._seconds()
-        jobs = await self._session.take(
-            lambda connection: get_jobs_beyond(
-                connection,
-                self._schema,
-                pool_id=self.pool_id,
-                tasks=self._tasks,
-                limit=limit,
-                forbidden_flags=flags,
-                now=self.now(),
-                ranges=self._marks.ranges(),
-            )
-        )
-        self._marks.advance(jobs, seen_up_to, full=len(jobs) >= limit)
-        return jobs
 
     def _seconds(self) -> float:
         """The time that fetches go by, in seconds since 1970."""

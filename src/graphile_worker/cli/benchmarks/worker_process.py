@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict
 from typing import IO, Any
 
 import msgspec
@@ -84,7 +83,7 @@ async def worker_process(duty: str, options: WorkerOptions, **orders: Any) -> As
         )
         worker = WorkerProcess(process, errors)
         try:
-            await worker.tell({"duty": duty, "options": asdict(options), **orders})
+            await worker.tell({"duty": duty, "options": msgspec.to_builtins(options), **orders})
             yield worker
         finally:
             await worker.end()
