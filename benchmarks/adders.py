@@ -2,7 +2,7 @@
 
     python benchmarks/adders.py postgres:///scratch_database
 
-Rounds take turns: nobody runs the jobs; a worker drains them; the same with a function that does not notify
+Rounds take turns: nobody runs the jobs; a worker drains them; the same with functions that do not notify
 (the worker polls quickly in both, so that it does the same work). A million jobs in one call of `add_jobs`,
 and the memory which that takes, come last. Jobs of the task `benchmark` are deleted before and after.
 """
@@ -27,7 +27,10 @@ CLEAR = f"""
 delete from {JOBS_TABLE}
 where task_id = (select id from graphile_worker._private_tasks where identifier = '{TASK}')
 """
-ADD_JOB = "select pg_get_functiondef('graphile_worker.add_job'::regproc)"
+BODIES = """
+select string_agg(pg_get_functiondef(oid), ';') from pg_proc
+where pronamespace = 'graphile_worker'::regnamespace and proname in ('add_job', '_private_py_add_plain_job')
+"""
 
 
 async def change(url: str, statement: str) -> None:
@@ -35,9 +38,9 @@ async def change(url: str, statement: str) -> None:
         await connection.execute(statement)
 
 
-async def read_function(url: str) -> str:
+async def read_bodies(url: str) -> str:
     async with make_worker_utils(connection_string=url) as utils, utils.with_pg_client() as connection:
-        return str(await connection.fetchval(ADD_JOB))
+        return str(await connection.fetchval(BODIES))
 
 
 def add(url: str, seconds: float, together: Barrier, rates: multiprocessing.SimpleQueue[float]) -> None:
@@ -115,7 +118,7 @@ def main(url: str, adders: int, seconds: float, rounds: int, many: int) -> None:
             await utils.migrate()
 
     asyncio.run(prepare())
-    notifying = asyncio.run(read_function(url))
+    notifying = asyncio.run(read_bodies(url))
     silent = re.sub(r"perform pg_notify\(.*\);", "null;", notifying)
     cases = {
         "nobody runs them": (False, True),

@@ -124,6 +124,16 @@ async def fresh_database(server: EmbeddedPostgres, name: str) -> str:
     return server.url(name)
 
 
+async def set_system(server: EmbeddedPostgres, setting: str, value: str | None) -> None:
+    """Change a setting of the server, or take the change back."""
+    admin = await asyncpg.connect(server.url())
+    await admin.execute("set default_transaction_read_only = off")
+    command = f"set {setting} = {value}" if value is not None else f"reset {setting}"
+    await admin.execute(f"alter system {command}")
+    await admin.execute("select pg_reload_conf()")
+    await admin.close()
+
+
 async def stop_server(server: EmbeddedPostgres, how: signal.Signals = signal.SIGINT) -> None:
     """As `pg_ctl stop` does it: SIGINT is its mode fast, SIGQUIT its mode immediate."""
     (pid_file,) = server.data_dir.glob("*/postmaster.pid")

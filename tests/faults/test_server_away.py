@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from faults.scene import BRIEF, PATIENCE, FastClock, Log, Ran, fresh_database, stop_server
+from faults.scene import BRIEF, PATIENCE, FastClock, Log, Ran, fresh_database, set_system, stop_server
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, WorkerGetJobError
 from graphile_worker.testing.recorder import EventRecorder
@@ -36,15 +36,6 @@ async def jobs(url: str) -> AsyncIterator[Jobs]:
     connection = await asyncpg.connect(url)
     yield Jobs(connection)
     await connection.close(timeout=10)
-
-
-async def set_system(server: EmbeddedPostgres, setting: str, value: str | None) -> None:
-    admin = await asyncpg.connect(server.url())
-    await admin.execute("set default_transaction_read_only = off")
-    command = f"set {setting} = {value}" if value is not None else f"reset {setting}"
-    await admin.execute(f"alter system {command}")
-    await admin.execute("select pg_reload_conf()")
-    await admin.close()
 
 
 # -- gone ----------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection, Pool
-from ..db.errors import translate_errors
+from ..db.errors import sqlstate_of, translate_errors
 from ..db.open import lend
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport, migrate
 from ..queries import add_jobs as adding
+from ..queries import add_plain_job as adding_plain
 from ..schema_name import SchemaName
 from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
 from .refused_payload import explain_refused_payload
@@ -55,13 +56,16 @@ class WorkerUtils:
         self._clock = clock if clock is not None else SystemClock()
         self._use_local_time = use_local_time
         self._released = False
+        self._has_procedure = True  # until the server says that it has none
 
     # -- the schema ----------------------------------------------------------------------------------------
 
     async def migrate(self) -> MigrationReport:
         """Install the schema, or bring it to the revision that this package supports."""
         async with self._connection(None) as connection:
-            return await migrate(connection, self.schema)
+            report = await migrate(connection, self.schema)
+        self._has_procedure = True
+        return report
 
     # -- adding --------------------------------------------------------------------------------------------
 
@@ -115,7 +119,20 @@ class WorkerUtils:
             spec = await self.hooks.intercept_add(spec)
         with explain_refused_payload():
             async with self._connection(connection) as session:
-                return await adding.add_job(session, self.schema, spec, now=self._now())
+                return await self._add(session, spec)
+
+    async def _add(self, session: Connection, spec: JobSpec) -> Job:
+        if self._has_procedure and adding_plain.fits(session, spec):
+            try:
+                job = await adding_plain.add_plain_job(session, self.schema, spec, now=self._now())
+            except Exception as error:
+                if sqlstate_of(error) not in adding_plain.MISSING:
+                    raise
+                self._has_procedure = False
+            else:
+                if job is not None:
+                    return job
+        return await adding.add_job(session, self.schema, spec, now=self._now())
 
     async def add_jobs(
         self,

@@ -44,11 +44,13 @@ def known_extensions() -> tuple[Extension, ...]:
 
 async def migrate_extensions(
     connection: Connection, schema: SchemaName, found: SchemaState
-) -> tuple[tuple[int, ...], bool]:
-    """Apply what is missing; return the numbers applied and whether all are there."""
+) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Apply what is missing; return the numbers applied and the names of those that are not there."""
+    missing = known_extensions()
     try:
-        if not await _missing(connection, schema, found):
-            return (), True
+        missing = await _missing(connection, schema, found)
+        if not missing:
+            return (), frozenset()
         async with read_committed(connection):
             await connection.fetchval(load("queries/migrate_lock", schema), schema.name)
             state = await read_state(connection, schema)
@@ -64,8 +66,8 @@ async def migrate_extensions(
             schema.quoted,
             error,
         )
-        return (), False
-    return tuple(extension.number for extension in missing), True
+        return (), frozenset(extension.name for extension in missing)
+    return tuple(extension.number for extension in missing), frozenset()
 
 
 async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> tuple[Extension, ...]:

@@ -6,7 +6,7 @@ import msgspec
 
 from ..db.connection import Connection
 from ..schema_name import SchemaName
-from .extensions import migrate_extensions
+from .extensions import known_extensions, migrate_extensions
 from .revisions import SUPPORTED_REVISION, check_name
 from .shared import migrate_shared
 
@@ -21,8 +21,18 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
     """The revision now; above 20 when a newer worker made changes that are not breaking."""
     applied_revisions: tuple[int, ...]
     applied_extensions: tuple[int, ...]
-    has_extensions: bool
-    """False when the role may not create this package's own objects, or was told not to."""
+    missing_extensions: frozenset[str]
+    """This package's own objects that are not there: the role may not create them, or was told not to."""
+
+    @property
+    def has_extensions(self) -> bool:
+        """Whether all of this package's own objects are there."""
+        return not self.missing_extensions
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether those are there that recovery and the fast ways of fetching need."""
+        return not self.missing_extensions & {"queue_indexes", "workers"}
 
     @property
     def changed(self) -> bool:
@@ -39,14 +49,14 @@ async def migrate(connection: Connection, schema: SchemaName, *, extensions: boo
     check_name(schema)
     found, applied = await migrate_shared(connection, schema)
     applied_extensions: tuple[int, ...] = ()
-    has_extensions = False
+    missing = frozenset(extension.name for extension in known_extensions())
     if extensions:
-        applied_extensions, has_extensions = await migrate_extensions(connection, schema, found)
+        applied_extensions, missing = await migrate_extensions(connection, schema, found)
     return MigrationReport(
         schema=schema,
         found_revision=found.revision,
         revision=max(found.revision or 0, SUPPORTED_REVISION),
         applied_revisions=applied,
         applied_extensions=applied_extensions,
-        has_extensions=has_extensions,
+        missing_extensions=missing,
     )

@@ -135,7 +135,7 @@ class Arguments:
             dsn=found if isinstance(found, Dsn) else None,
             tasks=tasks,
             cron_items=cron_items,
-            has_tables=report.has_extensions,
+            has_tables=report.has_tables,
         )
 
     def _parts(self, opened: Opened, resources: AsyncExitStack) -> Parts:
