@@ -243,6 +243,7 @@ async def listening(
     *,
     ping: Callable[[str], Awaitable[None]] | None = None,
     clock: Any = None,
+    watch_interval: float = 0.05,
     answer_within: float = 3.0,
 ) -> AsyncIterator[list[str]]:
     """A listener that connects through `url` and is pinged from elsewhere; gives what it reported."""
@@ -263,7 +264,7 @@ async def listening(
                 on_jobs=lambda count: heard.append(f"{count} jobs"),
                 on_migration=lambda number, breaking: heard.append(f"migration {number}"),
                 on_ready=lambda: heard.append("ready"),
-                watch_interval=0.05,
+                watch_interval=watch_interval,
                 answer_within=answer_within,
             )
             listener.start()
@@ -294,7 +295,33 @@ async def test_a_connection_that_died_without_a_word_is_noticed_and_made_anew(
 
 def pings_heard(proxy: Proxy, count: int) -> bool:
     """Whether the listener has come far enough to have heard itself."""
-    return bool(proxy.links) and proxy.links[0].answered.count(b"worker:ping:") >= count
+    return bool(proxy.links) and proxy.links[0].answered.count(b"worker:ping") >= count
+
+
+async def test_who_hears_the_notifications_of_others_sends_none(
+    database_url: str, recorder: EventRecorder
+) -> None:
+    sender = await asyncpg.connect(database_url)
+    sent = {"eager": 0, "content": 0}
+
+    def ping_of(name: str) -> Callable[[str], Awaitable[None]]:
+        async def ping(channel: str) -> None:
+            sent[name] += 1
+            await sender.execute("select pg_notify($1, '')", channel)
+
+        return ping
+
+    try:
+        async with (
+            listening(database_url, database_url, recorder, ping=ping_of("eager")) as heard,
+            listening(
+                database_url, database_url, EventRecorder(), ping=ping_of("content"), watch_interval=0.5
+            ),
+        ):
+            await until(lambda: heard == ["ready"] and sent["eager"] >= 100)
+            assert 1 <= sent["content"] <= 4  # one of its own would be due about ten times
+    finally:
+        await sender.close()
 
 
 async def test_stopping_does_not_wait_for_a_connection_that_died_without_a_word(

@@ -66,7 +66,7 @@ class Listening:
 
     @property
     def channels(self) -> list[str]:
-        return ["jobs:insert", "worker:migrate", f"worker:ping:{self.runner.pool_id}"]
+        return ["jobs:insert", "worker:migrate", "worker:ping"]
 
 
 @pytest.fixture(scope="module", params=MODES.values(), ids=list(MODES))

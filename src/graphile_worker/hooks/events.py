@@ -65,7 +65,7 @@ class PoolListenNotification(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolListenEcho(PoolEvent, frozen=True, kw_only=True):
-    """A notification that the pool sent to itself arrived, so LISTEN works; tried every 30 seconds."""
+    """A notification arrived, so LISTEN works; one is sent if there was none for 30 seconds."""
 
     name: ClassVar[str] = "pool:listen:echo"
 

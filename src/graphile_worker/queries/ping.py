@@ -1,4 +1,4 @@
-"""A notification to ourselves."""
+"""A notification to all workers, to see whether any arrives."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ..sql import load
 
 
 async def ping(connection: Connection, channel: str) -> None:
-    """Notify a channel that only the caller listens on."""
+    """Notify a channel."""
     await connection.execute(load("queries/ping", SchemaName()), channel)

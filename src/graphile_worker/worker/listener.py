@@ -1,9 +1,10 @@
 """Listener: hears `jobs:insert` and `worker:migrate` on a connection of its own.
 
-It reconnects with a growing delay and lets the pool look for jobs at once when it is back. Now and then it
-has a notification sent to itself from another connection. If that does not arrive, the connection has died
-without a word and is made anew; or LISTEN does not work here at all, as behind a pooler in transaction mode:
-then it says so once and tries again less and less often.
+It reconnects with a growing delay and lets the pool look for jobs at once when it is back. If nothing was
+heard for a while it has a notification sent from another connection. All workers of the database hear it and
+are content with it: if each sent its own, every one would wake all the others. If it does not arrive, the
+connection has died without a word and is made anew; or LISTEN does not work here at all, as behind a pooler
+in transaction mode: then it says so once and tries again less and less often.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from ..sql import load
 
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
-WATCH_INTERVAL = 30.0  # seconds between two notifications to ourselves
+WORKER_PING = "worker:ping"
+CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_PING)
+WATCH_INTERVAL = 30.0  # seconds after which silence is looked into, at the latest
 ANSWER_WITHIN = 10.0  # seconds for one of them to arrive
 RELEASE_WITHIN = 2.0  # seconds to stop listening before the connection is thrown away
 MAX_DEAF_REST = 600.0  # seconds between two tries where LISTEN does not work
@@ -81,8 +84,8 @@ class Listener:
         self._watch_interval = watch_interval
         self._answer_within = answer_within
         self._is_tuned = is_tuned
-        self._own_channel = f"worker:ping:{pool_id}"
         self._echo = asyncio.Event()
+        self._heard_at = 0.0  # by the loop's clock
         self._ended = asyncio.Event()
         self._stopping = False
         self._failures = 0
@@ -138,7 +141,7 @@ class Listener:
             async with asyncio.timeout(self._answer_within):
                 if self._is_tuned:
                     await connection.fetch(load("queries/tune_listener", SchemaName()))
-                for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
+                for channel in CHANNELS:
                     await connection.add_listener(channel, self._heard)
             self._failures = 0
             self._on_ready()  # jobs may have been announced while nobody listened
@@ -147,27 +150,38 @@ class Listener:
             await self._release(connection)
 
     async def _watch(self, connection: Connection) -> None:
-        has_heard = False
+        """As long as something is heard now and then, be it because we asked for it."""
+        time = asyncio.get_running_loop().time
+        self._echo.clear()
         while True:
-            if await self._can_ping(connection):
-                if not await self._echo_arrives():
-                    raise _silence(has_heard or self._has_worked)
+            rest = self._watch_interval * random.uniform(0.75, 1.0)  # noqa: S311 — so that one is the first to ask
+            if self._echo.is_set() or await self._answers(connection):
                 if self._deaf:  # it works after all
                     self._deaf = 0
                     self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
-                has_heard = self._has_worked = True
+                self._has_worked = True
                 self._events.emit(PoolListenEcho(pool_id=self._pool_id))
+                rest += self._heard_at - time()
+            self._echo.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._watch_interval):
+                async with asyncio.timeout(max(0.0, rest)):
                     await self._ended.wait()
             self._check_ended()
+
+    async def _answers(self, connection: Connection) -> bool:
+        """Whether a notification arrives if one is sent; an error if not, False if none could be sent."""
+        if not await self._can_ping(connection):
+            return False
+        if not await self._echo_arrives():
+            raise _silence(self._has_worked)
+        return True
 
     async def _can_ping(self, connection: Connection) -> bool:
         """Send the notification. If that cannot be done, see at least whether our connection answers."""
         self._echo.clear()
         try:
             async with asyncio.timeout(self._answer_within):
-                await self._ping(self._own_channel)
+                await self._ping(WORKER_PING)
         except Exception as error:
             self._check_ended()
             logger.debug("the watch over LISTEN could not notify: %s", error)
@@ -201,7 +215,7 @@ class Listener:
         if self._stopping and not is_gone(connection):
             try:
                 async with asyncio.timeout(RELEASE_WITHIN):
-                    for channel in (JOBS_INSERT, WORKER_MIGRATE, self._own_channel):
+                    for channel in CHANNELS:
                         await connection.remove_listener(channel, self._heard)
                     connection.remove_termination_listener(self._on_end)
                     if self._is_tuned:
@@ -217,10 +231,9 @@ class Listener:
     # -- what is heard -------------------------------------------------------------------------------------
 
     def _heard(self, _connection: Any, _pid: int, channel: str, payload: str) -> None:
-        if channel == self._own_channel:
-            self._echo.set()
-            return
-        if self._stopping:
+        self._heard_at = asyncio.get_running_loop().time()
+        self._echo.set()
+        if self._stopping or channel == WORKER_PING:
             return
         if self._events.wants(PoolListenNotification):
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
