@@ -3,8 +3,8 @@
     python benchmarks/idle.py postgres:///scratch_database --size 1000000
 
 The server must run on this machine (Linux): its CPU time is read from /proc. A scratch schema is made and
-removed. For each backlog one worker process is started and, when it has settled, watched for a while; then so
-many pools in one process on the empty table, whose transactions are counted.
+removed. For each backlog one worker process is started and, when it has settled, watched for a while, and its
+sessions on the server; then so many pools in one process on the empty table, whose transactions are counted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from graphile_worker.cli.benchmarks.worker_process import worker_process
 
 SETTLE = 8.0  # seconds: the first fetches, and the first beats of the heart
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+SESSIONS = """
+select pid from pg_stat_activity where datname = current_database() and application_name = 'graphile_worker'
+"""
 TRANSACTIONS = """
 select xact_commit + xact_rollback from pg_stat_database where datname = current_database()
 """
@@ -36,39 +39,37 @@ def cpu_of(pid: int) -> float:
     return sum(map(int, fields[11:15])) / CLOCK_TICKS
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def server_cpu(postmaster: int) -> float:
-    return cpu_of(postmaster) + sum(cpu_of(child) for child in children_of(postmaster))
-
-
-async def watch(scratch_options: WorkerOptions, postmaster: int, seconds: float) -> tuple[float, float]:
-    """Percent of one processor that an idle worker and the server use."""
+async def watch(
+    connection: asyncpg.Connection, scratch_options: WorkerOptions, seconds: float
+) -> tuple[float, float]:
+    """Percent of one processor that an idle worker and its sessions on the server use."""
     async with worker_process("answer", scratch_options) as worker:
         await worker.ready()
         await worker.begin()
         await asyncio.sleep(SETTLE)
         pid = worker.pid
-        before, began = (cpu_of(pid), server_cpu(postmaster)), time.monotonic()
+        sessions = [row[0] for row in await connection.fetch(SESSIONS)]
+
+        def used() -> tuple[float, float]:
+            return cpu_of(pid), sum(cpu_of(session) for session in sessions)
+
+        before, began = used(), time.monotonic()
         await asyncio.sleep(seconds)
         took = time.monotonic() - began
         return tuple(  # type: ignore[return-value]
-            100 * (after - earlier) / took
-            for earlier, after in zip(before, (cpu_of(pid), server_cpu(postmaster)), strict=True)
+            100 * (after - earlier) / took for earlier, after in zip(before, used(), strict=True)
         )
 
 
 async def beside_backlogs(
-    scratch: Scratch, options: WorkerOptions, postmaster: int, size: int, seconds: float
+    connection: asyncpg.Connection, scratch: Scratch, options: WorkerOptions, size: int, seconds: float
 ) -> None:
-    print(f"{'BACKLOG':<32} {'SIZE':>9} {'WORKER %':>9} {'SERVER %':>9}")
+    print(f"{'BACKLOG':<32} {'SIZE':>9} {'WORKER %':>9} {'SESSIONS %':>10}")
 
     async def line(name: str, count: int) -> None:
         await scratch.settle()
-        worker, server = await watch(options, postmaster, seconds)
-        print(f"{name:<32} {count:>9,} {worker:>9.2f} {server:>9.2f}", flush=True)
+        worker, sessions = await watch(connection, options, seconds)
+        print(f"{name:<32} {count:>9,} {worker:>9.2f} {sessions:>10.2f}", flush=True)
 
     await line("none", 0)
     for backlog in BACKLOGS:
@@ -106,13 +107,11 @@ async def many_pools(
 
 async def main(url: str, size: int, seconds: float, pools: int) -> None:
     connection = await asyncpg.connect(url)
-    status = Path(f"/proc/{connection.get_server_pid()}/status").read_text()
-    postmaster = int(status.split("PPid:")[1].split()[0])
     base = WorkerOptions(connection_string=url)
     async with scratch_schema(base) as scratch:
         options = base.with_values(schema=scratch.schema.name)
         if size:
-            await beside_backlogs(scratch, options, postmaster, size, seconds)
+            await beside_backlogs(connection, scratch, options, size, seconds)
         if pools:
             await many_pools(connection, options, pools, seconds)
     await connection.close()
