@@ -18,6 +18,7 @@ from support.working import Gate, Jobs, Workers, until, until_listening
 def slow_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fetch counts as slow, and full ones come seldom."""
     monkeypatch.setattr(marks, "SLOW", -1.0)
+    monkeypatch.setattr(marks, "SLOW_BESIDE_NOTHING", -1.0)
     monkeypatch.setattr(marks, "SHARE", 100)
     monkeypatch.setattr(marks, "SHARE_IF_PROMISED", 50)
 
@@ -26,15 +27,16 @@ def long_ago(minutes: int = 60) -> datetime:
     return datetime.now(UTC) - timedelta(minutes=minutes)
 
 
+@pytest.mark.parametrize("beside", ["a job of others", "nothing"])
 @pytest.mark.parametrize("options", [{}, {"local_queue": {"size": 4}}])
 async def test_an_announced_job_behind_the_mark_is_found_without_polling(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, options: dict[str, Any]
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, options: dict[str, Any], beside: str
 ) -> None:
     async def step() -> None:
         pass
 
-    # Somebody else's job, so that there is a priority to mark.
-    await jobs.add("not ours", run_at=long_ago(1))
+    if beside != "nothing":
+        await jobs.add("not ours", run_at=long_ago(1))
     await workers.start([step], events=recorder.events, **options)
     await until_listening(recorder, jobs.connection)
     for n in range(1, 4):
@@ -109,3 +111,24 @@ async def test_marks_do_not_lose_jobs_of_queues(jobs: Jobs, workers: Workers) ->
     await jobs.add_many("step", 40)
     await workers.start([step], concurrency=3)
     await until(lambda: len(done) == 80)
+
+
+def test_dead_rows_where_no_job_waits_are_not_read_again_and_again() -> None:
+    """The priorities that have marks are then those of the jobs that ran here, and the default one."""
+    found = marks.Marks()
+    assert found.full_fetch_took(0.3, 0, ended_at=10.0)
+    found.listing_took(0.2)
+    found.set([], [], now=1000.0, full=False)
+    assert not found.is_full_due(11.0)
+    low, high, since = found.ranges()
+    assert (low, high) == ([marks.LOWEST, 0, 1], [-1, 0, marks.HIGHEST])
+    assert since == [float("-inf"), 1000.0 - marks.SLACK, float("-inf")]
+    assert found.is_full_due(10.0 + 0.5 * marks.SHARE)
+
+
+def test_one_slow_moment_of_an_empty_table_is_not_worth_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "SLOW_BESIDE_NOTHING", 0.1)
+    found = marks.Marks()
+    assert found.full_fetch_took(0.05, 0, ended_at=10.0)
+    found.set([], [], now=1000.0, full=False)
+    assert found.is_full_due(10.0)

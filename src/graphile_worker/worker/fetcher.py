@@ -136,7 +136,9 @@ class Fetcher:
                 priorities, server_time = await self._session.run(
                     lambda connection: list_priorities(connection, self._schema)
                 )
-                self._server_ahead = server_time - self._clock.monotonic()
+                listed = self._clock.monotonic()
+                self._marks.listing_took(listed - ended)
+                self._server_ahead = server_time - listed
                 # What became due while the fetch ran was not seen.
                 seen_up_to = now.timestamp() if now is not None else began + self._server_ahead
                 self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)

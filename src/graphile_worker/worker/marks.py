@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from ..job import Job
 
 SLOW = 0.020  # seconds: a fetch faster than this is never worth marks
+SLOW_BESIDE_NOTHING = 0.1  # seconds: the same while no job waits, so that only dead rows are in the way
 SLOW_PER_JOB = 0.0002  # seconds that a job itself may take in a fetch on a busy machine
 SHARE = 50  # a full fetch is repeated after so many times as long as it took ...
 SHARE_IF_PROMISED = 10  # ... and after so many times if there must be a job behind a mark
 SLACK = 1.0  # seconds: transactions commit jobs whose run_at is when they began
+DEFAULT_PRIORITY = 0
 LOWEST, HIGHEST = -32768, 32767
+MAX_SEEN = 100  # priorities
 
 
 class Marks:
@@ -27,6 +30,7 @@ class Marks:
 
     def __init__(self) -> None:
         self._by_priority: dict[int, float] = {}
+        self._seen = {DEFAULT_PRIORITY}  # of jobs that ran here: their dead rows have these priorities
         self._cost = 0.0
         self._full_at = 0.0
 
@@ -45,8 +49,18 @@ class Marks:
         self._full_at = ended_at
         return seconds > SLOW + SLOW_PER_JOB * jobs
 
+    def listing_took(self, seconds: float) -> None:
+        """What it cost to learn the priorities for `set`, which is a part of a full fetch."""
+        self._cost += seconds
+
     def set(self, priorities: Sequence[int], jobs: Sequence[Job], now: float, *, full: bool) -> None:
-        """What a fetch has seen: everything due up to `now` (seconds since 1970), or to its last job."""
+        """What a full fetch has seen: everything due up to `now` (seconds since 1970), or to its last job."""
+        if len(self._seen) < MAX_SEEN:
+            self._seen.update(job.priority for job in jobs)
+        if priorities or self._cost > SLOW_BESIDE_NOTHING:
+            self._set(sorted(self._seen.union(priorities)), jobs, now, full=full)
+
+    def _set(self, priorities: Sequence[int], jobs: Sequence[Job], now: float, *, full: bool) -> None:
         plain = [(job.priority, job.raw_run_at) for job in jobs if job.job_queue_id is None]
         last, last_run_at = max(plain, default=(LOWEST - 1, 0.0))
         for priority in priorities:
@@ -62,7 +76,7 @@ class Marks:
         unknown = {job.priority for job in jobs if job.job_queue_id is None} - self._by_priority.keys()
         for priority in unknown:  # in a gap; read from its beginning until the next full fetch
             self._by_priority[priority] = float("-inf")
-        self.set(sorted(self._by_priority.keys() - unknown), jobs, now, full=full)
+        self._set(sorted(self._by_priority.keys() - unknown), jobs, now, full=full)
 
     def ranges(self) -> tuple[list[int], list[int], list[float]]:
         """Priorities with a mark and the gaps between them: the lowest, the highest, the mark of each."""
