@@ -132,7 +132,7 @@ async def test_a_fetch_that_finds_nothing_reads_next_to_nothing(desk: Desk, back
     queue_count = await desk.connection.fetchval("select count(*) from graphile_worker._private_job_queues")
     assert await fetch(desk, 1) == []
     (plan,) = desk.explaining.plans
-    look_at_queues = 2 * 104 + 2 * queue_count if queue_count else 0
+    look_at_queues = 2 * 42 + 2 * queue_count if queue_count else 0
     assert_bounded(plan, 4 * backlog.priorities + look_at_queues)
 
 
@@ -191,6 +191,17 @@ async def test_completed_jobs_are_deleted_by_their_ids(desk: Desk) -> None:
     await desk.make_ready()
     found = [job for job in await fetch(desk) if job.job_queue_id is None]
     await write_outcomes(desk.explaining, desk.schema, POOL, Outcomes(completed=[job.id for job in found]))
+    assert_bounded(desk.explaining.plans[-1], 2 * len(found))
+
+
+async def test_completed_jobs_of_queues_are_deleted_by_their_ids(desk: Desk) -> None:
+    await desk.make_ready()
+    found = await fetch(desk)
+    outcomes = Outcomes(
+        completed=[job.id for job in found],
+        queues=[job.job_queue_id for job in found if job.job_queue_id is not None] or [1],
+    )
+    await write_outcomes(desk.explaining, desk.schema, POOL, outcomes)
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 

@@ -48,8 +48,9 @@ async def write_outcomes(
     go_on: Continuation | None = None,
 ) -> list[Job]:
     """Write the outcomes and free the queues; with `go_on`, lock and return the next job of each queue."""
-    if not outcomes.failed and not outcomes.queues:
-        await connection.execute(load("queries/complete_jobs", schema), outcomes.completed, pool_id)
+    if not outcomes.failed and (go_on is None or not outcomes.queues):
+        statement = "queries/complete_queued_jobs" if outcomes.queues else "queries/complete_jobs"
+        await connection.execute(load(statement, schema), outcomes.completed, pool_id)
         return []
     tasks = go_on.tasks if go_on is not None else {}
     rows = await connection.fetch(

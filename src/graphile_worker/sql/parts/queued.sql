@@ -43,9 +43,9 @@ examined as materialized (
       and job.task_id = any ((select ids from task)::integer[])
       and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
     order by job.run_at
-    limit 4 * $3 + 100
+    limit 2 * $3 + 40
   ) found
-  limit 4 * $3 + 100
+  limit 2 * $3 + 40
 ),
 -- ... of which the first of each queue counts, if the queue's row and its own can be locked at once.
 head as materialized (
@@ -76,7 +76,7 @@ other_queue (id) as (
   (
     select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
     where is_available and job_queue_id is not null
-      and (select count(*) from examined) >= 4 * $3 + 100 and (select count(*) from queued) < $3
+      and (select count(*) from examined) >= 2 * $3 + 40 and (select count(*) from queued) < $3
     order by job_queue_id limit 1
   )
   union all
