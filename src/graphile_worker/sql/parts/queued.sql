@@ -71,12 +71,13 @@ queued as materialized (
   where job.place = head.place -- else it was changed meanwhile, and this statement could not take it
   limit $3
 ),
--- If the look ended at jobs of busy queues, go from queue to queue instead: the cost is the number of queues.
+-- If nothing was found there, go from queue to queue instead. When all that were seen are busy, through all of them, as
+-- the next job may be anywhere: the cost is the number of queues. When others were faster, just to the first few.
 other_queue (id) as (
   (
     select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
     where is_available and job_queue_id is not null
-      and (select count(*) from examined) >= 2 * $3 + 40 and (select count(*) from queued) < $3
+      and (select count(*) from examined) >= 2 * $3 + 40 and not exists (select from queued)
     order by job_queue_id limit 1
   )
   union all
@@ -89,7 +90,18 @@ other_queue (id) as (
 ),
 other_head as materialized (
   select next.place, next.job_queue_id, next.priority, next.run_at
-  from other_queue
+  from (
+    select id from other_queue
+    limit (
+      select case
+        when exists (
+          select from head
+          join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+            on queue.id = head.job_queue_id and queue.is_available
+        ) then 2 * $3 + 40
+      end
+    )
+  ) other_queue
   join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = other_queue.id and queue.is_available
   cross join lateral (
     select job.ctid as place, job.job_queue_id, job.priority, job.run_at
