@@ -106,6 +106,21 @@ async def test_a_batch_takes_one_job_of_a_queue_and_all_that_have_none(
     assert await statements.fetch(4) == []
 
 
+@pytest.mark.parametrize("beyond", [None, ([0], [0], [float("-inf")])], ids=["all", "beyond marks"])
+async def test_rows_that_another_transaction_had_locked_are_passed_over_only_while_it_lasts(
+    jobs: Jobs, statements: Statements, database_url: str, beyond: Any
+) -> None:
+    first, second, third = [await jobs.add("hello") for _ in range(3)]
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", first)
+            assert [job.id for job in await statements.fetch_plain(1, beyond=beyond)] == [second]
+    finally:
+        await other.close()
+    assert [job.id for job in await statements.fetch_plain(2, beyond=beyond)] == [first, third]
+
+
 async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past_one_that_is_free(
     jobs: Jobs, statements: Statements
 ) -> None:
