@@ -1,13 +1,5 @@
 -- Part of get_jobs_beyond and get_plain_jobs_beyond: locks the next jobs without a queue beyond the marks.
--- As text, because the driver asks the catalogue about other arrays; a subquery, to convert it only once.
-task (ids) as materialized (select $2::text[]::integer[]),
--- Other fetches that are under way. Rows that they have locked are passed by when their header shows it: to try for the
--- lock, as `skip locked` does, takes five times as long, and there are thousands of them.
-other (transactions) as materialized (
-  select array(
-    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
-  )
-),
+:include terms
 plain as materialized (
   select found.place, null::integer as job_queue_id, found.priority, found.run_at
   from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
