@@ -15,8 +15,10 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     The `raw_…` fields hold what the database sent: the JSON text of payload and flags, and instants as
     seconds since 1970. They are turned into Python values only when asked for, because most tasks look at
-    the payload alone and jobs pass through by the ten thousand. The order of the fields is the order of the
-    columns in the statements that return jobs, with the task's name last.
+    the payload alone and jobs pass through by the ten thousand. For the same reason a job that was fetched to
+    be run has no `raw_created_at` if that is the same as `raw_run_at`, and no `raw_updated_at` if that is the
+    same as `raw_created_at`. The order of the fields is that of the columns in the statements that return
+    jobs, with the task's name last.
     """
 
     id: int
@@ -26,15 +28,15 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     attempts: int
     max_attempts: int
     last_error: str | None
-    raw_created_at: float
-    raw_updated_at: float
+    raw_created_at: float | None
+    raw_updated_at: float | None
     key: str | None
     raw_locked_at: float | None
-    locked_by: str | None
     revision: int
     raw_flags: str | None
     task_id: int
     job_queue_id: int | None
+    locked_by: str | None
     task_identifier: str
 
     @property
@@ -55,12 +57,12 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     @property
     def created_at(self) -> datetime:
         """When the job was added."""
-        return _instant(self.raw_created_at)
+        return self.run_at if self.raw_created_at is None else _instant(self.raw_created_at)
 
     @property
     def updated_at(self) -> datetime:
         """When the job was last added again or managed; workers do not touch it."""
-        return _instant(self.raw_updated_at)
+        return self.created_at if self.raw_updated_at is None else _instant(self.raw_updated_at)
 
     @property
     def locked_at(self) -> datetime | None:

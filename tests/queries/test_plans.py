@@ -187,11 +187,14 @@ async def test_priorities_are_listed_by_one_look_at_each(desk: Desk, backlog: Ba
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-async def test_completed_jobs_are_deleted_by_their_ids(desk: Desk) -> None:
+@pytest.mark.parametrize("step", [1, 2, 10])
+async def test_completed_jobs_are_deleted_by_their_ids(desk: Desk, step: int) -> None:
+    """Whether they lie side by side, with gaps, or far apart."""
     await desk.make_ready()
-    found = [job for job in await fetch(desk) if job.job_queue_id is None]
-    await write_outcomes(desk.explaining, desk.schema, POOL, Outcomes(completed=[job.id for job in found]))
-    assert_bounded(desk.explaining.plans[-1], 2 * len(found))
+    found = [job for job in await fetch(desk, BATCH * step) if job.job_queue_id is None]
+    done = sorted(job.id for job in found)[::step]
+    await write_outcomes(desk.explaining, desk.schema, POOL, Outcomes(completed=done))
+    assert_bounded(desk.explaining.plans[-1], 4 * len(done))
 
 
 async def test_completed_jobs_of_queues_are_deleted_by_their_ids(desk: Desk) -> None:

@@ -63,6 +63,34 @@ async def test_a_completed_job_that_was_unlocked_meanwhile_is_deleted_all_the_sa
     assert await jobs.count() == 0
 
 
+@pytest.mark.compat("CO1")
+@pytest.mark.parametrize("step", [1, 2, 5])
+async def test_of_many_jobs_only_the_completed_ones_are_deleted(
+    jobs: Jobs, statements: Statements, step: int
+) -> None:
+    """Those between them run on: in this pool, in another one, or have not begun."""
+    ids = await jobs.add_many("hello", 1000)
+    first = await statements.fetch(600)
+    others = await statements.of("pool-2").fetch(200)
+    done = [*first, *others][::step]
+    await statements.write(completed=done)
+    assert {row["id"] for row in await jobs.all()} == set(ids) - {job.id for job in done}
+
+
+@pytest.mark.compat("CO2")
+async def test_among_many_a_job_with_a_key_that_was_lost_to_others_stays(
+    jobs: Jobs, statements: Statements
+) -> None:
+    await jobs.add_many("hello", 200)
+    lost, _ = [await jobs.add("hello", key=key) for key in ("lost", "kept")]
+    fetched = await statements.fetch(300)
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_by = 'pool-2' where id = $1", lost
+    )
+    await statements.write(completed=fetched)
+    assert [row["id"] for row in await jobs.all()] == [lost]
+
+
 @pytest.mark.compat("CO3")
 async def test_completing_twice_does_not_unlock_the_queue_under_its_next_job(
     jobs: Jobs, statements: Statements

@@ -61,6 +61,12 @@ async def test_a_plain_function_runs_in_a_thread_and_does_not_block_the_loop(
     assert (await running).startswith("graphile-worker task")
 
 
+def start(made: Any, payload: Any, helpers: Any, threads: TaskThreads) -> Any:
+    """As the worker does it: the current job is set in the context from which the task is called."""
+    current_job.set(helpers)
+    return call_task(made, payload, helpers, threads)
+
+
 async def test_both_kinds_see_the_context_and_the_current_job(
     make_helpers: Any, make_job: Any, threads: TaskThreads
 ) -> None:
@@ -75,7 +81,7 @@ async def test_both_kinds_see_the_context_and_the_current_job(
     request_id.set("r1")
     for number, made in enumerate((on_loop, in_thread)):
         helpers = make_helpers(make_job(id=number))
-        assert await call_task(made, None, helpers, threads) == (number, "r1", helpers)
+        assert await start(made, None, helpers, threads) == (number, "r1", helpers)
 
 
 async def test_jobs_that_run_at_once_each_see_their_own_job(
@@ -89,7 +95,7 @@ async def test_jobs_that_run_at_once_each_see_their_own_job(
         return get_current_job().id
 
     async def slot(number: int) -> Any:
-        return await call_task(look, None, make_helpers(make_job(id=number)), threads)
+        return await start(look, None, make_helpers(make_job(id=number)), threads)
 
     assert await asyncio.gather(*(slot(number) for number in range(5))) == [0, 1, 2, 3, 4]
 
@@ -110,7 +116,7 @@ async def test_what_a_plain_function_hands_back_as_coroutine_is_awaited_on_the_l
     def outer() -> Any:
         return inner()
 
-    assert await call_task(outer, None, make_helpers(), threads) == (True, 7)
+    assert await start(outer, None, make_helpers(), threads) == (True, 7)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])

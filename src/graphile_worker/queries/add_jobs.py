@@ -140,7 +140,7 @@ async def _run(
     task_ids, queue_ids, run_at, max_attempts, priorities = (text and decode(text) for text in lists)
     jobs = [
         Job(id_, payload, priority, time, 0, most, None, created, created,
-            None, None, None, 0, None, task, queue, name)
+            None, None, 0, None, task, queue, None, name)
         for id_, payload, priority, time, most, task, queue, name in zip(
             decode(ids),
             payloads or columns.payloads,
@@ -166,7 +166,7 @@ async def _insert(
     ids, created, task_id = row
     return [
         Job(id_, payload, DEFAULT_PRIORITY, created, 0, DEFAULT_MAX_ATTEMPTS, None, created, created,
-            None, None, None, 0, None, task_id, None, name)
+            None, None, 0, None, task_id, None, None, name)
         for id_, payload in zip(decode(ids), payloads, strict=True)
     ]  # fmt: skip
 

@@ -42,4 +42,4 @@ async def add_plain_job(
     priority = DEFAULT_PRIORITY if spec.priority is None else spec.priority
     most = DEFAULT_MAX_ATTEMPTS if spec.max_attempts is None else spec.max_attempts
     return Job(job_id, payload, priority, run_at, 0, most, None, created_at, created_at,
-               None, None, None, 0, flags, task_id, None, spec.identifier)  # fmt: skip
+               None, None, 0, flags, task_id, None, None, spec.identifier)  # fmt: skip

@@ -10,7 +10,7 @@ from ..db.connection import Connection
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .rows import JobBatch, jobs_with_names
+from .rows import JobBatch, taken_jobs
 
 MANY = 100  # jobs; to make so many takes as long as a round trip
 Ranges = tuple[list[int], list[int], list[float]]
@@ -36,8 +36,8 @@ async def get_plain_jobs(
         *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
     )
     if len(rows) < MANY:
-        return _in_order(jobs_with_names(rows, tasks))
-    return JobBatch(len(rows), lambda: _in_order(jobs_with_names(rows, tasks)))
+        return _in_order(taken_jobs(rows, pool_id, tasks))
+    return JobBatch(len(rows), lambda: _in_order(taken_jobs(rows, pool_id, tasks)))
 
 
 async def get_jobs(
@@ -59,7 +59,7 @@ async def get_jobs(
         load("queries/get_jobs" if beyond is None else "queries/get_jobs_beyond", schema),
         *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
     )
-    return _in_order(jobs_with_names(rows, tasks))
+    return _in_order(taken_jobs(rows, pool_id, tasks))
 
 
 async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool:

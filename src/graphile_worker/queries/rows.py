@@ -16,9 +16,9 @@ def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
     return [Job(*row) for row in rows]
 
 
-def jobs_with_names(rows: Iterable[Row], names: Mapping[int, str]) -> list[Job]:
-    """Jobs from rows without the task identifier, which is found by the task's id."""
-    return [Job(*row, names[row[_TASK_ID]]) for row in rows]  # type: ignore[call-arg]
+def taken_jobs(rows: Iterable[Row], pool_id: str, names: Mapping[int, str]) -> list[Job]:
+    """Jobs that this pool has locked, from rows without the pool's id and without the names of the tasks."""
+    return [Job(*row, pool_id, names[row[_TASK_ID]]) for row in rows]  # type: ignore[call-arg]
 
 
 class JobBatch(Sequence[Job]):

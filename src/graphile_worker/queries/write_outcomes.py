@@ -11,7 +11,10 @@ from ..db.connection import Connection
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .rows import jobs_with_names
+from .rows import taken_jobs
+
+MANY = 100  # jobs; for less it does not matter how they are found
+NEAR = 2  # ids lie close together if at most every second one is among them
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -48,9 +51,11 @@ async def write_outcomes(
     go_on: Continuation | None = None,
 ) -> list[Job]:
     """Write the outcomes and free the queues; with `go_on`, lock and return the next job of each queue."""
-    if not outcomes.failed and (go_on is None or not outcomes.queues):
-        statement = "queries/complete_queued_jobs" if outcomes.queues else "queries/complete_jobs"
-        await connection.execute(load(statement, schema), outcomes.completed, pool_id)
+    if not outcomes.failed and not outcomes.queues:
+        await _complete_jobs(connection, schema, pool_id, outcomes.completed)
+        return []
+    if not outcomes.failed and go_on is None:
+        await connection.execute(load("queries/complete_queued_jobs", schema), outcomes.completed, pool_id)
         return []
     tasks = go_on.tasks if go_on is not None else {}
     rows = await connection.fetch(
@@ -64,7 +69,18 @@ async def write_outcomes(
         list(go_on.forbidden_flags) if go_on is not None and go_on.forbidden_flags else None,
         go_on.now if go_on is not None else None,
     )
-    return jobs_with_names(rows, tasks)
+    return taken_jobs(rows, pool_id, tasks)
+
+
+async def _complete_jobs(
+    connection: Connection, schema: SchemaName, pool_id: str, job_ids: list[int]
+) -> None:
+    first, last = min(job_ids, default=0), max(job_ids, default=0)
+    if len(job_ids) >= MANY and last - first < NEAR * len(job_ids):
+        statement = load("queries/complete_adjacent_jobs", schema)
+        await connection.execute(statement, job_ids, pool_id, first, last)
+    else:
+        await connection.execute(load("queries/complete_jobs", schema), job_ids, pool_id)
 
 
 async def return_jobs(

@@ -1,6 +1,6 @@
 """Calling a task: a coroutine on the loop, or a plain function in a thread.
 
-The current job is put into the context first, so that the task, what it calls and what it starts see it.
+The worker has put the current job into the context, where the task, what it calls and what it starts see it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from .helpers import JobHelpers, current_job
+from .helpers import JobHelpers
 from .task import AnyTask
 from .threads import TaskThreads
 
@@ -17,10 +17,9 @@ from .threads import TaskThreads
 def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Awaitable[Any]:
     """Start a task with a decoded payload; await what comes back for its result.
 
-    Sets `current_job` in the caller's context: call it in the asyncio task that drives the job. For an
-    `async def` this is the task's own coroutine, with nothing around it.
+    Call it in the asyncio task that drives the job, where `current_job` is set. For an `async def` this is
+    the task's own coroutine, with nothing around it.
     """
-    current_job.set(helpers)
     if task.is_async:
         coroutine: Awaitable[Any] = task.invoke(payload, helpers)
         return coroutine

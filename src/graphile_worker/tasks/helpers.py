@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+import msgspec
+
 from ..db.connection import Connection, Row
 from ..errors import JobInterruptedError
 from ..job import Job
@@ -44,17 +46,14 @@ def get_current_helpers() -> JobHelpers:
         raise LookupError("no job is running here: this code was not called from a task") from None
 
 
-class JobHelpers:
+class JobHelpers(msgspec.Struct, eq=False, weakref=True):
     """What a task can ask its worker for."""
 
-    __slots__ = ("_logger", "_services", "job", "worker_id")
-
-    def __init__(self, job: Job, services: WorkerServices, worker_id: str) -> None:
-        self.job = job
-        """The job as it was when it was fetched."""
-        self.worker_id = worker_id
-        self._services = services
-        self._logger: JobLogger | None = None
+    job: Job
+    """The job as it was when it was fetched."""
+    _services: WorkerServices
+    worker_id: str
+    _logger: JobLogger | None = None
 
     @property
     def logger(self) -> JobLogger:

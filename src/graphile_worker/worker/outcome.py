@@ -50,7 +50,7 @@ def storable(text: str) -> str:
 Outcome = Failed | Interrupted | None
 
 
-class Finished(msgspec.Struct, frozen=True):
+class Finished(msgspec.Struct, frozen=True, gc=False):
     """A job whose run is over, on its way to the database."""
 
     job: Job

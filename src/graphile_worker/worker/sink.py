@@ -63,6 +63,7 @@ class Sink:
         self._wanted = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
+        self._is_awake = False  # whether the loop looks by itself for what is put here
         self._hurry = False
         self._closing = False
         self._go_on: Callable[[], Continuation | None] = lambda: None
@@ -104,9 +105,9 @@ class Sink:
             self._failed.append(finished)
         else:
             self._interrupted.append(finished)
-        if self._written.is_set():
+        if not self._is_awake:
+            self._is_awake = True
             self._written.clear()
-        if not self._wanted.is_set():
             self._wanted.set()
 
     @property
@@ -147,6 +148,7 @@ class Sink:
                 return
             if any(self._delays) and not self._hurry:
                 await self._gather()
+            self._is_awake = True
             while batch := self._next_batch():
                 try:
                     await self._write(batch)
@@ -159,8 +161,8 @@ class Sink:
                 else:
                     self._on_written()
                     backoff.reset()
-            if not (self._completed or self._failed or self._interrupted):
-                self._written.set()
+            self._is_awake = False
+            self._written.set()
 
     async def _pause(self, seconds: float) -> None:
         """Wait before the next try; not for long once somebody flushes, for then the worker is stopping."""
@@ -193,6 +195,7 @@ class Sink:
             if left <= 0 or left == math.inf:
                 return
             self._wanted.clear()
+            self._is_awake = False
             timer = asyncio.ensure_future(self._clock.sleep(left))
             wanted = asyncio.ensure_future(self._wanted.wait())
             await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
@@ -229,7 +232,7 @@ class Sink:
         jobs = await self._session.take(
             lambda connection: write_outcomes(connection, self._schema, self._pool_id, outcomes, go_on=go_on)
         )
-        self._session.ledger.strike(finished.job for finished in batch)
+        self._session.ledger.strike([finished.job for finished in batch])
         if jobs:
             self._adopt(jobs)
         if len(jobs) < len(outcomes.queues):
@@ -271,6 +274,8 @@ class Sink:
     def _tell(self, batch: list[Finished]) -> None:
         events = self._events
         tell_success, tell_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
+        if not tell_success and not tell_complete:
+            batch = [finished for finished in batch if finished.outcome is not None]
         for finished in batch:
             if isinstance(finished.outcome, Failed):
                 self._tell_failure(finished, finished.outcome)
@@ -301,15 +306,16 @@ class Sink:
 
 
 def _outcomes(batch: list[Finished]) -> Outcomes:
-    outcomes = Outcomes()
-    for finished in batch:
-        job, outcome = finished.job, finished.outcome
-        if isinstance(outcome, Failed):
-            outcomes.failed.append(Failure(job.id, outcome.message, outcome.remaining_payload))
-        else:
-            outcomes.completed.append(job.id)
-        if job.job_queue_id is not None:
-            outcomes.queues.append(job.job_queue_id)
+    outcomes = Outcomes(
+        completed=[finished.job.id for finished in batch if finished.outcome is None],
+        queues=[queue for finished in batch if (queue := finished.job.job_queue_id) is not None],
+    )
+    if len(outcomes.completed) < len(batch):
+        for finished in batch:
+            outcome = finished.outcome
+            if isinstance(outcome, Failed):
+                failure = Failure(finished.job.id, outcome.message, outcome.remaining_payload)
+                outcomes.failed.append(failure)
     return outcomes
 
 

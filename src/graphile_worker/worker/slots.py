@@ -197,7 +197,8 @@ class Slots:
     async def _work(self, slot: Slot) -> bool:
         """Run jobs until the pool closes; True asks for a fresh context to go on in."""
         executor, source, events = self._executor, self._source, self._events
-        observed, monotonic = events.observed, time.monotonic
+        observed, monotonic, copy_context = events.observed, time.monotonic, contextvars.copy_context
+        task = asyncio.current_task()
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -212,7 +213,7 @@ class Slots:
             slot.started = started = monotonic()
             helpers = executor.helpers(job, slot.id)
             current_job.set(helpers)
-            context = contextvars.copy_context()
+            context = copy_context()
             if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
             outcome = await executor.execute(job, helpers)
@@ -223,7 +224,11 @@ class Slots:
             ended = monotonic()
             self._put(Finished(job, outcome, slot.id, ended - started))
             source.ran(ended - started)
-            if _has_traces(slot, context):
+            # A job may leave something behind that the next one would find: a variable, or a cancellation.
+            try:
+                if copy_context() != context or task is None or task.cancelling():
+                    return not self._closing
+            except Exception:  # values are compared by their own idea of equality, which may raise
                 return not self._closing
             if ended - self._turn_began > MAX_TURN:
                 await asyncio.sleep(0)
@@ -238,11 +243,3 @@ class Slots:
             self._became_idle.set()
         await slot.idle
         self._turn_began = time.monotonic()
-
-
-def _has_traces(slot: Slot, before: contextvars.Context) -> bool:
-    """Whether a job left something behind that the next one would find: a variable, or a cancellation."""
-    try:
-        return contextvars.copy_context() != before or slot.task is None or slot.task.cancelling() > 0
-    except Exception:  # values are compared by their own idea of equality, which may raise
-        return True

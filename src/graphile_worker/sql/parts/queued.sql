@@ -152,6 +152,4 @@ update :GRAPHILE_WORKER_SCHEMA._private_jobs job
 set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5::timestamptz, now())
 where job.ctid = any (array(select place from chosen))
 returning
-  id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
-  date_part('epoch', created_at), date_part('epoch', updated_at), key, date_part('epoch', locked_at), locked_by,
-  revision, flags::text, task_id, job_queue_id
+:include taken_columns

@@ -15,11 +15,11 @@ select
     date_part('epoch', job.updated_at) as updated_at,
     job.key,
     date_part('epoch', job.locked_at) as locked_at,
-    job.locked_by,
     job.revision,
     job.flags::text as flags,
     job.task_id,
-    job.job_queue_id
+    job.job_queue_id,
+    job.locked_by
 from :GRAPHILE_WORKER_SCHEMA.add_job(
     identifier => $1::text,
     payload => $2::text::json,

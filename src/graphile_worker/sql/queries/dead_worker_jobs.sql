@@ -5,9 +5,7 @@
 -- counts (whether this time counts: always at first; later only if the job is known to have been started,
 -- so that one that was merely locked ahead is not blamed for what another one did).
 select
-  job.id, job.payload::text, job.priority, date_part('epoch', job.run_at), job.attempts, job.max_attempts,
-  job.last_error, date_part('epoch', job.created_at), date_part('epoch', job.updated_at), job.key,
-  date_part('epoch', job.locked_at), job.locked_by, job.revision, job.flags::text, job.task_id, job.job_queue_id,
+:include job_columns
   task.identifier,
   coalesce(recovery.recoveries, 0) as recoveries,
   recovery.job_id is null or recovery.started_by is not distinct from job.locked_by as counts

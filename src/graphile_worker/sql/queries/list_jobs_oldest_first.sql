@@ -4,22 +4,7 @@
 -- $7 the id after which to go on, or null.
 -- Returns the jobs' columns in the order of Job, then queue name and state.
 select
-    job.id,
-    job.payload::text as payload,
-    job.priority,
-    date_part('epoch', job.run_at) as run_at,
-    job.attempts,
-    job.max_attempts,
-    job.last_error,
-    date_part('epoch', job.created_at) as created_at,
-    date_part('epoch', job.updated_at) as updated_at,
-    job.key,
-    date_part('epoch', job.locked_at) as locked_at,
-    job.locked_by,
-    job.revision,
-    job.flags::text as flags,
-    job.task_id,
-    job.job_queue_id,
+:include job_columns
     coalesce(tasks.identifier, '') as task_identifier,
     job_queues.queue_name,
     case

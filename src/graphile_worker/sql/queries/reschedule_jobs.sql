@@ -2,22 +2,7 @@
 -- $1 job ids as texts, $2 run_at, $3 delay from now in seconds (used when $2 is null), $4 priority, $5 attempts, $6 max_attempts.
 -- Returns the changed jobs' columns in the order of Job.
 select
-    job.id,
-    job.payload::text as payload,
-    job.priority,
-    date_part('epoch', job.run_at) as run_at,
-    job.attempts,
-    job.max_attempts,
-    job.last_error,
-    date_part('epoch', job.created_at) as created_at,
-    date_part('epoch', job.updated_at) as updated_at,
-    job.key,
-    date_part('epoch', job.locked_at) as locked_at,
-    job.locked_by,
-    job.revision,
-    job.flags::text as flags,
-    job.task_id,
-    job.job_queue_id,
+:include job_columns
     coalesce((
         select tasks.identifier
         from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks

@@ -78,8 +78,6 @@ renewed_queue as (
     and queue.id = any (array(select job_queue_id from taken))
 )
 select
-  id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
-  date_part('epoch', created_at), date_part('epoch', updated_at), key, date_part('epoch', locked_at), locked_by,
-  revision, flags::text, task_id, job_queue_id
+:include taken_columns
 from taken
 order by priority, run_at
