@@ -1,8 +1,10 @@
-"""A job that has neither key nor queue: the procedure has the effect of the function, or makes way for it."""
+"""A job with neither key nor queue: each quick way has the effect of the function, or makes way for it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,9 +13,11 @@ import msgspec
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
+from graphile_worker.client.plain_jobs import CROWD
 
 ALL = "select * from graphile_worker.jobs order by id"
 PROCEDURE = "graphile_worker._private_py_add_plain_job"
+LOCK = 7231964501297834
 LATER = datetime(2200, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 OPTIONS: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -36,10 +40,25 @@ async def watched(utils: WorkerUtils, statements: list[str]) -> None:
         session.add_query_logger(lambda record: statements.append(record.query))
 
 
-def called(statements: list[str]) -> list[bool]:
-    """For each statement that adds a job whether it was the procedure's."""
-    adds = [statement for statement in statements if statement.startswith("-- Add")]
-    return [PROCEDURE.partition(".")[2] in statement for statement in adds]
+def ways(statements: list[str]) -> list[str]:
+    """What each statement does that adds or announces a job."""
+    marks = {"insert into": "insert", "call ": "procedure", ".add_job(": "function", "-- Tell": "announce"}
+    return [
+        way
+        for statement in statements
+        for mark, way in marks.items()
+        if mark in statement and statement.startswith(("-- Add", "-- Tell"))
+    ]
+
+
+@asynccontextmanager
+async def somebody_else_adds(connection: Any) -> AsyncIterator[None]:
+    """The lock is held that is taken by who is about to commit a notification."""
+    await connection.execute(f"select pg_advisory_lock({LOCK})")
+    try:
+        yield
+    finally:
+        await connection.execute(f"select pg_advisory_unlock({LOCK})")
 
 
 @pytest.fixture
@@ -52,15 +71,21 @@ async def one_session(database_url: str, connection: Any) -> Any:
         yield utils, statements
 
 
+@pytest.mark.parametrize("way", ["insert", "procedure"])
 @pytest.mark.parametrize("given", OPTIONS)
 async def test_the_row_is_the_one_that_the_function_would_make(
-    one_session: tuple[WorkerUtils, list[str]], connection: Any, given: str
+    one_session: tuple[WorkerUtils, list[str]], connection: Any, given: str, way: str
 ) -> None:
     utils, statements = one_session
     options = dict(OPTIONS[given])
     payload = options.pop("payload", None)
+    if way == "procedure":
+        async with somebody_else_adds(connection):
+            await utils.add_job("note")
+        await connection.execute("delete from graphile_worker._private_jobs where id > 1")
+        statements.clear()
     quick = await utils.add_job("note", payload, **options)
-    assert called(statements) == [True]
+    assert ways(statements) == [way]
     async with connection.transaction():
         slow = await utils.add_job("note", payload, connection=connection, **options)
     _, first, second = await connection.fetch(ALL)
@@ -77,17 +102,40 @@ async def test_the_row_is_the_one_that_the_function_would_make(
     )
 
 
-async def test_workers_hear_of_it(one_session: tuple[WorkerUtils, list[str]], database_url: str) -> None:
-    utils, _ = one_session
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+@pytest.mark.parametrize("crowded", [False, True])
+async def test_workers_hear_of_it(
+    one_session: tuple[WorkerUtils, list[str]], connection: Any, database_url: str, crowded: bool, jobs: int
+) -> None:
+    """Of each job once, be somebody else about to announce one or not."""
+    utils, statements = one_session
     listener = await asyncpg.connect(database_url)
     heard: asyncio.Queue[str] = asyncio.Queue()
     try:
         await listener.add_listener("jobs:insert", lambda *message: heard.put_nowait(message[-1]))
-        await utils.add_job("note")
-        message = msgspec.json.decode(await asyncio.wait_for(heard.get(), 30))
-        assert message["count"] == 1
+        async with somebody_else_adds(connection) if crowded else nullcontext():
+            for _ in range(jobs):
+                await utils.add_job("note")
+        await connection.execute("notify \"jobs:insert\", 'the last'")
+        messages = []
+        while (message := await asyncio.wait_for(heard.get(), 30)) != "the last":
+            messages.append(msgspec.json.decode(message)["count"])
     finally:
         await listener.close(timeout=30)
+    assert messages == [1] * jobs
+    first = ["insert", "announce"] if crowded else ["insert"]
+    assert ways(statements) == first + ["procedure" if crowded else "insert"] * (jobs - 1)
+
+
+async def test_when_the_others_are_gone_one_statement_does_it_again(
+    one_session: tuple[WorkerUtils, list[str]], connection: Any
+) -> None:
+    utils, statements = one_session
+    async with somebody_else_adds(connection):
+        await utils.add_job("note")
+    for _ in range(CROWD + 1):
+        await utils.add_job("note")
+    assert ways(statements) == ["insert", "announce", *["procedure"] * CROWD, "insert"]
 
 
 async def test_inside_a_transaction_the_job_belongs_to_it(
@@ -107,7 +155,7 @@ async def test_jobs_with_a_key_or_a_queue_go_the_other_way(
     utils, statements = one_session
     await utils.add_job("note", job_key="key")
     await utils.add_job("note", queue_name="queue")
-    assert called(statements) == [False, False]
+    assert ways(statements) == ["function", "function"]
 
 
 async def test_a_task_that_is_new_gets_its_row(
@@ -116,25 +164,33 @@ async def test_a_task_that_is_new_gets_its_row(
     utils, statements = one_session
     await utils.add_job("new")
     await utils.add_job("new")
-    assert called(statements) == [True, False, True]
+    assert ways(statements) == ["insert", "function", "insert"]
     assert [row["task_identifier"] for row in await connection.fetch(ALL)] == ["note", "new", "new"]
 
 
-@pytest.mark.parametrize(
-    "change", [f"drop procedure {PROCEDURE}", f"revoke execute on procedure {PROCEDURE} from public"]
-)
-async def test_without_the_procedure_the_function_is_used(
-    database_url: str, connection: Any, change: str
+async def test_without_the_procedure_two_statements_do_it(
+    one_session: tuple[WorkerUtils, list[str]], connection: Any
 ) -> None:
-    """As in a schema that another runtime installed, or for a role that may not call it."""
+    """As in a schema that another runtime installed."""
+    utils, statements = one_session
+    await connection.execute(f"drop procedure {PROCEDURE}")
+    async with somebody_else_adds(connection):
+        for _ in range(3):
+            await utils.add_job("note")
+    in_two = ["insert", "announce"]
+    assert ways(statements) == [*in_two, "procedure", "function", *in_two]  # it was asked for once
+    assert len(await connection.fetch(ALL)) == 4
+
+
+async def test_a_role_that_may_not_insert_uses_the_function(database_url: str, connection: Any) -> None:
     await connection.execute("drop role if exists add_only")
     await connection.execute("create role add_only login")
     try:
         await connection.execute("grant usage on schema graphile_worker to add_only")
-        await connection.execute("grant all on all tables in schema graphile_worker to add_only")
-        for table in ("_private_jobs", "_private_tasks"):
-            await connection.execute(f"alter table graphile_worker.{table} disable row level security")
-        await connection.execute(change)
+        await connection.execute(
+            "alter function graphile_worker.add_job(text, json, text, timestamptz, integer, text, integer, "
+            "text[], text) security definer"
+        )
         async with (
             asyncpg.create_pool(
                 database_url,
@@ -148,7 +204,7 @@ async def test_without_the_procedure_the_function_is_used(
             await utils.add_job("note")
             await watched(utils, statements)
             await utils.add_job("note")
-            assert called(statements) == [False]  # it was asked for once
+            assert ways(statements) == ["function"]  # the other was tried once
         assert len(await connection.fetch(ALL)) == 2
     finally:
         await connection.execute("drop owned by add_only")
@@ -164,4 +220,4 @@ async def test_another_error_is_the_callers(
     )
     with pytest.raises(asyncpg.CheckViolationError, match="few"):
         await utils.add_job("note", priority=6)
-    assert called(statements) == [True]
+    assert ways(statements) == ["insert"]

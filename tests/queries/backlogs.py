@@ -64,17 +64,19 @@ class Backlog:
     """Distinct priorities of waiting jobs; a fetch may look once or twice at each."""
     queues_may_be_next: bool = False
     """Whether jobs wait for a queue that is free, or for more queues than are worth a look."""
+    is_plain: bool = False
+    """Whether all waiting jobs have one priority and none is in a queue."""
     busy_queues_hide: int = 0
     """Queues that a fetch may have to go through one by one, because jobs of busy ones hide them."""
 
 
 BACKLOGS = {
-    "nothing": Backlog(),
-    "future": Backlog((jobs(SIZE, run_at=LATER),)),
+    "nothing": Backlog(is_plain=True),
+    "future": Backlog((jobs(SIZE, run_at=LATER),), is_plain=True),
     "future over 100 priorities": Backlog(
         (jobs(SIZE, priority="number % 100 - 50", run_at=LATER),), priorities=100
     ),
-    "failed for good": Backlog((jobs(SIZE, priority=BETTER, attempts=25),)),
+    "failed for good": Backlog((jobs(SIZE, priority=BETTER, attempts=25),), is_plain=True),
     "one busy queue": Backlog(
         (queues(1), jobs(SIZE, queue="1", priority=BETTER), LOCK_FIRST_QUEUE), priorities=2
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphile_worker.job import Job
-from graphile_worker.queries.get_jobs import get_jobs, get_plain_jobs
+from graphile_worker.queries.get_jobs import get_announced_jobs, get_jobs, get_plain_jobs
 from graphile_worker.queries.task_ids import register_tasks
 from graphile_worker.queries.write_outcomes import Failure, Outcomes, return_jobs, write_outcomes
 from graphile_worker.schema_name import SchemaName
@@ -33,6 +33,14 @@ class Statements:
         """The short way, which is for the time while no job of a named queue can be next."""
         return list(
             await get_plain_jobs(
+                self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
+            )
+        )
+
+    async def fetch_announced(self, limit: int = 1, **options: Any) -> list[Job]:
+        """The shortest way, which is for the time while jobs of one priority wait and none in a queue."""
+        return list(
+            await get_announced_jobs(
                 self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
             )
         )

@@ -140,6 +140,50 @@ async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past
     assert [job.id for job in await statements.fetch_plain(1)] == plain[2:]
 
 
+async def test_the_way_of_announced_jobs_takes_what_the_whole_one_would(
+    jobs: Jobs, statements: Statements
+) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    ids = await jobs.add_many("hello", 5)
+    await jobs.add("hello", flags=["slow"])
+    await jobs.add("hello", run_at=later)
+    await jobs.add("unknown")
+    options = {"forbidden_flags": ["slow"]}
+    first = await statements.fetch_announced(2, **options)
+    assert [job.id for job in first] == ids[:2]
+    assert [job.id for job in await statements.of("pool-2").fetch_announced(9, **options)] == ids[2:]
+    assert await statements.fetch_announced(9, **options) == []
+    assert {row["locked_by"] for row in await jobs.all()} == {"pool-1", "pool-2", None}
+    assert [job.id for job in await statements.fetch_announced(9, now=later, **options)] == [ids[-1] + 2]
+
+
+@pytest.mark.parametrize("other", [{"priority": -1}, {"priority": 1}, {"queue": "a"}])
+@pytest.mark.parametrize("later", [False, True], ids=["ready", "due later"])
+async def test_the_way_of_announced_jobs_takes_nothing_beside_another_priority_or_a_queue(
+    jobs: Jobs, statements: Statements, other: dict[str, Any], later: bool
+) -> None:
+    """The order of jobs is what the whole way makes of it."""
+    ids = await jobs.add_many("hello", 2)
+    run_at = datetime.now(UTC) + timedelta(hours=1) if later else None
+    stranger = await jobs.add("hello", run_at=run_at, **other)
+    assert await statements.fetch_announced(9) == []
+    assert {job.id for job in await statements.fetch(9)} == {*ids, *([] if later else [stranger])}
+
+
+async def test_the_way_of_announced_jobs_passes_over_rows_that_others_hold(
+    jobs: Jobs, statements: Statements, database_url: str
+) -> None:
+    first, second = await jobs.add_many("hello", 2)
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", first)
+            assert [job.id for job in await statements.fetch_announced(9)] == [second]
+        assert [job.id for job in await statements.fetch_announced(9)] == [first]
+    finally:
+        await other.close(timeout=30)
+
+
 async def test_the_short_way_gives_up_if_jobs_wait_for_more_queues_than_are_worth_a_look(
     jobs: Jobs, statements: Statements
 ) -> None:

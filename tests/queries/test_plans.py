@@ -17,6 +17,7 @@ from graphile_worker.job import Job
 from graphile_worker.queries.add_jobs import add_job, add_jobs
 from graphile_worker.queries.get_jobs import (
     Ranges,
+    get_announced_jobs,
     get_jobs,
     get_plain_jobs,
     list_priorities,
@@ -161,6 +162,19 @@ async def test_the_short_way_reads_no_more_than_its_batch(desk: Desk, backlog: B
     assert len(found) == (0 if backlog.queues_may_be_next else limit)
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 4 * limit + 4 * backlog.priorities + LOOKS_AT_QUEUES)
+
+
+@pytest.mark.parametrize("limit", [1, BATCH])
+async def test_the_way_of_announced_jobs_reads_no_more_than_its_batch(
+    desk: Desk, backlog: Backlog, limit: int
+) -> None:
+    await desk.make_ready()
+    found = await get_announced_jobs(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit
+    )
+    assert len(found) == (limit if backlog.is_plain else 0)
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 4 * limit + 4)
 
 
 async def test_the_short_way_beyond_marks_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:

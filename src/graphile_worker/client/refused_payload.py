@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from ..db.errors import sqlstate_of
 from ..errors import InvalidArgumentError
 
@@ -12,16 +9,12 @@ from ..errors import InvalidArgumentError
 _REFUSALS = ("22P02", "22P05", "22003")
 
 
-@contextmanager
-def explain_refused_payload() -> Iterator[None]:
-    """Around adding: say that it was the payload which the server could not use."""
-    try:
-        yield
-    except Exception as error:
-        if sqlstate_of(error) not in _REFUSALS:
-            raise
-        raise InvalidArgumentError(
-            "payload",
-            "PostgreSQL cannot use it as JSON, or cannot append it to the payload of the waiting job with "
-            f"the same key: {error}",
-        ) from error
+def refused_payload(error: Exception) -> InvalidArgumentError | None:
+    """After an error of adding: our own, if it was the payload that the server could not use."""
+    if sqlstate_of(error) not in _REFUSALS:
+        return None
+    return InvalidArgumentError(
+        "payload",
+        "PostgreSQL cannot use it as JSON, or cannot append it to the payload of the waiting job with "
+        f"the same key: {error}",
+    )

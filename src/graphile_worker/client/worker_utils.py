@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection, Pool
-from ..db.errors import sqlstate_of, translate_errors
+from ..db.kept import KeptConnections
 from ..db.open import lend
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport, migrate
 from ..queries import add_jobs as adding
-from ..queries import add_plain_job as adding_plain
 from ..schema_name import SchemaName
 from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
-from .refused_payload import explain_refused_payload
+from .borrowing import Borrowing
+from .plain_jobs import PlainJobs
+from .refused_payload import refused_payload
 
 if TYPE_CHECKING:
     # Imported by the methods that use them: a worker, and a program that only adds jobs, starts without.
@@ -53,10 +54,11 @@ class WorkerUtils:
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
         self._owns_pool = owns_pool
+        self._kept = KeptConnections(pool) if owns_pool else None
         self._clock = clock if clock is not None else SystemClock()
         self._use_local_time = use_local_time
         self._released = False
-        self._has_procedure = True  # until the server says that it has none
+        self._plain_jobs = PlainJobs(self.schema)
 
     # -- the schema ----------------------------------------------------------------------------------------
 
@@ -64,7 +66,7 @@ class WorkerUtils:
         """Install the schema, or bring it to the revision that this package supports."""
         async with self._connection(None) as connection:
             report = await migrate(connection, self.schema)
-        self._has_procedure = True
+        self._plain_jobs.forget()
         return report
 
     # -- adding --------------------------------------------------------------------------------------------
@@ -117,21 +119,20 @@ class WorkerUtils:
         )
         if self.hooks.interceptors_before_add:
             spec = await self.hooks.intercept_add(spec)
-        with explain_refused_payload():
+        try:
             async with self._connection(connection) as session:
                 return await self._add(session, spec)
+        except Exception as error:
+            refused = refused_payload(error)
+            if refused is None:
+                raise
+            raise refused from error
 
     async def _add(self, session: Connection, spec: JobSpec) -> Job:
-        if self._has_procedure and adding_plain.fits(session, spec):
-            try:
-                job = await adding_plain.add_plain_job(session, self.schema, spec, now=self._now())
-            except Exception as error:
-                if sqlstate_of(error) not in adding_plain.MISSING:
-                    raise
-                self._has_procedure = False
-            else:
-                if job is not None:
-                    return job
+        if self._plain_jobs.fits(session, spec):
+            job = await self._plain_jobs.add(session, spec, self._now())
+            if job is not None:
+                return job
         return await adding.add_job(session, self.schema, spec, now=self._now())
 
     async def add_jobs(
@@ -155,7 +156,7 @@ class WorkerUtils:
             )
         if self.hooks.interceptors_before_add:
             specs = [await self.hooks.intercept_add(spec) for spec in specs]
-        with explain_refused_payload():
+        try:
             async with self._connection(connection) as session:
                 return await adding.add_jobs(
                     session,
@@ -165,6 +166,11 @@ class WorkerUtils:
                     return_jobs=return_jobs,
                     now=self._now(),
                 )
+        except Exception as error:
+            refused = refused_payload(error)
+            if refused is None:
+                raise
+            raise refused from error
 
     # -- managing ------------------------------------------------------------------------------------------
 
@@ -324,7 +330,13 @@ class WorkerUtils:
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
         """A connection of the pool: `async with utils.with_pg_client() as connection`."""
         self._check_open()
-        return lend(self.pool) if self._owns_pool else self.pool.acquire()
+        return self._lend(self._kept) if self._kept is not None else self.pool.acquire()
+
+    @asynccontextmanager
+    async def _lend(self, kept: KeptConnections) -> AsyncIterator[Connection]:
+        await kept.spare()
+        async with lend(self.pool) as connection:
+            yield connection
 
     @property
     def is_released(self) -> bool:
@@ -335,19 +347,15 @@ class WorkerUtils:
         """Close the pool, if it was made for this client; the client cannot be used any more."""
         self._check_open()
         self._released = True
+        if self._kept is not None:
+            await self._kept.close()
         if self._owns_pool:
             await self.pool.close()
 
-    @asynccontextmanager
-    async def _connection(self, given: Connection | None) -> AsyncIterator[Connection]:
-        """The caller's connection, or one of the pool; errors that have advice come out as ours."""
+    def _connection(self, given: Connection | None) -> Borrowing:
+        """The caller's connection, or one of the pool."""
         self._check_open()
-        with translate_errors(self.schema):
-            if given is not None:
-                yield given
-            else:
-                async with self.pool.acquire() as connection:
-                    yield connection
+        return Borrowing(self.pool, self._kept, self.schema, given)
 
     def _check_open(self) -> None:
         if self._released:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 
-from ..db.connection import Connection
+from ..db.connection import Connection, Row
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
@@ -35,6 +35,29 @@ async def get_plain_jobs(
         load("queries/get_plain_jobs" if beyond is None else "queries/get_plain_jobs_beyond", schema),
         *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
     )
+    return _plain_jobs(rows, pool_id, tasks)
+
+
+async def get_announced_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    beyond: None = None,
+) -> Sequence[Job]:
+    """Quicker still, while jobs of one priority wait and none in a named queue; none if it is not so."""
+    rows = await connection.fetch(
+        load("queries/get_announced_jobs", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now),
+    )
+    return _plain_jobs(rows, pool_id, tasks)
+
+
+def _plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> Sequence[Job]:
     if len(rows) < MANY:
         return _in_order(taken_jobs(rows, pool_id, tasks))
     return JobBatch(len(rows), lambda: _in_order(taken_jobs(rows, pool_id, tasks)))

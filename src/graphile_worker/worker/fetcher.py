@@ -14,6 +14,7 @@ from ..hooks.interceptors import resolve
 from ..job import Job
 from ..queries.get_jobs import (
     Ranges,
+    get_announced_jobs,
     get_jobs,
     get_plain_jobs,
     list_priorities,
@@ -27,7 +28,7 @@ from .session import Session
 from .trouble import Trouble
 
 Way = Callable[..., Awaitable[Sequence[Job]]]
-LONG_WAYS = 50  # fetches after which it is worth a look whether named queues are still in the way
+LONG_WAYS = 50  # fetches after which it is worth a look whether what was in the way still is
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
 """Flags that are forbidden now: a list, or a function or coroutine function that says so at each fetch."""
@@ -64,6 +65,7 @@ class Fetcher:
         self._promised = False
         self._announced = False  # whether a job was announced since the last full fetch
         self._long_ways = 0 if has_queue_indexes else sys.maxsize  # fetches for which the short way is no use
+        self._vain_ways = 0  # announced jobs for which the shortest way is no use
         self._server_ahead = 0.0  # of our monotonic clock
 
     @property
@@ -107,7 +109,7 @@ class Fetcher:
         self._announced |= promised
         if self.one_at_a_time or self._marks.is_full_due(self._clock.monotonic()):
             self._promised = False
-            return await self._fetch_all(limit, flags)
+            return await self._fetch_all(limit, flags, announced=promised)
         jobs = await self._fetch_beyond(limit, flags)
         if jobs:
             self._promised = False
@@ -126,10 +128,14 @@ class Fetcher:
         """Let the next fetch be a full one, whatever it costs."""
         self._marks = Marks()
 
-    async def _fetch_all(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
+    async def _fetch_all(
+        self, limit: int, flags: Sequence[str] | None, *, announced: bool = False
+    ) -> Sequence[Job]:
         now, began = self.now(), self._clock.monotonic()
         self._announced = False
-        jobs = await self._lock_some(limit, flags, now)
+        jobs = await self._lock_announced(limit, flags, now) if announced else ()
+        if not jobs:
+            jobs = await self._lock_some(limit, flags, now)
         ended = self._clock.monotonic()
         if self._marks.full_fetch_took(ended - began, len(jobs), ended) and not self.one_at_a_time:
             with suppress(Exception):  # the jobs are locked: they must not be lost for the want of marks
@@ -148,6 +154,18 @@ class Fetcher:
         seen_up_to = self._seconds()
         jobs = await self._lock_some(limit, flags, self.now(), beyond=self._marks.ranges())
         self._marks.advance(jobs, seen_up_to, full=len(jobs) >= limit)
+        return jobs
+
+    async def _lock_announced(
+        self, limit: int, flags: Sequence[str] | None, now: datetime | None
+    ) -> Sequence[Job]:
+        """The shortest way, for the usual case; where it finds nothing it is left out for a while."""
+        if self._long_ways > 0 or self._vain_ways > 0:
+            self._vain_ways -= 1
+            return ()
+        jobs = await self._lock_by(get_announced_jobs, limit, flags, now, None)
+        if not jobs:
+            self._vain_ways = LONG_WAYS
         return jobs
 
     async def _lock_some(
