@@ -76,8 +76,14 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by column name, for printing."""
-        names = (name.removeprefix("raw_") for name in self.__struct_fields__)
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _COLUMNS}
+
+
+_COLUMNS = (
+    "id", "payload", "priority", "run_at", "attempts", "max_attempts", "last_error", "created_at",
+    "updated_at", "key", "locked_at", "locked_by", "revision", "flags", "task_id", "job_queue_id",
+    "task_identifier",
+)  # fmt: skip
 
 
 def _instant(seconds: float) -> datetime:
