@@ -28,7 +28,13 @@ Decode = Callable[[str | bytes], Any]
 
 def encode(payload: object) -> str:
     """The payload as JSON text; None becomes an empty object."""
-    return EMPTY if payload is None else _as_text(_encode(payload), payload)
+    if payload is None:
+        return EMPTY
+    try:
+        raw = _encoder.encode(payload)
+    except (RecursionError, TypeError, ValueError, OverflowError) as error:
+        raise _unfit(payload, error) from (None if isinstance(error, RecursionError) else error)
+    return _as_text(raw, payload)
 
 
 def encode_all(payloads: Sequence[object]) -> list[str]:
@@ -46,13 +52,10 @@ def encode_all(payloads: Sequence[object]) -> list[str]:
     return [_as_text(raw, payload) for raw, payload in zip(raws, payloads, strict=True)]
 
 
-def _encode(payload: object) -> bytes:
-    try:
-        return _encoder.encode(payload)
-    except RecursionError:
-        raise InvalidArgumentError("payload", "refers to itself, or is nested too deep for JSON") from None
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError("payload", _explain(payload, error)) from error
+def _unfit(payload: object, error: Exception) -> InvalidArgumentError:
+    if isinstance(error, RecursionError):
+        return InvalidArgumentError("payload", "refers to itself, or is nested too deep for JSON")
+    return InvalidArgumentError("payload", _explain(payload, error))
 
 
 def _as_text(raw: bytes, payload: object) -> str:

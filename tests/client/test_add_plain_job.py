@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.client.plain_jobs import CROWD
+from graphile_worker.queries.add_plain_job import CROWD
 
 ALL = "select * from graphile_worker.jobs order by id"
 PROCEDURE = "graphile_worker._private_py_add_plain_job"

@@ -16,10 +16,10 @@ from ..hooks import Hooks
 from ..job import Job
 from ..migrate import MigrationReport, migrate
 from ..queries import add_jobs as adding
+from ..queries.add_plain_job import PlainJobs
 from ..schema_name import SchemaName
 from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
 from .borrowing import Borrowing
-from .plain_jobs import PlainJobs
 from .refused_payload import refused_payload
 
 if TYPE_CHECKING:
@@ -121,19 +121,17 @@ class WorkerUtils:
             spec = await self.hooks.intercept_add(spec)
         try:
             async with self._connection(connection) as session:
-                return await self._add(session, spec)
+                if spec.job_key is None and spec.queue_name is None:
+                    if connection is None or not connection.is_in_transaction():
+                        job = await self._plain_jobs.add(session, spec, self._now())
+                        if job is not None:
+                            return job
+                return await adding.add_job(session, self.schema, spec, now=self._now())
         except Exception as error:
             refused = refused_payload(error)
             if refused is None:
                 raise
             raise refused from error
-
-    async def _add(self, session: Connection, spec: JobSpec) -> Job:
-        if self._plain_jobs.fits(session, spec):
-            job = await self._plain_jobs.add(session, spec, self._now())
-            if job is not None:
-                return job
-        return await adding.add_job(session, self.schema, spec, now=self._now())
 
     async def add_jobs(
         self,
@@ -354,7 +352,8 @@ class WorkerUtils:
 
     def _connection(self, given: Connection | None) -> Borrowing:
         """The caller's connection, or one of the pool."""
-        self._check_open()
+        if self._released:
+            self._check_open()
         return Borrowing(self.pool, self._kept, self.schema, given)
 
     def _check_open(self) -> None:

@@ -104,7 +104,7 @@ class Fetcher:
         return jobs
 
     async def _fetch(self, limit: int, *, promised: bool) -> Sequence[Job]:
-        self._last_flags = flags = await self._flags()
+        self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
         self._promised |= promised
         self._announced |= promised
         if self.one_at_a_time or self._marks.is_full_due(self._clock.monotonic()):
@@ -133,7 +133,10 @@ class Fetcher:
     ) -> Sequence[Job]:
         now, began = self.now(), self._clock.monotonic()
         self._announced = False
-        jobs = await self._lock_announced(limit, flags, now) if announced else ()
+        jobs: Sequence[Job] = ()
+        if announced and self._is_shortest_way_good():
+            jobs = await self._lock_by(get_announced_jobs, limit, flags, now, None)
+            self._vain_ways = 0 if jobs else LONG_WAYS
         if not jobs:
             jobs = await self._lock_some(limit, flags, now)
         ended = self._clock.monotonic()
@@ -156,17 +159,10 @@ class Fetcher:
         self._marks.advance(jobs, seen_up_to, full=len(jobs) >= limit)
         return jobs
 
-    async def _lock_announced(
-        self, limit: int, flags: Sequence[str] | None, now: datetime | None
-    ) -> Sequence[Job]:
-        """The shortest way, for the usual case; where it finds nothing it is left out for a while."""
-        if self._long_ways > 0 or self._vain_ways > 0:
-            self._vain_ways -= 1
-            return ()
-        jobs = await self._lock_by(get_announced_jobs, limit, flags, now, None)
-        if not jobs:
-            self._vain_ways = LONG_WAYS
-        return jobs
+    def _is_shortest_way_good(self) -> bool:
+        """Whether to go the way of the usual case; where it found nothing it is left out for a while."""
+        self._vain_ways -= 1
+        return self._vain_ways < 0 and self._long_ways <= 0
 
     async def _lock_some(
         self, limit: int, flags: Sequence[str] | None, now: datetime | None, beyond: Ranges | None = None

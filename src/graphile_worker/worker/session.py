@@ -142,8 +142,11 @@ class Session:
         """
         gate, ledger = self._group.gate, self._group.ledger
         while True:
-            await gate.passed()
-            await self._group.reclaim()
+            # Nearly always there is nothing to wait for, and an announced job does not wait for calls either.
+            if not gate.is_open:
+                await gate.passed()
+            if ledger.in_doubt:
+                await self._group.reclaim()
             async with self.lock:
                 if not gate.is_open:
                     continue
@@ -157,8 +160,10 @@ class Session:
 
     async def run_locked(self, statement: Statement[T]) -> T:
         """The same for who holds `lock`."""
-        async with asyncio.timeout(self._patience):
-            connection = await self._open()
+        connection = self._connection
+        if connection is None or is_gone(connection):
+            async with asyncio.timeout(self._patience):
+                connection = await self._open()
         try:
             async with asyncio.timeout(self._patience) as limit:
                 result = await statement(connection)

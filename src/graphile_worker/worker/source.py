@@ -244,7 +244,8 @@ class AdaptiveSource:
             if not self._due.is_set():
                 await self._due.wait()
             self._due.clear()
-            await self._return_overstayed()
+            if self._held or self._arrived:
+                await self._return_overstayed()
             limit = self._limit()
             if self._released or limit <= 0 or not (self._more or self._pulsed):
                 if not (self._more or self._pulsed):

@@ -1,7 +1,7 @@
 -- Add one job that has neither key nor queue, and announce it unless somebody else is about to do the same: PostgreSQL
 -- lets only one transaction at a time commit that notifies. Only outside a transaction, or the lock would last.
 -- $1 task identifier, $2 payload as JSON text, $3 run_at, $4 delay from now in seconds (used when $3 is null),
--- $5 max_attempts, $6 priority, $7 flags.
+-- $5 max_attempts, $6 priority, $7 flags as JSON text, each a key whose value is true.
 -- Returns id, flags, run_at, created_at, task_id, and whether it was announced; no row, and nothing added, if the task
 -- has no row yet.
 with added as (
@@ -12,9 +12,7 @@ with added as (
         coalesce($3::timestamptz, now() + make_interval(secs => $4::float8), now()),
         coalesce($5::integer::smallint, 25::smallint),
         coalesce($6::integer::smallint, 0::smallint),
-        case
-            when $7::text[] is not null then (select jsonb_object_agg(flag, true) from unnest($7::text[]) as flag)
-        end
+        $7::text::jsonb
     from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
     where tasks.identifier = $1::text
     returning id, flags, run_at, created_at, task_id
