@@ -121,11 +121,11 @@ class WorkerUtils:
             spec = await self.hooks.intercept_add(spec)
         try:
             async with self._connection(connection) as session:
-                if spec.job_key is None and spec.queue_name is None:
-                    if connection is None or not connection.is_in_transaction():
-                        job = await self._plain_jobs.add(session, spec, self._now())
-                        if job is not None:
-                            return job
+                is_plain = spec.job_key is None and spec.queue_name is None
+                if is_plain and (connection is None or not connection.is_in_transaction()):
+                    job = await self._plain_jobs.add(session, spec, self._now())
+                    if job is not None:
+                        return job
                 return await adding.add_job(session, self.schema, spec, now=self._now())
         except Exception as error:
             refused = refused_payload(error)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import cast
 
 from ..clock import Clock
@@ -182,9 +183,9 @@ class Fetcher:
         self, way: Way, limit: int, flags: Sequence[str] | None, now: datetime | None, beyond: Ranges | None
     ) -> Sequence[Job]:
         return await self._session.take(
-            lambda connection: way(
-                connection,
-                self._schema,
+            partial(
+                way,
+                schema=self._schema,
                 pool_id=self.pool_id,
                 tasks=self._tasks,
                 limit=limit,

@@ -38,6 +38,7 @@ from ..sql import load
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
 WORKER_PING = "worker:ping"
+OF_ONE_JOB = ',"count":1}'  # the end of what add_job says
 CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_PING)
 WATCH_INTERVAL = 30.0  # seconds after which silence is looked into, at the latest
 ANSWER_WITHIN = 10.0  # seconds for one of them to arrive
@@ -238,7 +239,7 @@ class Listener:
         if self._events.wants(PoolListenNotification):
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
         if channel == JOBS_INSERT:
-            count = announced_jobs(payload)
+            count = 1 if payload.endswith(OF_ONE_JOB) else announced_jobs(payload)
             if count > 0:
                 self._on_jobs(count)
         elif channel == WORKER_MIGRATE:

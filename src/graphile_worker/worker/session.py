@@ -21,6 +21,7 @@ from ..job import Job
 from ..queries.reclaim_jobs import end_lost_sessions, reclaim_jobs
 from ..schema_name import SchemaName
 from ..sql import load
+from .deadline import Deadline
 from .gate import Gate
 from .ledger import Ledger
 
@@ -116,6 +117,7 @@ class Session:
         self._is_tuned = prepared_statements
         self._connection: Connection | None = None
         self._patience = ANSWER_WITHIN
+        self._deadline = Deadline()
         self.lock = asyncio.Lock()
 
     @property
@@ -165,22 +167,29 @@ class Session:
             async with asyncio.timeout(self._patience):
                 connection = await self._open()
         try:
-            async with asyncio.timeout(self._patience) as limit:
+            self._deadline.begin(self._patience)
+            try:
                 result = await statement(connection)
+            finally:
+                self._deadline.end()
             self._patience = ANSWER_WITHIN
             return result
         except BaseException as error:
-            if isinstance(error, TimeoutError) and limit.expired():  # perhaps it is only slow
+            was_missed = self._deadline.was_missed(error)
+            if was_missed:  # perhaps it is only slow
                 self._patience = min(self._patience * 2, LONGEST_WAIT)
             # A cancelled statement leaves the connection in the middle of an answer.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
                 self._group.ledger.in_doubt = True
                 await self._drop(left=not is_gone(connection))
+            if was_missed:
+                raise TimeoutError from error
             raise
 
     async def close(self) -> None:
         """Give the connection back as it came."""
         async with self.lock:
+            self._deadline.stop()
             connection, self._connection = self._connection, None
             if connection is None:
                 return
