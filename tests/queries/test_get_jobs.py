@@ -140,6 +140,23 @@ async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past
     assert [job.id for job in await statements.fetch_plain(1)] == plain[2:]
 
 
+async def test_a_large_fetch_leaves_queues_that_come_later_to_the_next_one(
+    jobs: Jobs, statements: Statements
+) -> None:
+    """To lock a queue takes long; jobs that are due before do not wait for it. The order is the same."""
+    plain = await jobs.add_many("hello", 100)
+    earlier = await jobs.add("hello", queue="first", priority=-1)
+    later = [await jobs.add("hello", queue=f"queue {n}") for n in range(20)]
+    assert {job.id for job in await statements.fetch(400)} == {earlier, *plain}
+    assert {job.id for job in await statements.fetch(400)} == set(later)
+
+
+async def test_a_small_fetch_takes_all_that_fits(jobs: Jobs, statements: Statements) -> None:
+    plain = await jobs.add_many("hello", 50)
+    later = [await jobs.add("hello", queue=f"queue {n}") for n in range(20)]
+    assert {job.id for job in await statements.fetch(99)} == {*plain, *later}
+
+
 async def test_the_way_of_announced_jobs_takes_what_the_whole_one_would(
     jobs: Jobs, statements: Statements
 ) -> None:

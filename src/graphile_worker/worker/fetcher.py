@@ -29,10 +29,16 @@ from .session import Session
 from .trouble import Trouble
 
 Way = Callable[..., Awaitable[Sequence[Job]]]
+LARGE = 100  # jobs
 LONG_WAYS = 50  # fetches after which it is worth a look whether what was in the way still is
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
 """Flags that are forbidden now: a list, or a function or coroutine function that says so at each fetch."""
+
+
+def may_have_left_some(found: int, limit: int) -> bool:
+    """Whether more may be ready after a fetch: a large one is content with a quarter (see `parts/queued`)."""
+    return found >= (limit if limit < LARGE else limit // 4)
 
 
 class Fetcher:

@@ -29,7 +29,7 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..options import LocalQueueOptions
-from .fetcher import Fetcher
+from .fetcher import Fetcher, may_have_left_some
 from .refetch_delay import RefetchDelay
 from .source import PATIENCE, Crew, end_loop, surely
 
@@ -63,7 +63,7 @@ class LocalQueue:
         self._held: deque[Job] = deque()
         self._delay = RefetchDelay(options.refetch_delay, options.size) if options.refetch_delay else None
         self._again = True
-        self._last_was_full = True
+        self._may_be_more = True
         self._due = asyncio.Event()
         self._at_rest = asyncio.Event()
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -116,7 +116,7 @@ class LocalQueue:
 
     @property
     def may_go_on(self) -> bool:
-        return not self._last_was_full and self._mode != RELEASED
+        return not self._may_be_more and self._mode != RELEASED
 
     @property
     def is_quiet(self) -> bool:
@@ -180,10 +180,11 @@ class LocalQueue:
             self._received(jobs)
 
     def _received(self, jobs: Sequence[Job]) -> None:
-        self._last_was_full = full = len(jobs) >= self._options.size
+        full = len(jobs) >= self._options.size
+        self._may_be_more = may_have_left_some(len(jobs), self._options.size) if self._delay is None else full
         self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
         self._held.extend(jobs)
-        if not self._wait_if_all_are_busy() and full:
+        if not self._wait_if_all_are_busy() and self._may_be_more:
             self._again = True
         self._wake(len(jobs))
         later = self._fetcher.look_again_in()

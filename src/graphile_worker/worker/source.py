@@ -20,7 +20,7 @@ from ..db.retry import Backoff, Delays, with_retries
 from ..hooks import Events
 from ..hooks.events import LocalQueueReturnJobs
 from ..job import Job
-from .fetcher import Fetcher
+from .fetcher import Fetcher, may_have_left_some
 
 MAX_FETCH = 2000  # jobs per fetch; beyond this larger ones gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that the server works on one fetch while the jobs of the last one run
@@ -266,7 +266,7 @@ class AdaptiveSource:
 
     def _received(self, jobs: Sequence[Job], limit: int) -> None:
         self._last_limit = limit
-        self._more = len(jobs) >= limit
+        self._more = may_have_left_some(len(jobs), limit)
         self._unpack()
         self._arrived = jobs
         if jobs:
