@@ -1,17 +1,5 @@
 -- One job.
 -- $1 its id.
 -- Returns the jobs' columns in the order of Job, then queue name and state.
-select
-:include job_columns
-    coalesce(tasks.identifier, '') as task_identifier,
-    job_queues.queue_name,
-    case
-        when job.locked_at is not null then 'locked'
-        when not job.is_available then 'failed'
-        when job.run_at > now() then 'scheduled'
-        else 'ready'
-    end as state
-from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = job.task_id
-left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = job.job_queue_id
+:include job_details
 where job.id = $1::bigint

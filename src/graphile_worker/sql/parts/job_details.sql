@@ -1,0 +1,14 @@
+-- A job with the names of its task and its queue, and its state.
+select
+:include job_columns
+    coalesce(tasks.identifier, '') as task_identifier,
+    job_queues.queue_name,
+    case
+        when job.locked_at is not null then 'locked'
+        when not job.is_available then 'failed'
+        when job.run_at > now() then 'scheduled'
+        else 'ready'
+    end as state
+from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = job.task_id
+left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = job.job_queue_id
