@@ -31,6 +31,7 @@ from ..job import Job
 from ..options import LocalQueueOptions
 from .fetcher import Fetcher, may_have_left_some
 from .refetch_delay import RefetchDelay
+from .run_order import insert_in_order
 from .source import PATIENCE, Crew, end_loop, surely
 
 STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
@@ -98,7 +99,7 @@ class LocalQueue:
             self._want_fetch()
 
     def adopt(self, jobs: Sequence[Job]) -> None:
-        self._held.extendleft(reversed(jobs))
+        insert_in_order(self._held, jobs)
         if self._mode == TTL_EXPIRED:
             self._set_mode(POLLING)
         self._wait_if_all_are_busy()
@@ -183,7 +184,7 @@ class LocalQueue:
         full = len(jobs) >= self._options.size
         self._may_be_more = may_have_left_some(len(jobs), self._options.size) if self._delay is None else full
         self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
-        self._held.extend(jobs)
+        insert_in_order(self._held, jobs)
         if not self._wait_if_all_are_busy() and self._may_be_more:
             self._again = True
         self._wake(len(jobs))

@@ -214,6 +214,7 @@ class WorkerPool:
             concurrency=options.concurrency,
             prefetch=0.0 if options.local_queue is not None else options.prefetch,
             on_error=self._fetch_failed,
+            frees_queues=lambda: self._sink.frees_queues,
         )
 
     def _start_listening(self) -> None:

@@ -60,6 +60,7 @@ class Sink:
         self._completed: list[Finished] = []
         self._failed: list[Finished] = []
         self._interrupted: list[Finished] = []
+        self._in_flight: list[Finished] = []
         self._wanted = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
@@ -115,6 +116,12 @@ class Sink:
         """Whether everything that was put here is committed."""
         return self._written.is_set()
 
+    @property
+    def frees_queues(self) -> bool:
+        """Whether a named queue will be free with the next write; not where writes are delayed on purpose."""
+        unwritten = (self._in_flight, self._completed, self._failed, self._interrupted)
+        return not any(self._delays) and any(map(_queues, unwritten))
+
     async def flush(self) -> None:
         """Until everything that was put here is committed; delays do not count."""
         self._hurry = True
@@ -150,15 +157,20 @@ class Sink:
                 await self._gather()
             self._is_awake = True
             while batch := self._next_batch():
+                self._in_flight = batch
                 try:
-                    await self._write(batch)
+                    has_freed = await self._write(batch)
                 except BaseException as error:
+                    self._in_flight = []
                     self._put_back(batch)
                     if not isinstance(error, Exception):
                         raise
                     self._on_error(error)
                     await self._pause(backoff.next_delay())
                 else:
+                    self._in_flight = []
+                    if has_freed:
+                        self._freed()
                     self._on_written()
                     backoff.reset()
             self._is_awake = False
@@ -217,16 +229,17 @@ class Sink:
             self.count -= 1
             self.put(finished)
 
-    async def _write(self, batch: list[Finished]) -> None:
+    async def _write(self, batch: list[Finished]) -> bool:
+        """Write a batch; whether a named queue may be free now that did not go on with its next job."""
         if not self._session.gate.is_open:
             await self._session.gate.passed()
         if self._session.ledger.lost:
             batch = self._drop_lost(batch)
             if not batch:
-                return
+                return True
         if isinstance(batch[0].outcome, Interrupted):
             await self._write_interrupted(batch)
-            return
+            return True
         outcomes = _outcomes(batch)
         go_on = self._go_on() if outcomes.queues else None
         jobs = await self._session.take(
@@ -235,9 +248,8 @@ class Sink:
         self._session.ledger.strike([finished.job for finished in batch])
         if jobs:
             self._adopt(jobs)
-        if len(jobs) < len(outcomes.queues):
-            self._freed()
         self._tell(batch)
+        return len(jobs) < len(outcomes.queues)
 
     def _drop_lost(self, batch: list[Finished]) -> list[Finished]:
         """The batch without jobs that were taken from this pool: their outcome is not ours to write."""
@@ -305,10 +317,15 @@ class Sink:
                 )
 
 
+def _queues(batch: Sequence[Finished]) -> list[int]:
+    """The named queues that these jobs hold."""
+    return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
+
+
 def _outcomes(batch: list[Finished]) -> Outcomes:
     outcomes = Outcomes(
         completed=[finished.job.id for finished in batch if finished.outcome is None],
-        queues=[queue for finished in batch if (queue := finished.job.job_queue_id) is not None],
+        queues=_queues(batch),
     )
     if len(outcomes.completed) < len(batch):
         for finished in batch:

@@ -4,6 +4,10 @@
 jobs are short, for some more: about `prefetch` seconds of work, judged by how long jobs took. Slow jobs are
 not locked ahead, so no other worker waits for a job that sits here; what was locked ahead and got stuck
 behind a slow job goes back. With `prefetch` 0 every job is locked only when a slot is free.
+
+Jobs are handed out by priority and run_at, whichever fetch brought them. While nothing is locked ahead, a
+fetch also waits for the writes that free named queues: otherwise it would see those queues as busy and take
+a job that comes later.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from ..hooks import Events
 from ..hooks.events import LocalQueueReturnJobs
 from ..job import Job
 from .fetcher import Fetcher, may_have_left_some
+from .run_order import insert_in_order
 
 MAX_FETCH = 2000  # jobs per fetch; beyond this larger ones gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that the server works on one fetch while the jobs of the last one run
@@ -28,6 +33,7 @@ RECENT = 1 / 16  # the weight of the latest job in the average run time
 GROWTH = (
     16  # a fetch asks for at most so many times more than the last: the first jobs show how long they take
 )
+PACE_SAMPLE = 100  # jobs handed out between two fetches: fewer say little about the pace
 PATIENCE = Delays(0.2, 5.0)  # seconds between tries while the database is away
 OVERSTAY = 0.1  # seconds that a job may wait here beyond its share before it goes back
 
@@ -124,6 +130,41 @@ async def end_loop(task: asyncio.Task[None]) -> None:
         raise
 
 
+class Pace:
+    """How long a job takes with everything around it: decoding, events, its share of the write.
+
+    A trivial task takes a microsecond, but the worker needs ten times as long for each job, and on a loaded
+    machine a hundred times. Measured between two fetches, while slots never had to wait for a job.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        """How many jobs have come in."""
+        self.starved = True
+        """Whether a slot had to wait for a job since the last measurement."""
+        self._seconds_per_job = 0.0  # unknown
+        self._handed_out = 0
+        self._measured_at = 0.0
+
+    def measure(self, now: float, held: int) -> None:
+        """A fetch came back, and so many jobs of earlier ones are still held."""
+        handed_out = self.received - held
+        count = handed_out - self._handed_out
+        if self.starved:
+            self._seconds_per_job /= 2  # it may be faster than we know
+        elif count >= PACE_SAMPLE:
+            self._seconds_per_job = (now - self._measured_at) / count
+        else:
+            return
+        self._handed_out, self._measured_at, self.starved = handed_out, now, False
+
+    def jobs_in(self, seconds: float) -> int:
+        """How many jobs are at most run in this time."""
+        if self._seconds_per_job * MAX_PREFETCH <= seconds:
+            return MAX_PREFETCH
+        return int(seconds / self._seconds_per_job)
+
+
 class AdaptiveSource:
     """Fetches by demand, with a prefetch measured in time."""
 
@@ -136,18 +177,23 @@ class AdaptiveSource:
         concurrency: int,
         prefetch: float,
         on_error: Callable[[BaseException], None],
+        frees_queues: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`frees_queues` says whether the outcome of a job in a named queue is not written yet."""
         self._fetcher = fetcher
         self._events = events
         self._clock = clock
         self._concurrency = concurrency
         self._prefetch = 0.0 if fetcher.one_at_a_time else prefetch
         self._on_error = on_error
+        self._frees_queues = frees_queues
         self._held: deque[Job] = deque()
         self._arrived: Sequence[Job] = ()  # the last fetch, if it is not unpacked yet
         self._received_at = 0.0
         self._typical = 0.0  # seconds a job takes, averaged over the last ones
+        self._pace = Pace()
         self._last_limit = 0
+        self._ahead = 0  # how many jobs may be locked beyond those that slots are free for
         self._refill_at = 0  # when so few jobs are held it is time to fetch more
         self._more = True  # whether the last fetch left something behind
         self._pulsed = False
@@ -157,6 +203,7 @@ class AdaptiveSource:
         self._at_rest = asyncio.Event()
         self._crew: Crew | None = None
         self._watching: asyncio.TimerHandle | None = None
+        self._looking_again: asyncio.TimerHandle | None = None
         self._loop_task: asyncio.Task[None] | None = None
 
     # -- for the slots -------------------------------------------------------------------------------------
@@ -167,6 +214,7 @@ class AdaptiveSource:
             if self._arrived:
                 self._unpack()
                 return self.take()
+            self._pace.starved = True
             self._due.set()
             return None
         job = held.popleft()
@@ -191,13 +239,13 @@ class AdaptiveSource:
         self._unpack()
         if not self._held:
             self._received_at = self._clock.monotonic()
-        self._held.extendleft(reversed(jobs))
-        self._wake(len(jobs))
+        self._hold(jobs)
         self._watch_held()
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
         self._unpack()
         held, self._held = self._held, deque(job for job in self._held if not is_lost(job))
+        self._pace.received -= len(held) - len(self._held)
         self.pulse()
         return [job for job in held if is_lost(job)]
 
@@ -207,7 +255,8 @@ class AdaptiveSource:
 
     @property
     def may_go_on(self) -> bool:
-        return not self._more and not self._pulsed and not self._released
+        # With nothing locked ahead the next fetch decides: it alone sees what became due in the meantime.
+        return self._ahead > 0 and not self._more and not self._pulsed and not self._released
 
     @property
     def is_quiet(self) -> bool:
@@ -231,8 +280,9 @@ class AdaptiveSource:
     async def release(self) -> None:
         self._released = True
         self._due.set()
-        if self._watching is not None:
-            self._watching.cancel()
+        for timer in (self._watching, self._looking_again):
+            if timer is not None:
+                timer.cancel()
         if self._loop_task is not None:
             await end_loop(self._loop_task)
         self._at_rest.set()
@@ -251,6 +301,8 @@ class AdaptiveSource:
                 if not (self._more or self._pulsed):
                     self._at_rest.set()
                 continue
+            if not self._ahead and self._frees_queues():
+                continue  # the sink pulses when that is written
             self._at_rest.clear()
             promised, self._pulsed, self._promised = self._promised, False, False
             try:
@@ -268,6 +320,7 @@ class AdaptiveSource:
         self._last_limit = limit
         self._more = may_have_left_some(len(jobs), limit)
         self._unpack()
+        self._pace.measure(self._clock.monotonic(), len(self._held))
         self._arrived = jobs
         if jobs:
             self._received_at = self._clock.monotonic()
@@ -283,20 +336,30 @@ class AdaptiveSource:
             self._at_rest.set()
             later = self._fetcher.look_again_in()
             if later is not None and not self._released:
-                asyncio.get_running_loop().call_later(later, self._look_again)
+                self._look_again_in(later)
 
     def _unpack(self) -> None:
         arrived, self._arrived = self._arrived, ()
         if arrived:
-            self._held.extend(arrived)
-            self._wake(len(arrived))
+            self._hold(arrived)
+
+    def _hold(self, jobs: Sequence[Job]) -> None:
+        insert_in_order(self._held, jobs)
+        self._pace.received += len(jobs)
+        self._wake(len(jobs))
 
     @property
     def _count(self) -> int:
         """How many jobs are held here."""
         return len(self._held) + len(self._arrived)
 
+    def _look_again_in(self, seconds: float) -> None:
+        if self._looking_again is not None:
+            self._looking_again.cancel()
+        self._looking_again = asyncio.get_running_loop().call_later(seconds, self._look_again)
+
     def _look_again(self) -> None:
+        self._looking_again = None
         self._pulsed = True
         self._due.set()
 
@@ -308,7 +371,8 @@ class AdaptiveSource:
         ahead = 0
         if 0 < self._typical < self._prefetch:
             ahead = int(self._prefetch / self._typical * self._concurrency)
-            ahead = min(ahead, MAX_PREFETCH, self._last_limit * GROWTH)
+            ahead = min(ahead, self._pace.jobs_in(self._prefetch), self._last_limit * GROWTH)
+        self._ahead = ahead
         self._refill_at = ahead // 2
         held = self._count
         # Half a prefetch is worth a round trip; less is not, unless a slot has nothing to do.
@@ -348,6 +412,7 @@ class AdaptiveSource:
     async def _give_back(self) -> None:
         self._unpack()
         jobs, self._held = list(self._held), deque()
+        self._pace.received -= len(jobs)
         if jobs:
             await surely(lambda: self._fetcher.give_back(jobs), self._clock, self._on_error)
             self._events.emit(LocalQueueReturnJobs(pool_id=self._fetcher.pool_id, jobs=jobs))
