@@ -186,17 +186,27 @@ async def test_a_queue_that_goes_on_does_not_pass_jobs_that_come_first(
     assert gate.started == ["head of the queue", "first", "second", "next of the queue"]
 
 
-async def test_a_job_that_becomes_due_comes_before_the_next_of_a_queue(jobs: Jobs, workers: Workers) -> None:
+async def test_a_job_that_becomes_due_comes_before_the_next_of_a_queue(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
     gate = Gate()
 
     async def step(payload: Any) -> None:
         await gate(payload["name"])
 
+    async def is_at_rest() -> bool:
+        return await jobs.connection.fetchval(
+            "select bool_and(state = 'idle' and state_change < clock_timestamp() - interval '50 ms') "
+            "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        )
+
     for name in ("head of the queue", "next of the queue"):
         await jobs.add("step", {"name": name}, queue="a")
     await jobs.add("step", {"name": "urgent"}, priority=-1, run_at=datetime.now(UTC) + timedelta(hours=1))
-    await workers.start({"step": step}, concurrency=2, prefetch=0)
+    await workers.start({"step": step}, concurrency=2, prefetch=0, events=recorder.events)
     await gate.until_inside(1)
+    await until_listening(recorder, jobs.connection)  # which makes the worker look once more
+    await until(is_at_rest)
     await jobs.make_due()  # which nothing announces
     gate.open()
     await gate.until_inside(2)
