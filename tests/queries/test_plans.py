@@ -16,6 +16,7 @@ import pytest
 from graphile_worker.job import Job
 from graphile_worker.queries.add_jobs import add_job, add_jobs
 from graphile_worker.queries.get_jobs import (
+    MANY_PRIORITIES,
     Ranges,
     get_announced_jobs,
     get_jobs,
@@ -31,8 +32,9 @@ from graphile_worker.queries.write_outcomes import (
     write_outcomes,
 )
 from graphile_worker.spec import JobSpec
+from graphile_worker.worker import marks
 from graphile_worker.worker.marks import Marks
-from queries.backlogs import BACKLOGS, BETTER, FOREIGN_JOBS, OURS, READY, SIZE, Backlog, fill, jobs
+from queries.backlogs import BACKLOGS, BETTER, FOREIGN_JOBS, LATER, OURS, READY, SIZE, Backlog, fill, jobs
 from queries.desks import STATISTICS, Desk, desk_in, filled_databases
 from queries.explaining import Plan
 from support.server import DatabaseServer
@@ -110,9 +112,9 @@ async def fetch_plain(desk: Desk, limit: int = BATCH, *, beyond: Ranges | None =
 async def marks_at_the_end(desk: Desk) -> Ranges:
     """The marks of a worker that has just seen everything that is due."""
     priorities, now = await list_priorities(desk.connection, desk.schema)
-    marks = Marks()
-    marks.set(priorities, [], now, full=False)
-    return marks.ranges()
+    seen = Marks()
+    seen.set(priorities, [], now, full=False)
+    return seen.ranges()
 
 
 # -- fetching ----------------------------------------------------------------------------------------------
@@ -306,6 +308,24 @@ async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection
                 assert beyond.pages < full.pages / 4, beyond.describe()
     finally:
         await holder.close(timeout=60)
+
+
+async def test_among_very_many_priorities_the_index_is_read_from_end_to_end(
+    database_url: str, connection: Any
+) -> None:
+    """A look at each priority costs as much as reading a page full of them."""
+    count = 20_000
+    await fill(connection, (jobs(count, priority="number - 10000", run_at=LATER),))
+    async with desk_in(database_url) as desk:
+        assert await fetch_plain(desk, 1) == []
+        one_by_one = desk.explaining.plans[-1]
+        priorities, _ = await list_priorities(desk.connection, desk.schema)
+        assert len(priorities) == MANY_PRIORITIES
+        await desk.connection.execute(jobs(1, priority=7))
+        everything = marks.ranges(dict.fromkeys(priorities, float("-inf")))
+        assert len(await fetch_plain(desk, 1, beyond=everything)) == 1
+        at_once = desk.explaining.plans[-1]
+        assert at_once.pages < one_by_one.pages / 10, at_once.describe()
 
 
 # -- adding ------------------------------------------------------------------------------------------------

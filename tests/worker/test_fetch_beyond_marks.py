@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from graphile_worker.hooks.events import JobSucceeded
+from graphile_worker.queries.get_jobs import MANY_PRIORITIES
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import marks
-from support.working import Gate, Jobs, Workers, until, until_listening
+from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +112,23 @@ async def test_marks_do_not_lose_jobs_of_queues(jobs: Jobs, workers: Workers) ->
     await jobs.add_many("step", 40)
     await workers.start([step], concurrency=3)
     await until(lambda: len(done) == 80)
+
+
+@pytest.mark.parametrize("flags", [None, lambda: ["forbidden"]])
+async def test_jobs_of_very_many_priorities_run_in_order(jobs: Jobs, workers: Workers, flags: Any) -> None:
+    """With a function for flags each fetch is a full one, which has no marks."""
+    order: list[int] = []
+
+    async def step(payload: Any) -> None:
+        order.append(payload["priority"])
+
+    await jobs.connection.execute(
+        f"select {SCHEMA}.add_job('step', json_build_object('priority', priority), priority => priority) "
+        f"from generate_series(-{2 * MANY_PRIORITIES}, {MANY_PRIORITIES}, 3) priority"
+    )
+    await workers.once({"step": step}, concurrency=1, prefetch=0, forbidden_flags=flags)
+    assert order == list(range(-2 * MANY_PRIORITIES, MANY_PRIORITIES + 1, 3))
+    assert len(order) > MANY_PRIORITIES
 
 
 def test_dead_rows_where_no_job_waits_are_not_read_again_and_again() -> None:

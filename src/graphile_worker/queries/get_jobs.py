@@ -13,6 +13,7 @@ from ..sql import load
 from .rows import JobBatch, taken_jobs
 
 MANY = 100  # jobs; to make so many takes as long as a round trip
+MANY_PRIORITIES = 250  # beyond that it is quicker to read the index of waiting jobs from end to end
 Ranges = tuple[list[int], list[int], list[float]]
 """Of priorities, in ascending order: the lowest of each, the highest, and the run_at where it begins."""
 
@@ -90,9 +91,11 @@ async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool
     return bool(await connection.fetchval(load("queries/may_queues_be_next", schema)))
 
 
-async def list_priorities(connection: Connection, schema: SchemaName) -> tuple[list[int], float]:
-    """Priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
-    rows = await connection.fetch(load("queries/list_priorities", schema))
+async def list_priorities(
+    connection: Connection, schema: SchemaName, limit: int = MANY_PRIORITIES
+) -> tuple[list[int], float]:
+    """The first priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
+    rows = await connection.fetch(load("queries/list_priorities", schema), limit)
     return [row[0] for row in rows if row[0] is not None], rows[0][1]
 
 
@@ -101,8 +104,8 @@ def _in_order(jobs: list[Job]) -> list[Job]:
     return jobs
 
 
-def _ids(tasks: Mapping[int, str]) -> list[str]:
-    return [str(task_id) for task_id in tasks]
+def _ids(tasks: Mapping[int, str]) -> str:
+    return "{" + ",".join(map(str, tasks)) + "}"
 
 
 def _flags(forbidden: Sequence[str] | None) -> list[str] | None:

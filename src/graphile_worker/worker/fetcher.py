@@ -15,6 +15,7 @@ from ..errors import ConfigError
 from ..hooks.interceptors import resolve
 from ..job import Job
 from ..queries.get_jobs import (
+    MANY_PRIORITIES,
     Ranges,
     get_announced_jobs,
     get_jobs,
@@ -25,12 +26,13 @@ from ..queries.get_jobs import (
 from ..queries.task_ids import register_tasks
 from ..queries.write_outcomes import Continuation, return_jobs
 from ..schema_name import SchemaName
-from .marks import Marks
+from .marks import Marks, ranges
 from .session import Session
 from .trouble import Trouble
 
 Way = Callable[..., Awaitable[Sequence[Job]]]
 LARGE = 100  # jobs
+LIST_AGAIN = 10.0  # seconds after which there may be fewer priorities
 LONG_WAYS = 50  # fetches after which it is worth a look whether what was in the way still is
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
@@ -76,6 +78,8 @@ class Fetcher:
         self._long_ways = 0 if has_queue_indexes else sys.maxsize  # fetches for which the short way is no use
         self._vain_ways = 0  # announced jobs for which the shortest way is no use
         self._server_ahead = 0.0  # of our monotonic clock
+        self._everything: Ranges | None = None  # all jobs, while there are too many priorities to walk over
+        self._listed_at = 0.0
 
     @property
     def one_at_a_time(self) -> bool:
@@ -97,6 +101,7 @@ class Fetcher:
         """The schema may be another one now: no id that was learnt may be used any more."""
         self._tasks = {}
         self._marks = Marks()
+        self._everything = None
 
     async def fetch(self, limit: int, *, promised: bool = False) -> Sequence[Job]:
         """Up to `limit` jobs, locked by this pool; `promised` if somebody announced one."""
@@ -147,20 +152,30 @@ class Fetcher:
             jobs = await self._lock_by(get_announced_jobs, limit, flags, now, None)
             self._vain_ways = 0 if jobs else LONG_WAYS
         if not jobs:
-            jobs = await self._lock_some(limit, flags, now)
+            if self._everything is not None and began > self._listed_at + LIST_AGAIN:
+                await self._list_priorities()
+            jobs = await self._lock_some(limit, flags, now, beyond=self._everything)
         ended = time.monotonic()
-        if self._marks.full_fetch_took(ended - began, len(jobs), ended) and not self.one_at_a_time:
+        if self._marks.full_fetch_took(ended - began, len(jobs), ended):
             with suppress(Exception):  # the jobs are locked: they must not be lost for the want of marks
-                priorities, server_time = await self._session.run(
-                    lambda connection: list_priorities(connection, self._schema)
-                )
-                listed = time.monotonic()
-                self._marks.listing_took(listed - ended)
-                self._server_ahead = server_time - listed
-                # What became due while the fetch ran was not seen.
-                seen_up_to = now.timestamp() if now is not None else began + self._server_ahead
-                self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
+                priorities = await self._list_priorities()
+                self._marks.listing_took(self._listed_at - ended)
+                if not self.one_at_a_time:
+                    # What became due while the fetch ran was not seen.
+                    seen_up_to = now.timestamp() if now is not None else began + self._server_ahead
+                    self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
         return jobs
+
+    async def _list_priorities(self) -> list[int]:
+        """Learn the priorities of waiting jobs; of very many just the first, the others are read as one."""
+        priorities, server_time = await self._session.run(
+            lambda connection: list_priorities(connection, self._schema)
+        )
+        self._listed_at = time.monotonic()
+        self._server_ahead = server_time - self._listed_at
+        is_too_many = len(priorities) >= MANY_PRIORITIES
+        self._everything = ranges(dict.fromkeys(priorities, float("-inf"))) if is_too_many else None
+        return priorities
 
     async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
         seen_up_to = self._seconds()

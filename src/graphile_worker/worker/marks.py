@@ -10,9 +10,10 @@ promised a job that was not found beyond the marks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..job import Job
+from ..queries.get_jobs import Ranges
 
 SLOW = 0.020  # seconds: a fetch faster than this is never worth marks
 SLOW_BESIDE_NOTHING = 0.1  # seconds: the same while no job waits, so that only dead rows are in the way
@@ -78,23 +79,28 @@ class Marks:
             self._by_priority[priority] = float("-inf")
         self._set(sorted(self._by_priority.keys() - unknown), jobs, now, full=full)
 
-    def ranges(self) -> tuple[list[int], list[int], list[float]]:
+    def ranges(self) -> Ranges:
         """Priorities with a mark and the gaps between them: the lowest, the highest, the mark of each."""
-        low: list[int] = []
-        high: list[int] = []
-        since: list[float] = []
-        begin = LOWEST
-        for priority, mark in sorted(self._by_priority.items()):
-            _add_gap(low, high, since, begin, priority - 1)
-            low.append(priority)
-            high.append(priority)
-            since.append(mark)
-            begin = priority + 1
-        _add_gap(low, high, since, begin, HIGHEST)
-        return low, high, since
+        return ranges(self._by_priority)
 
     def _raise(self, priority: int, mark: float) -> None:
         self._by_priority[priority] = max(mark, self._by_priority.get(priority, mark))
+
+
+def ranges(marks: Mapping[int, float]) -> Ranges:
+    """All priorities there can be: those with a mark, each by itself, and the gaps between them."""
+    low: list[int] = []
+    high: list[int] = []
+    since: list[float] = []
+    begin = LOWEST
+    for priority, mark in sorted(marks.items()):
+        _add_gap(low, high, since, begin, priority - 1)
+        low.append(priority)
+        high.append(priority)
+        since.append(mark)
+        begin = priority + 1
+    _add_gap(low, high, since, begin, HIGHEST)
+    return low, high, since
 
 
 def _add_gap(low: list[int], high: list[int], since: list[float], begin: int, end: int) -> None:

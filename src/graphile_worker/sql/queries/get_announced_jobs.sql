@@ -2,7 +2,7 @@
 -- find a single job goes into what is not there, other priorities and named queues. Takes nothing if there are any.
 --
 -- $1 text         pool id
--- $2 text[]       ids of the tasks that it has
+-- $2 text         ids of the tasks that it has
 -- $3 integer      how many jobs at most
 -- $4 text[]       forbidden flags, or null
 -- $5 timestamptz  the time to go by, or null for the server's
@@ -31,7 +31,7 @@ where job.ctid = any (
           )
       )
       and next.run_at <= coalesce($5::timestamptz, now())
-      and next.task_id = any ((select $2::text[]::integer[])::integer[])
+      and next.task_id = any ((select $2::text::integer[])::integer[])
       and ($4::text[] is null or next.flags is null or not next.flags ?| $4)
     order by next.run_at
     limit $3::integer

@@ -5,7 +5,7 @@
 -- removed. Known priorities are read from their mark on, and the gaps between them from their beginning.
 --
 -- $1 text                pool id, written to locked_by
--- $2 text[]              ids of the tasks this pool can run
+-- $2 text                ids of the tasks this pool can run
 -- $3 integer             how many jobs at most
 -- $4 text[]              forbidden flags, or null
 -- $5 timestamptz         the time to go by, or null for the server's
