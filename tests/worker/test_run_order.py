@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphile_worker import Job
-from graphile_worker.hooks.events import JobCompleted
+from graphile_worker.hooks.events import JobCompleted, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.run_order import insert_in_order
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
@@ -186,34 +187,41 @@ async def test_a_queue_that_goes_on_does_not_pass_jobs_that_come_first(
     assert gate.started == ["head of the queue", "first", "second", "next of the queue"]
 
 
-async def test_a_job_that_becomes_due_comes_before_the_next_of_a_queue(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder
+async def test_a_job_announced_while_a_queue_goes_on_is_not_forgotten(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, database_url: str
 ) -> None:
     gate = Gate()
 
     async def step(payload: Any) -> None:
         await gate(payload["name"])
 
-    async def is_at_rest() -> bool:
-        return await jobs.connection.fetchval(
-            "select bool_and(state = 'idle' and state_change < clock_timestamp() - interval '50 ms') "
-            "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
-        )
-
     for name in ("head of the queue", "next of the queue"):
         await jobs.add("step", {"name": name}, queue="a")
-    await jobs.add("step", {"name": "urgent"}, priority=-1, run_at=datetime.now(UTC) + timedelta(hours=1))
     await workers.start({"step": step}, concurrency=2, prefetch=0, events=recorder.events)
     await gate.until_inside(1)
-    await until_listening(recorder, jobs.connection)  # which makes the worker look once more
-    await until(is_at_rest)
-    await jobs.make_due()  # which nothing announces
-    gate.open()
-    await gate.until_inside(2)
+    await until_listening(recorder, jobs.connection)
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():  # the write that ends the first job has to wait
+            await other.execute(f"select from {SCHEMA}._private_jobs where locked_at is not null for update")
+            gate.open()
+            await until(lambda: is_waiting_for_a_lock(jobs))
+            heard = recorder.count(PoolListenNotification)
+            await jobs.add("step", {"name": "announced"})
+            await until(lambda: recorder.count(PoolListenNotification) > heard)
+    finally:
+        await other.close(timeout=60)
+    await gate.until_inside(2)  # neither waits for the end of the other
     gate.open()
     gate.open()
     await jobs.until_gone()
-    assert gate.started == ["head of the queue", "urgent", "next of the queue"]
+
+
+async def is_waiting_for_a_lock(jobs: Jobs) -> bool:
+    return await jobs.connection.fetchval(
+        "select count(*) > 0 from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock'"
+    )
 
 
 def a_job(number: int, priority: int, run_at: float) -> Job:

@@ -255,8 +255,7 @@ class AdaptiveSource:
 
     @property
     def may_go_on(self) -> bool:
-        # With nothing locked ahead the next fetch decides: it alone sees what became due in the meantime.
-        return self._ahead > 0 and not self._more and not self._pulsed and not self._released
+        return not self._more and not self._pulsed and not self._released
 
     @property
     def is_quiet(self) -> bool:
