@@ -283,6 +283,8 @@ class JobErrored(JobEvent, frozen=True, kw_only=True):
     error: BaseException
     duration: float
     batch_job_errors: Sequence[BaseException] | None = None
+    traceback: str = ""
+    """The formatted traceback, of bounded size; the error itself has none, since frames keep locals alive."""
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True):
@@ -292,6 +294,8 @@ class JobFailed(JobEvent, frozen=True, kw_only=True):
     error: BaseException
     duration: float
     batch_job_errors: Sequence[BaseException] | None = None
+    traceback: str = ""
+    """The formatted traceback, of bounded size; the error itself has none, since frames keep locals alive."""
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True):
