@@ -25,6 +25,12 @@ def describe(error: BaseException) -> str:
     return _message(error, MAX_MESSAGE) or _type_name(error)
 
 
+def storable(text: str) -> str:
+    """The text in a form that PostgreSQL can store: no NUL, no lone surrogates, not too long."""
+    text = text[:MAX_MESSAGE].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def format_traceback(error: BaseException) -> str:
     """The traceback as Python prints it, with its causes; of bounded size."""
     try:
