@@ -94,6 +94,9 @@ class ExplainingConnection:
         await self._explain(query, arguments)
         return await self._connection.execute(query, *arguments)
 
+    def transaction(self) -> Any:
+        return self._connection.transaction()
+
     def get_settings(self) -> Any:
         return self._connection.get_settings()
 

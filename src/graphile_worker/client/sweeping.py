@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ..db.connection import Connection
-from ..db.errors import explained
 from ..db.retry import is_refusal
-from ..error_text import storable
+from ..error_text import describe, storable
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
@@ -189,7 +188,7 @@ class Sweep:
                     "job %d of a dead worker stays locked, for four hours at most: the database refuses to "
                     "change it: %s",
                     decisions[0].job_id,
-                    explained(error, self._schema),
+                    describe(error),
                 )
                 decisions = ()
             elif not decisions:
