@@ -10,7 +10,7 @@ import linecache
 from collections.abc import Iterator
 from types import TracebackType
 
-MAX_MESSAGE = 100_000  # characters; a longer message helps nobody and is fetched with each attempt
+MAX_MESSAGE = 20_000  # characters; a longer message helps nobody, and each fetch of the job brings it along
 MAX_TRACEBACK = 20_000  # characters
 MAX_FRAMES = 40  # per exception: the innermost ones
 MAX_CHAIN = 8  # exceptions of one traceback: causes, contexts and members of groups
