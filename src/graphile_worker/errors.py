@@ -36,6 +36,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from .error_text import describe as describe
+
 
 class GraphileWorkerError(Exception):
     """Root of all errors raised by this package."""
@@ -208,8 +210,3 @@ class TasksLeftBehindError(WorkerStoppedError):
 
 class EmbeddedPostgresError(GraphileWorkerError):
     """The embedded server cannot be found, started or stopped."""
-
-
-def describe(error: BaseException) -> str:
-    """The text stored as a job's `last_error`: the message, else the type's name."""
-    return str(error) or type(error).__name__

@@ -69,13 +69,14 @@ async def test_no_two_jobs_of_a_queue_overlap_and_each_queue_keeps_its_order(
     )
     processes: list[asyncio.subprocess.Process] = []
     try:
-        await connection.execute(ADD_JOBS)
-        await connection.execute(
-            f"create table planned as select id as job_id, priority, run_at from {SCHEMA}._private_jobs"
-        )
         processes = await asyncio.gather(
             *(start(database_url, mode, seed) for seed, mode in enumerate(MODES))
         )
+        async with connection.transaction():  # once all are there, or the first may do everything
+            await connection.execute(ADD_JOBS)
+            await connection.execute(
+                f"create table planned as select id as job_id, priority, run_at from {SCHEMA}._private_jobs"
+            )
 
         async def is_done() -> bool:
             return await jobs.count() == 0

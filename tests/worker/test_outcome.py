@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from graphile_worker.error_text import MAX_MESSAGE
 from graphile_worker.errors import JobInterruptedError
-from graphile_worker.worker.outcome import MAX_MESSAGE, Failed, Interrupted
+from graphile_worker.worker.outcome import Interrupted, failed
 
 
 @pytest.mark.compat("FA4")
@@ -21,7 +22,7 @@ from graphile_worker.worker.outcome import MAX_MESSAGE, Failed, Interrupted
     ],
 )
 def test_every_error_has_a_message_that_the_database_takes(error: BaseException, message: str) -> None:
-    assert Failed(error).message == message
+    assert failed(error).message == message
     assert "\0" not in Interrupted(error).message
 
 
