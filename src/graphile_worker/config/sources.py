@@ -160,7 +160,9 @@ def _checked(setting: Setting, value: Any, place: str) -> Any:
     """A value as TOML gave it, if it has the option's type; a whole number may stand for seconds."""
     fits = isinstance(value, setting.kind) or (setting.kind is float and isinstance(value, int))
     if not fits or (isinstance(value, bool) and setting.kind is not bool):
-        raise ConfigError(f"{place}: {setting.name}: expected {_expected(setting)}, got {value!r}")
+        # A connection string of the wrong type may still hold a password.
+        got = type(value).__name__ if setting.name == "connection_string" else repr(value)
+        raise ConfigError(f"{place}: {setting.name}: expected {_expected(setting)}, got {got}")
     return value
 
 
