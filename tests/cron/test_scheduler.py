@@ -15,6 +15,7 @@ import pytest
 from cron.conftest import Station
 from cron.reference import at
 from graphile_worker.cron import CronItem, CronScheduler, parse_cron_items
+from graphile_worker.errors import CrontabError
 from graphile_worker.hooks.events import (
     CronBackfill,
     CronOverdueTimer,
@@ -219,14 +220,10 @@ async def test_a_row_that_vanished_is_made_again(station: MakeStation) -> None:
     assert len(await cron.jobs()) == 1
 
 
-async def test_items_that_share_an_identifier_are_warned_about_and_both_added(
-    station: MakeStation, caplog: pytest.LogCaptureFixture
-) -> None:
-    cron = station(parse_cron_items([CronItem("a", "* * * * *"), CronItem("b", "* * * * *", identifier="a")]))
-    await cron.start()
-    await cron.clock.advance(1)
-    assert [job["task"] for job in await cron.jobs()] == ["a", "b"]
-    assert "share the identifier 'a'" in caplog.text
+async def test_items_that_share_an_identifier_are_refused(station: MakeStation) -> None:
+    items = parse_cron_items([CronItem("a", "* * * * *"), CronItem("b", "* * * * *", identifier="a")])
+    with pytest.raises(CrontabError, match=r"item 1 .*identifier 'a' is used in item 0 of parse_cron_items"):
+        station(items)
 
 
 async def test_a_task_that_is_not_here_is_warned_about_and_added_all_the_same(
@@ -238,14 +235,6 @@ async def test_a_task_that_is_not_here_is_warned_about_and_added_all_the_same(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no task 'elsewhere'" in caplog.text
     assert [job["task"] for job in await cron.jobs()] == ["here", "elsewhere"]
-
-
-async def test_infinity_in_a_payload_is_stored_as_null(station: MakeStation) -> None:
-    cron = station("* * * * * a {x:Infinity,y:NaN}")
-    await cron.start()
-    await cron.clock.advance(1)
-    (job,) = await cron.jobs()
-    assert json.loads(job["payload"])["x"] is json.loads(job["payload"])["y"] is None
 
 
 async def test_a_zone_of_an_item_moves_its_runs_and_not_its_timestamp(station: MakeStation) -> None:

@@ -30,6 +30,7 @@ from ..hooks.events import (
 )
 from ..queries.crontabs import KnownCrontab, known_crontabs, register_crontabs, schedule_cron_jobs
 from ..schema_name import SchemaName
+from .check import check_identifiers
 from .due import DueMinute, cron_job, due_between, due_for_backfill, first_tick, in_groups, rest_after
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
@@ -60,6 +61,7 @@ class CronScheduler:
         self._acquire = acquire
         self._schema = schema
         self._items = tuple(items)
+        check_identifiers(self._items)
         self._events = events or Events()
         self._clock = clock or SystemClock()
         self._known_tasks = known_tasks
@@ -184,7 +186,6 @@ class CronScheduler:
             self._is_sleeping = False
 
     def _warn(self) -> None:
-        seen: set[str] = set()
         for item in self._items:
             if self._known_tasks is not None and item.task not in self._known_tasks:
                 self._logger.warning(
@@ -192,12 +193,6 @@ class CronScheduler:
                     item.identifier,
                     item.task,
                 )
-            if item.identifier in seen:
-                self._logger.warning(
-                    "two recurring jobs share the identifier %r and so their history; give each its own",
-                    item.identifier,
-                )
-            seen.add(item.identifier)
 
 
 def _backfill_items(jobs: Sequence[CronJob], known: dict[str, KnownCrontab]) -> list[CronBackfillItem]:

@@ -38,8 +38,8 @@ _PASSWORDS = frozenset({"password", "sslpassword"})
 _SHOWN = LIBPQ_ONLY | {
     "application_name", "connect_timeout", "database", "dbname", "fallback_application_name", "gsslib",
     "host", "krbsrvname", "options", "passfile", "port", "service", "servicefile", "ssl",
-    "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcrl", "sslkey", "sslmode", "sslnegotiation", "sslrootcert",
-    "target_session_attrs", "user",
+    "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcrl", "sslkey", "sslmode",
+    "sslnegotiation", "sslrootcert", "target_session_attrs", "user",
     # settings of the server that people put here
     "default_transaction_isolation", "idle_in_transaction_session_timeout", "jit", "lock_timeout", "role",
     "search_path", "statement_timeout", "synchronous_commit", "timezone", "work_mem",
