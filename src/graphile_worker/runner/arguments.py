@@ -23,6 +23,7 @@ from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.task_ids import is_anything_waiting
 from ..tasks.registry import TaskRegistry, build_registry
+from .pool_size import pool_size
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ..worker.fetcher import FlagSource
     from .parts import Parts
 
-CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
 CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
 
 
@@ -127,7 +127,7 @@ class Arguments:
         if isinstance(found, Dsn):
             database = await open_pool(
                 found,
-                max_pool_size=max(options.max_pool_size, CONNECTIONS),
+                max_pool_size=pool_size(options),
                 prepared_statements=options.prepared_statements,
             )
             resources.push_async_callback(close_pool, database, within=CLOSE_WITHIN)
