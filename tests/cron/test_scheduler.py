@@ -168,6 +168,58 @@ async def test_minutes_that_were_slept_through_are_caught_up_one_by_one(station:
     assert len(cron.events(CronSchedule)) == len(cron.events(CronScheduled)) == 7
 
 
+async def test_a_clock_that_is_put_forward_by_years_adds_a_week_of_jobs_and_warns(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("0 * * * * a\n0 * * * * b ?fill=2w")
+    await cron.start()
+    await cron.set("2031-06-01 12:00:30")
+    jobs = await cron.jobs()
+    for task, weeks in (("a", 1), ("b", 2)):
+        times = [job["run_at"] for job in jobs if job["task"] == task and job["run_at"].year > 2021]
+        assert len(times) == weeks * 7 * 24 + 1
+        assert times[0] == at("2031-06-01 12:00") - timedelta(weeks=weeks)
+        assert times[-1] == at("2031-06-01 12:00")
+    (warning,) = caplog.records
+    assert "older ones are left out" in warning.getMessage()
+    await cron.set("2031-06-01 13:00:30")
+    assert len(await cron.jobs()) == len(jobs) + 2
+
+
+async def test_a_process_that_slept_for_days_leaves_nothing_out(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("0 0 * * * a")
+    await cron.start()
+    await cron.set("2021-01-07 23:00:01")
+    assert len(await cron.jobs()) == 6
+    assert not caplog.records
+
+
+async def test_a_clock_that_is_put_back_by_years_is_warned_about_once(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("* * * * * a")
+    await cron.start()
+    for time in ("2020-06-01 12:00:30", "2020-06-01 12:02:30", "2020-06-01 12:04:30"):
+        await cron.set(time)
+    assert len(cron.events(CronPrematureTimer)) > 1
+    (warning,) = caplog.records
+    assert "the clock was put back to 2020-06-01" in warning.getMessage()
+
+
+async def test_an_item_that_ran_in_the_future_is_warned_about(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("* * * * * a\n* * * * * b")
+    await cron.learn("a", at("2021-01-01 00:00"), at("2031-01-01 00:00"))
+    await cron.learn("b", at("2021-01-01 00:00"), at("2021-01-01 01:05"))  # another worker is a bit ahead
+    await cron.start()
+    (warning,) = caplog.records
+    assert "recurring job 'a' was last added for 2031-01-01" in warning.getMessage()
+    assert '"graphile_worker"._private_known_crontabs' in warning.getMessage()
+
+
 @pytest.mark.compat("CS4")
 async def test_two_schedulers_add_each_job_once_and_equal_or_older_minutes_do_nothing(
     station: MakeStation,
