@@ -97,6 +97,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """After a stop was asked for, running tasks are cancelled this much later and their jobs given back."""
     handle_signals: bool = True
     """Stop gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
+    executables_inherit_database: bool = True
+    """Executable tasks see DATABASE_URL and the PG* variables of the worker; off leaves them out."""
 
     recovery: bool = True
     """Show that this worker lives, and take the jobs of those that died; else they stay locked for hours."""

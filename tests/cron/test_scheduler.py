@@ -171,18 +171,18 @@ async def test_minutes_that_were_slept_through_are_caught_up_one_by_one(station:
 async def test_a_clock_that_is_put_forward_by_years_adds_a_week_of_jobs_and_warns(
     station: MakeStation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cron = station("0 * * * * a\n0 * * * * b ?fill=2w")
+    cron = station("0 12 * * * a\n0 12 * * * b ?fill=2w")
     await cron.start()
     await cron.set("2031-06-01 12:00:30")
     jobs = await cron.jobs()
     for task, weeks in (("a", 1), ("b", 2)):
-        times = [job["run_at"] for job in jobs if job["task"] == task and job["run_at"].year > 2021]
-        assert len(times) == weeks * 7 * 24 + 1
+        times = [job["run_at"] for job in jobs if job["task"] == task]
+        assert len(times) == weeks * 7 + 1
         assert times[0] == at("2031-06-01 12:00") - timedelta(weeks=weeks)
         assert times[-1] == at("2031-06-01 12:00")
     (warning,) = caplog.records
     assert "older ones are left out" in warning.getMessage()
-    await cron.set("2031-06-01 13:00:30")
+    await cron.set("2031-06-02 12:00:30")
     assert len(await cron.jobs()) == len(jobs) + 2
 
 
