@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from graphile_worker.db.connection_text import NOT_SHOWN
 from graphile_worker.db.dsn import Dsn, masked
@@ -163,6 +165,26 @@ def test_a_bare_name_is_a_database_of_the_default_server(name: str, monkeypatch:
 )
 def test_what_urls_should_quote_is_quoted_for_the_driver(text: str, url: str) -> None:
     assert Dsn.parse(text).url == url
+
+
+NOISE = st.text("0129@:/?#[]%&= ;,.'\\\n-_", max_size=6)
+SECRET = "Qz7xKvW9"
+
+
+@given(NOISE, NOISE, st.sampled_from(["postgres://u:{}@127.0.0.1:1/db", "host=h password={} port=1"]))
+@settings(max_examples=1000, deadline=None)
+def test_a_password_is_never_shown_whatever_is_around_it(before: str, after: str, form: str) -> None:
+    text = form.format(before + SECRET + after)
+    said = f"{masked(text)} {result_of(text)}"
+    assert not any(SECRET[at : at + 3] in said for at in range(len(SECRET) - 2)), (text, said)
+
+
+def result_of(text: str) -> str:
+    try:
+        dsn = Dsn.parse(text)
+    except ConnectionConfigError as error:
+        return str(error)
+    return f"{dsn!r} {dsn.name}"
 
 
 @pytest.mark.parametrize("port", ["99999", "0", "five"])

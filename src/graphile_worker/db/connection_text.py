@@ -55,6 +55,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = re.compile(r"[\w.%-]*(?::[0-9]+)?|\[[0-9A-Fa-f:.]+(?:%[\w.%-]+)?\](?::[0-9]+)?")
 _BARE_IPV6 = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?")
+_ADDRESS = re.compile(r"[\w.%+-]+@[\w.%-]+")
 _NAME = re.compile(r"[\w$.-]+")
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?=\s|$)", re.DOTALL)
 
@@ -188,7 +189,9 @@ def _from_pairs(text: str) -> ConnectionText:
 def _parameters(query: str) -> tuple[tuple[str, str], ...]:
     for pair in filter(None, query.split("&")):
         name, equals, value = pair.partition("=")
-        if not equals or ("@" in value and name not in _SHOWN | _PASSWORDS):
+        # An @ may be that of the login, if the password has a bare ? in it.
+        may_have_at = name in _PASSWORDS or (name in _SHOWN and _ADDRESS.fullmatch(value))
+        if not equals or ("@" in value and not may_have_at):
             raise ConnectionConfigError(UNREADABLE_URL)
     return tuple(parse_qsl(query, keep_blank_values=True))
 
