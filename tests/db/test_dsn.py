@@ -104,6 +104,8 @@ def test_the_target_names_host_and_port(text: str, target: str) -> None:
         ("mysql://user:secret@host/db", "postgres:// or postgresql://, got one that starts with mysql://"),
         ("my db", "expected a URL such as postgres://user@host/database"),
         ("user:secret@host/db", "expected a URL such as"),
+        ("localhost", "expected a URL such as"),
+        ("db.example.com", "expected a URL such as"),
         ("postgres://h:99999/d", "a port is a number from 1 to 65535"),
         ("host=h port=0", "a port is a number from 1 to 65535"),
         ("postgres://h/d?ssl=maybe", "ssl is true or false"),
@@ -146,7 +148,7 @@ def test_nodes_ssl_parameter_means_what_it_means_there(text: str, url: str, veri
     assert (dsn.url, dsn.verifies_server) == (url, verifies_server)
 
 
-@pytest.mark.parametrize("name", ["my_db", "my-db", "shop.test", "größe", "db$1"])
+@pytest.mark.parametrize("name", ["my_db", "my-db", "größe", "db$1", "7"])
 def test_a_bare_name_is_a_database_of_the_default_server(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "db.example")
     dsn = Dsn.parse(name)
@@ -165,6 +167,13 @@ def test_a_bare_name_is_a_database_of_the_default_server(name: str, monkeypatch:
 )
 def test_what_urls_should_quote_is_quoted_for_the_driver(text: str, url: str) -> None:
     assert Dsn.parse(text).url == url
+
+
+def test_messages_keep_what_is_no_secret() -> None:
+    dsn = Dsn.parse("postgres://postgres:postgres@postgres/postgres?statement_timeout=off&secretly=x1x")
+    said = 'FATAL: password authentication failed for user "postgres", statement_timeout off'
+    assert dsn.scrub(said) == said
+    assert dsn.scrub('unrecognized parameter "secretly" = x1x') == 'unrecognized parameter "***" = ***'
 
 
 NOISE = st.text("0129@:/?#[]%&= ;,.'\\\n-_", max_size=6)

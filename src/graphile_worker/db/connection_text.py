@@ -56,7 +56,7 @@ _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = re.compile(r"[\w.%-]*(?::[0-9]+)?|\[[0-9A-Fa-f:.]+(?:%[\w.%-]+)?\](?::[0-9]+)?")
 _BARE_IPV6 = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?")
 _ADDRESS = re.compile(r"[\w.%+-]+@[\w.%-]+")
-_NAME = re.compile(r"[\w$.-]+")
+_NAME = re.compile(r"(?!localhost$)[\w$-]+")  # with a dot it is rather a host, as localhost is
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?=\s|$)", re.DOTALL)
 
 
@@ -98,12 +98,15 @@ class ConnectionText(msgspec.Struct, frozen=True):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What must not be repeated when somebody else, such as the server, quotes it."""
-        found = {self.password or "", self.user if self.user and ":" in self.user else ""}
+        """What the server may quote and could be part of a password: it must not be repeated.
+
+        Not the password itself, which nobody quotes; often it is also the name of the user or of the host.
+        """
+        found = {self.user} if self.user and ":" in self.user else set()
         for name, value in self.parameters:
-            if name in _PASSWORDS or (name == "user" and ":" in value):
+            if name == "user" and ":" in value:
                 found.add(value)
-            elif name not in _SHOWN:
+            elif name not in _SHOWN | _PASSWORDS:
                 found |= {name, value}
         return frozenset(text for text in found if len(text) > 2)
 

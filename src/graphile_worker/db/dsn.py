@@ -8,6 +8,7 @@ Parameters that only libpq knows are taken out, because the server would refuse 
 from __future__ import annotations
 
 import os
+import re
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -79,9 +80,9 @@ class Dsn(msgspec.Struct, frozen=True):
         )
 
     def scrub(self, text: str) -> str:
-        """A message of the server or the driver without what it may quote of the string's secrets."""
+        """A message of the server or the driver without what it quotes of the string's secrets."""
         for secret in sorted(self.secrets, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
         return text
 
     @property
