@@ -79,7 +79,7 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
 
 @pytest.mark.parametrize("inherit", [True, False])
 async def test_the_way_to_the_database_can_be_kept_from_executables(
-    inherit: bool, database_url: str, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inherit: bool, folder: Any, database_url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about_database = {
         "DATABASE_URL": "postgres://me:secret@127.0.0.1:1/db",
@@ -91,17 +91,14 @@ async def test_the_way_to_the_database_can_be_kept_from_executables(
     for name, value in about_database.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("FROM_THE_WORKER", "inherited")
-    (tmp_path / "tasks").mkdir()
-    script = tmp_path / "tasks" / "look"
-    script.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen.new && mv {tmp_path}/seen.new {tmp_path}/seen\n")
-    script.chmod(0o755)
+    folder.write("look", "#!/bin/sh\nenv > seen.new && mv seen.new seen\n", executable=True)
     await jobs.add("look")
     await run_once(
         connection_string=database_url,
-        task_directory=str(tmp_path / "tasks"),
+        task_list=load_tasks("tasks"),
         executables_inherit_database=inherit,
     )
-    lines = (tmp_path / "seen").read_text().splitlines()
+    lines = Path("seen").read_text().splitlines()
     assert "FROM_THE_WORKER=inherited" in lines
     assert "GRAPHILE_WORKER_TASK_IDENTIFIER=look" in lines
     for name, value in about_database.items():
