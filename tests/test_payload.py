@@ -229,6 +229,18 @@ def test_json_becomes_what_a_task_asks_for(annotation: Any, text: str, value: An
     ("annotation", "text", "message"),
     [
         (Any, "{", "payload is not valid JSON: "),
+        (
+            Any,
+            r'{"to":"\\ud83d\\","x":"a\ud83d"}',
+            r"payload cannot be read: it contains half a surrogate pair, \ud83d, at character 25, ",
+        ),
+        (
+            Any,
+            r'["\ud83d\ude00\udE00"]',
+            r"payload cannot be read: it contains half a surrogate pair, \udE00, at character 15",
+        ),
+        (Point, r'{"x":"\ud800"}', r"payload does not fit Point: it contains half a surrogate pair, "),
+        (Model, r'{"to":"\ud800"}', r"payload does not fit Model: it contains half a surrogate pair, "),
         (Point, "{", "payload does not fit Point: Input data was truncated"),
         (Point, '{"x":"1"}', "payload does not fit Point: Expected `int`, got `str` - at `$.x`"),
         (Point, "{}", "payload does not fit Point: Object missing required field `x`"),

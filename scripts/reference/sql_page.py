@@ -25,6 +25,7 @@ FUNCTIONS = {
     "attempts stay\ncounted. Be sure that the pools are dead.",
 }
 HEAD = text("sql.md")
+ERRORS = text("sql_errors.md")
 RIGHTS = text("sql_rights.md")
 
 
@@ -55,6 +56,7 @@ async def page(connection: asyncpg.Connection) -> str:
         "",
         *await _columns(connection, "jobs"),
         "",
+        ERRORS,
         RIGHTS,
     ]
     return "\n".join(lines).rstrip("\n") + "\n"

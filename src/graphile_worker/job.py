@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+from .errors import PayloadError
+from .surrogates import half_surrogate_in
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,8 +44,12 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload(self) -> Any:
-        """The payload as plain JSON values, decoded anew at each call."""
-        return msgspec.json.decode(self.raw_payload)
+        """The payload as plain JSON values, decoded anew at each call; PayloadError if it cannot be."""
+        try:
+            return msgspec.json.decode(self.raw_payload)
+        except msgspec.DecodeError as error:
+            problem = half_surrogate_in(self.raw_payload) or error
+            raise PayloadError(f"the payload of job {self.id} cannot be read: {problem}") from error
 
     @property
     def flags(self) -> dict[str, bool] | None:
@@ -75,8 +82,13 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return self.raw_locked_at is None and self.attempts < self.max_attempts
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by column name, for printing."""
-        return {name: getattr(self, name) for name in _COLUMNS}
+        """Plain values by column name, for printing; a payload that cannot be decoded as its text."""
+        values = {name: getattr(self, name) for name in _COLUMNS if name != "payload"}
+        try:
+            payload = self.payload
+        except PayloadError:
+            payload = self.raw_payload
+        return {"id": values.pop("id"), "payload": payload} | values
 
 
 _COLUMNS = (

@@ -19,6 +19,11 @@ from .schema_name import DEFAULT_SCHEMA, SchemaName
 Duration = float | timedelta
 T = TypeVar("T", bound=msgspec.Struct)
 
+SMALLEST_POOL = 2
+"""Connections without which a worker cannot work: one for itself and one for its tasks."""
+SMALLEST_POOL_FOR_RECOVERY = 4
+"""The same if it listens and sends heartbeats, too."""
+
 
 class RefetchDelayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Rest after a fetch that found little, so that many idle workers do not hammer the server."""
@@ -58,7 +63,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = DEFAULT_SCHEMA
     """The database schema that holds the queue."""
     max_pool_size: int = 10
-    """Database connections kept at most; tasks that use `helpers.query` share them."""
+    """Database connections at most; tasks that use `helpers.query` share them. A worker needs at least 2."""
     prepared_statements: bool = True
     """Switch off behind a transaction pooler that cannot keep prepared statements."""
     use_local_time: bool = False
@@ -92,6 +97,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """After a stop was asked for, running tasks are cancelled this much later and their jobs given back."""
     handle_signals: bool = True
     """Stop gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
+    executables_inherit_database: bool = True
+    """Executable tasks see DATABASE_URL and the PG* variables of the worker; off leaves them out."""
 
     recovery: bool = True
     """Show that this worker lives, and take the jobs of those that died; else they stay locked for hours."""

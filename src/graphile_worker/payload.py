@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from .errors import InvalidArgumentError, PayloadError, TaskLoadError
+from .surrogates import half_surrogate_in
 
 MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
 EMPTY = "{}"
@@ -88,7 +89,8 @@ def decoder_for(annotation: Any) -> Decode:
         try:
             return decoder.decode(text)
         except msgspec.DecodeError as error:
-            raise PayloadError(f"payload does not fit {_name(annotation)}: {error}") from error
+            problem = half_surrogate_in(text) or error
+            raise PayloadError(f"payload does not fit {_name(annotation)}: {problem}") from error
 
     return decode
 
@@ -97,7 +99,9 @@ def _decode_plain(text: str | bytes) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise PayloadError(f"payload is not valid JSON: {error}") from error
+        half = half_surrogate_in(text)
+        message = f"payload cannot be read: {half}" if half else f"payload is not valid JSON: {error}"
+        raise PayloadError(message) from error
 
 
 # -- values that msgspec does not know ---------------------------------------------------------------------
@@ -134,7 +138,7 @@ def _guard_pydantic(validate: Callable[[str | bytes], Any], annotation: Any) -> 
         try:
             return validate(text)
         except ValueError as error:
-            problem = _first_problem(error)
+            problem = half_surrogate_in(text) or _first_problem(error)
             raise PayloadError(f"payload does not fit {_name(annotation)}: {problem}") from error
 
     return decode

@@ -115,7 +115,7 @@ async def test_a_worker_that_lost_its_connections_gets_others_although_tasks_hol
         async with helpers.with_pg_client():
             await gate()
 
-    await workers.start({"hold": hold, "other": other}, concurrency=8, max_pool_size=5, poll_interval=0.05)
+    await workers.start({"hold": hold, "other": other}, concurrency=8, max_pool_size=6, poll_interval=0.05)
     for _ in range(6):
         await jobs.add("hold")
     await gate.until_inside(2)

@@ -165,6 +165,28 @@ def test_a_file_that_cannot_be_read_is_an_error_in_the_log_only(
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(CrontabError, match="my-crontab: the crontab does not exist"):
+        collect_cron_items(crontab_file=tmp_path / "my-crontab", must_exist=True)
+    with pytest.raises(CrontabError, match="the crontab cannot be read: Is a directory"):
+        collect_cron_items(crontab_file=tmp_path, must_exist=True)
+
+
+def test_items_of_several_places_must_not_share_an_identifier() -> None:
+    items = [
+        *parse_crontab("# a\n* * * * * send ?id=daily", source="one"),
+        *parse_crontab("* * * * * clean\n* * * * * daily", source="two"),
+        *parse_cron_items([CronItem("send", "* * * * *", identifier="daily")]),
+    ]
+    with pytest.raises(CrontabError) as caught:
+        collect_cron_items(parsed_cron_items=items)
+    assert [(problem.source, problem.line) for problem in caught.value.problems] == [
+        ("two", 2),
+        ("item 0 of parse_cron_items", None),
+    ]
+    assert str(caught.value).count("the identifier 'daily' is used in one:2 already") == 2
+
+
 def test_a_file_with_faults_is_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "my-crontab"
     path.write_text("* * * * *\n")

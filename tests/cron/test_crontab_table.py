@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -343,17 +342,26 @@ def test_payloads_in_json5(payload: str, value: object) -> None:
     assert one(f"* * * * * a ?id=x {payload}").payload == value
 
 
-def test_infinity_and_nan_are_read() -> None:
-    payload = one("* * * * * a {a:Infinity,b:NaN,c:-Infinity}").payload
-    assert payload is not None
-    assert payload["a"] == math.inf
-    assert payload["c"] == -math.inf
-    assert math.isnan(payload["b"])
-
-
 @pytest.mark.parametrize(
-    "payload", ["{a:}", "{invalidJson=true}", "{a:'\\ud800'}", "{a:" + "[" * 9999 + "]" * 9999 + "}"]
+    ("payload", "fault"),
+    [
+        ("{a:Infinity}", "inf at $.a is not a JSON number"),
+        ("{a:[1,{b:-Infinity}]}", "-inf at $.a[1].b is not a JSON number"),
+        ("{a:NaN}", "nan at $.a is not a JSON number"),
+        ('{"a":1e999}', "inf at $.a is not a JSON number"),
+        ('{"a":"x\\u0000y"}', "contains a NUL character at $.a"),
+        ("{a:'x\\0y'}", "contains a NUL character at $.a"),
+        ("{'x\\0y':1}", "contains a NUL character at a key of $"),
+        ("{a:'\\ud800'}", "contains half a surrogate pair at $.a"),
+    ],
 )
+def test_payloads_that_the_client_refuses_are_refused_here_too(payload: str, fault: str) -> None:
+    found = problem(f"# first\n* * * * * a ?id=x {payload}")
+    assert fault in found.message
+    assert (found.line, found.column) == (2, 19)
+
+
+@pytest.mark.parametrize("payload", ["{a:}", "{invalidJson=true}", "{a:" + "[" * 9999 + "]" * 9999 + "}"])
 def test_payloads_that_are_not_json5_are_refused(payload: str) -> None:
     found = problem(f"# first\n* * * * * a {payload}")
     assert "the payload is not JSON5" in found.message

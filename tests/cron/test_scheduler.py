@@ -15,6 +15,7 @@ import pytest
 from cron.conftest import Station
 from cron.reference import at
 from graphile_worker.cron import CronItem, CronScheduler, parse_cron_items
+from graphile_worker.errors import CrontabError
 from graphile_worker.hooks.events import (
     CronBackfill,
     CronOverdueTimer,
@@ -167,6 +168,58 @@ async def test_minutes_that_were_slept_through_are_caught_up_one_by_one(station:
     assert len(cron.events(CronSchedule)) == len(cron.events(CronScheduled)) == 7
 
 
+async def test_a_clock_that_is_put_forward_by_years_adds_a_week_of_jobs_and_warns(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("0 12 * * * a\n0 12 * * * b ?fill=2w")
+    await cron.start()
+    await cron.set("2031-06-01 12:00:30")
+    jobs = await cron.jobs()
+    for task, weeks in (("a", 1), ("b", 2)):
+        times = [job["run_at"] for job in jobs if job["task"] == task]
+        assert len(times) == weeks * 7 + 1
+        assert times[0] == at("2031-06-01 12:00") - timedelta(weeks=weeks)
+        assert times[-1] == at("2031-06-01 12:00")
+    (warning,) = caplog.records
+    assert "older ones are left out" in warning.getMessage()
+    await cron.set("2031-06-02 12:00:30")
+    assert len(await cron.jobs()) == len(jobs) + 2
+
+
+async def test_a_process_that_slept_for_days_leaves_nothing_out(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("0 0 * * * a")
+    await cron.start()
+    await cron.set("2021-01-07 23:00:01")
+    assert len(await cron.jobs()) == 6
+    assert not caplog.records
+
+
+async def test_a_clock_that_is_put_back_by_years_is_warned_about_once(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("* * * * * a")
+    await cron.start()
+    for time in ("2020-06-01 12:00:30", "2020-06-01 12:02:30", "2020-06-01 12:04:30"):
+        await cron.set(time)
+    assert len(cron.events(CronPrematureTimer)) > 1
+    (warning,) = caplog.records
+    assert "the clock was put back to 2020-06-01" in warning.getMessage()
+
+
+async def test_an_item_that_ran_in_the_future_is_warned_about(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron = station("* * * * * a\n* * * * * b")
+    await cron.learn("a", at("2021-01-01 00:00"), at("2031-01-01 00:00"))
+    await cron.learn("b", at("2021-01-01 00:00"), at("2021-01-01 01:05"))  # another worker is a bit ahead
+    await cron.start()
+    (warning,) = caplog.records
+    assert "recurring job 'a' was last added for 2031-01-01" in warning.getMessage()
+    assert '"graphile_worker"._private_known_crontabs' in warning.getMessage()
+
+
 @pytest.mark.compat("CS4")
 async def test_two_schedulers_add_each_job_once_and_equal_or_older_minutes_do_nothing(
     station: MakeStation,
@@ -219,14 +272,10 @@ async def test_a_row_that_vanished_is_made_again(station: MakeStation) -> None:
     assert len(await cron.jobs()) == 1
 
 
-async def test_items_that_share_an_identifier_are_warned_about_and_both_added(
-    station: MakeStation, caplog: pytest.LogCaptureFixture
-) -> None:
-    cron = station(parse_cron_items([CronItem("a", "* * * * *"), CronItem("b", "* * * * *", identifier="a")]))
-    await cron.start()
-    await cron.clock.advance(1)
-    assert [job["task"] for job in await cron.jobs()] == ["a", "b"]
-    assert "share the identifier 'a'" in caplog.text
+async def test_items_that_share_an_identifier_are_refused(station: MakeStation) -> None:
+    items = parse_cron_items([CronItem("a", "* * * * *"), CronItem("b", "* * * * *", identifier="a")])
+    with pytest.raises(CrontabError, match=r"item 1 .*identifier 'a' is used in item 0 of parse_cron_items"):
+        station(items)
 
 
 async def test_a_task_that_is_not_here_is_warned_about_and_added_all_the_same(
@@ -238,14 +287,6 @@ async def test_a_task_that_is_not_here_is_warned_about_and_added_all_the_same(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no task 'elsewhere'" in caplog.text
     assert [job["task"] for job in await cron.jobs()] == ["here", "elsewhere"]
-
-
-async def test_infinity_in_a_payload_is_stored_as_null(station: MakeStation) -> None:
-    cron = station("* * * * * a {x:Infinity,y:NaN}")
-    await cron.start()
-    await cron.clock.advance(1)
-    (job,) = await cron.jobs()
-    assert json.loads(job["payload"])["x"] is json.loads(job["payload"])["y"] is None
 
 
 async def test_a_zone_of_an_item_moves_its_runs_and_not_its_timestamp(station: MakeStation) -> None:

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from graphile_worker import run_once
 from graphile_worker.errors import ExecutableFailedError, JobInterruptedError
 from graphile_worker.tasks import AbortSignal, load_tasks
 from graphile_worker.tasks.child_process import ChildProcess
 from graphile_worker.tasks.executable import describe_status, job_environment, run_executable
 from graphile_worker.tasks.output_lines import LONGEST_LINE, OutputLines
+from support.working import Jobs
 
 
 @pytest.fixture
@@ -73,6 +75,35 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
         "GRAPHILE_WORKER_JOB_PRIORITY": "-3",
         "GRAPHILE_WORKER_JOB_RUN_AT": "2023-11-14T22:13:20.123Z",
     }
+
+
+@pytest.mark.parametrize("inherit", [True, False])
+async def test_the_way_to_the_database_can_be_kept_from_executables(
+    inherit: bool, folder: Any, database_url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about_database = {
+        "DATABASE_URL": "postgres://me:secret@127.0.0.1:1/db",
+        "GRAPHILE_WORKER_CONNECTION_STRING": "postgres://me:secret@127.0.0.1:1/db",
+        "PGPASSWORD": "secret",
+        "PGPASSFILE": "/nowhere/pgpass",
+        "PGSERVICEFILE": "/nowhere/services",
+    }
+    for name, value in about_database.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("FROM_THE_WORKER", "inherited")
+    folder.write("look", "#!/bin/sh\nenv > seen.new && mv seen.new seen\n", executable=True)
+    await jobs.add("look")
+    await run_once(
+        connection_string=database_url,
+        task_list=load_tasks("tasks"),
+        executables_inherit_database=inherit,
+    )
+    lines = Path("seen").read_text().splitlines()
+    assert "FROM_THE_WORKER=inherited" in lines
+    assert "GRAPHILE_WORKER_TASK_IDENTIFIER=look" in lines
+    for name, value in about_database.items():
+        assert (f"{name}={value}" in lines) == inherit
+    assert any("secret" in line for line in lines) == inherit
 
 
 def test_the_key_is_in_the_environment_if_the_job_has_one(make_job: Any) -> None:

@@ -74,7 +74,7 @@ def list_command(
         print_json([details_as_json(details) for details in found])
         return
     columns = ["id", "task", "state", "attempts", "priority", "run at", "queue", "key", "last error"]
-    rows = [_row(details) + ([details.job.payload] if payload else []) for details in found]
+    rows = [_row(details) + ([details.job.to_dict()["payload"]] if payload else []) for details in found]
     print_table([*columns, "payload"] if payload else columns, rows, empty="No jobs.")
     if len(found) == limit:
         click.echo(f"Only the first {limit} are shown; see more with --limit.", err=True)
@@ -131,6 +131,9 @@ def _row(details: JobDetails) -> list[Any]:
 
 def _fields(details: JobDetails) -> dict[str, Any]:
     values = details_as_json(details)
-    payload = msgspec.json.format(details.job.raw_payload, indent=2)
+    try:
+        payload = msgspec.json.format(details.job.raw_payload, indent=2)
+    except msgspec.DecodeError:  # as with half a surrogate pair, which Node may write
+        payload = details.job.raw_payload
     values["flags"] = ", ".join(values["flags"])
     return {name: value for name, value in values.items() if name != "payload"} | {"payload": payload}

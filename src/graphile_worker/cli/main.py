@@ -7,6 +7,7 @@ imported only when they are used.
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from typing import Any
 
@@ -95,6 +96,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if re.search(r"[:=@]", args[0]):  # it may hold a password, so it is not repeated
+            ctx.fail("The first word is not a command; a connection string comes after -c/--connection.")
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 

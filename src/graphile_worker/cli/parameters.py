@@ -109,7 +109,8 @@ def connection_options(command: Command) -> Command:
         "-c",
         "--connection",
         metavar="URL",
-        help="PostgreSQL connection string; else DATABASE_URL, else PGDATABASE and the other PG* variables.",
+        help="PostgreSQL URL, or the name of a database; else DATABASE_URL, else PGDATABASE and the other "
+        "PG* variables.",
     )
     return connection(schema(command))
 
@@ -145,10 +146,14 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         show_default=False,
         help="Start the worker anew when code, crontab or configuration change.",
     ),
-    click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]"),
+    click.option(
+        "--crontab",
+        metavar="FILE",
+        help="File with recurring jobs; must exist.  [default: crontab, if there is one]",
+    ),
     click.option("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"),
     click.option(
-        "-m", "--max-pool-size", type=int, metavar="N", help="Database connections at most.  [default: 10]"
+        "-m", "--max-pool-size", type=int, metavar="N", help="Database connections, 2 or more.  [default: 10]"
     ),
     click.option(
         "--poll-interval",

@@ -47,14 +47,8 @@ def utils_for(settings: Settings) -> Opening[WorkerUtils]:
     """A client with one connection."""
     from ..client import make_worker_utils  # the driver, which commands without a database do not need
 
-    options = settings.worker
-    return make_worker_utils(
-        connection_string=options.connection_string,
-        schema=options.schema,
-        max_pool_size=1,
-        prepared_statements=options.prepared_statements,
-        use_local_time=options.use_local_time,
-    )
+    # The options as they are: the file and the environment were read, and -C may have chosen another file.
+    return make_worker_utils(options=settings.worker, max_pool_size=1)
 
 
 def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -15,7 +15,7 @@ import msgspec
 from ..errors import ConfigError
 from ..options import WorkerOptions
 from .settings import CommandLineOptions, known_settings
-from .sources import Source, find_file, from_call, from_environment, from_file
+from .sources import Source, find_file, from_call, from_environment, from_file, refuse_options_of_others
 
 DEFAULT = "default"
 
@@ -55,6 +55,7 @@ def combine(options: WorkerOptions | None, values: Mapping[str, Any]) -> WorkerO
     None is as good as not given.
     """
     given = {name: value for name, value in values.items() if value is not None}
+    refuse_options_of_others(given)
     if options is None:
         return resolve(given)[0]
     WorkerOptions.from_mapping(given)  # for its messages about names that do not exist
@@ -77,6 +78,9 @@ def resolve_settings(
     sources = [from_file(path)] if path is not None else []
     sources += [from_environment(environment), from_call(call_values, call)]
     values, places = _merged(sources)
+    if isinstance(values.get("crontab_file"), str):
+        # Absolute, and so never equal to the default: a file that somebody named must exist.
+        values["crontab_file"] = str(folder / values["crontab_file"])
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)
     return Settings(worker, command_line, places)

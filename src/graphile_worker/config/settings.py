@@ -1,7 +1,8 @@
 """Every option that can be set from outside, by name and kind, read off the option classes themselves.
 
 Options inside other options are written with dots: `local_queue.size`. The command line has a few options
-of its own, which a file or the environment may set too; a library call ignores them.
+of its own, which a file or the environment may set too. There a library call ignores them, because the file
+serves both; among its own arguments it refuses them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ are given the right type; whether they are in bounds is for the option classes t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,20 @@ OTHER_NAMES = {
     "usenodetime": "use_local_time",
 }
 """What flags and other implementations call some options; only used to suggest the right name."""
+_LOGGING = "the command `graphile-worker` takes it; a program sets up logging itself, see the module logging"
+_JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
+OF_OTHERS = {
+    "health_file": "the command `graphile-worker` takes it, as --health-file or in its configuration",
+    "log_format": _LOGGING,
+    "log_level": _LOGGING,
+    "processes": "the command `graphile-worker` takes it, as --processes; a call starts no processes",
+    "once": "call run_once in place of run, or use the flag --once of the command `graphile-worker`",
+    "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",
+    "watch": "use the flag --watch of the command `graphile-worker`",
+    "cleanup": "call WorkerUtils.cleanup, or use the command `graphile-worker cleanup`",
+    **dict.fromkeys(("job_key", "job_key_mode", "max_attempts", "priority", "queue_name", "run_at"), _JOB),
+}
+"""Options that somebody else takes, and who; a library call refuses them."""
 _WORDS = {
     "true": True,
     "yes": True,
@@ -126,6 +140,14 @@ def from_call(values: Mapping[str, Any], place: str) -> Source:
     return source
 
 
+def refuse_options_of_others(names: Iterable[str]) -> None:
+    """Refuse what a library call would ignore, and say who takes it."""
+    for name in names:
+        takes_it = OF_OTHERS.get(name)
+        if takes_it is not None:
+            raise ConfigError(f"{name}: this is not an option of this call; {takes_it}")
+
+
 def _parse(path: Path) -> dict[str, Any]:
     import tomllib
 
@@ -160,7 +182,9 @@ def _checked(setting: Setting, value: Any, place: str) -> Any:
     """A value as TOML gave it, if it has the option's type; a whole number may stand for seconds."""
     fits = isinstance(value, setting.kind) or (setting.kind is float and isinstance(value, int))
     if not fits or (isinstance(value, bool) and setting.kind is not bool):
-        raise ConfigError(f"{place}: {setting.name}: expected {_expected(setting)}, got {value!r}")
+        # A connection string of the wrong type may still hold a password.
+        got = type(value).__name__ if setting.name == "connection_string" else repr(value)
+        raise ConfigError(f"{place}: {setting.name}: expected {_expected(setting)}, got {got}")
     return value
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from ..errors import CrontabError, InvalidArgumentError
+from ..errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ..payload import encode
-from .item import CronItemOptions, ParsedCronOptions
+from .item import CronItemOptions, ParsedCronItem, ParsedCronOptions
 from .time_phrase import parse_time_phrase
 from .zone import find_zone
 
@@ -64,6 +64,20 @@ def check_name(what: str, name: str) -> None:
     if not name:
         raise OptionFault(what, "it is empty")
     _check_text(what, name, LONGEST_NAME)
+
+
+def check_identifiers(items: Iterable[ParsedCronItem]) -> None:
+    """Refuse two items with one identifier: each would take the other's history for its own."""
+    first: dict[str, ParsedCronItem] = {}
+    problems = []
+    for item in items:
+        other = first.setdefault(item.identifier, item)
+        if other is not item:
+            message = f"the identifier {item.identifier!r} is used in {other.place} already; give one its own"
+            source = item.source or "cron item"
+            problems.append(CrontabProblem(source=source, line=item.line, message=message))
+    if problems:
+        raise CrontabError("\n".join(map(str, problems)), problems=problems)
 
 
 def checked_payload(payload: Any) -> dict[str, Any]:

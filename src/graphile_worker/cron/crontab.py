@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import CrontabError, CrontabProblem
-from .check import LONGEST_NAME
+from .check import LONGEST_NAME, OptionFault, checked_payload
 from .fields import KINDS, CronFields, FieldError, expand_macro, parse_field, parse_pattern
 from .item import ParsedCronItem
 from .matcher import PatternMatcher
@@ -156,9 +156,14 @@ class _LineReader:
         if command["payload"] is None:
             return None
         try:
-            return _decode(command["payload"])
+            payload = _decode(command["payload"])
         except ValueError as error:
             self._report(command.start("payload"), f"the payload is not JSON5: {error}")
+            return None
+        try:
+            return checked_payload(payload)
+        except OptionFault as fault:
+            self._report(command.start("payload"), f"the payload cannot be used: {fault}")
             return None
 
     def _report_too_short(self, words: list[tuple[str, int]], field_count: int) -> None:
@@ -187,7 +192,6 @@ def _decode(text: str) -> dict[str, Any]:
             import json5
 
         value: dict[str, Any] = json5.loads(text)
-        msgspec.json.encode(value)  # half a surrogate pair can be read but not written
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 
@@ -15,6 +15,12 @@ from .matcher import MINUTE, round_up
 
 DueMinute = tuple[datetime, list[ParsedCronItem]]
 
+LONGEST_CATCH_UP = timedelta(weeks=1)
+"""How far back a scheduler that is late adds what it missed, unless an item's backfill period is longer.
+
+Without a bound, a clock that is put forward by years would add one job for every minute of them.
+"""
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)  # zones need some room there
 _INSTANT = timedelta(microseconds=1)
 _SHORTEST_REST = 0.2
 _LONGEST_REST = 60.0
@@ -30,6 +36,19 @@ def due_between(items: Sequence[ParsedCronItem], start: datetime, end: datetime)
     return _merged(items, [start] * len(items), end)
 
 
+def due_when_late(
+    items: Sequence[ParsedCronItem], expected: datetime, current: datetime
+) -> Iterator[DueMinute]:
+    """What is due from `expected` to the minute `current`, but not further back than the bound allows."""
+    end = current + MINUTE
+    if current - expected <= LONGEST_CATCH_UP:
+        return due_between(items, expected, end)
+    starts = [
+        max(expected, min(_before(current, LONGEST_CATCH_UP), _period_start(item, current))) for item in items
+    ]
+    return _merged(items, starts, end)
+
+
 def due_for_backfill(
     items: Sequence[ParsedCronItem],
     known: Mapping[str, KnownCrontab],
@@ -39,7 +58,7 @@ def due_for_backfill(
     """The minutes missed before `start`, each item as far back as its own period and what is known of it.
 
     Items that nobody knew before `start` missed nothing. A scheduler that starts again after a failure owes
-    everything since `owed`, even where that is further back than the period.
+    everything since `owed`, even where that is further back than the period; but not without bound.
     """
     eligible = [item for item in items if item.options.backfill_period > 0 and item.identifier in known]
     starts = [_backfill_from(item, known[item.identifier], start, owed or start) for item in eligible]
@@ -61,13 +80,22 @@ def in_groups(minutes: Iterable[DueMinute], size: int) -> Iterator[list[DueMinut
 
 
 def _backfill_from(item: ParsedCronItem, known: KnownCrontab, start: datetime, owed: datetime) -> datetime:
-    try:
-        earliest = min(start - timedelta(seconds=item.options.backfill_period), owed)
-    except OverflowError:  # further back than the calendar goes
-        earliest = known.known_since
+    earliest = min(_period_start(item, start), max(owed, _before(start, LONGEST_CATCH_UP)))
     if known.last_execution is not None:
         return max(earliest, known.last_execution + _INSTANT)
     return max(earliest, known.known_since)
+
+
+def _period_start(item: ParsedCronItem, end: datetime) -> datetime:
+    """Where the item's backfill period that ends here begins."""
+    try:
+        return _before(end, timedelta(seconds=item.options.backfill_period))
+    except OverflowError:  # longer than the calendar
+        return _FIRST
+
+
+def _before(moment: datetime, period: timedelta) -> datetime:
+    return moment - period if moment - _FIRST > period else _FIRST
 
 
 def _merged(

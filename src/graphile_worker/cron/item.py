@@ -176,6 +176,12 @@ class ParsedCronItem:
     column: int | None = field(default=None, compare=False)
     """Where the task's name stands in a crontab."""
 
+    @property
+    def place(self) -> str:
+        """Where it was written, for messages."""
+        source = self.source or "another cron item"
+        return source if self.line is None else f"{source}:{self.line}"
+
 
 def task_identifier(task: object) -> str:
     """The name of a task that was given as a name or as the task itself."""

@@ -30,7 +30,17 @@ from ..hooks.events import (
 )
 from ..queries.crontabs import KnownCrontab, known_crontabs, register_crontabs, schedule_cron_jobs
 from ..schema_name import SchemaName
-from .due import DueMinute, cron_job, due_between, due_for_backfill, first_tick, in_groups, rest_after
+from .check import check_identifiers
+from .due import (
+    LONGEST_CATCH_UP,
+    DueMinute,
+    cron_job,
+    due_for_backfill,
+    due_when_late,
+    first_tick,
+    in_groups,
+    rest_after,
+)
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
 
@@ -60,6 +70,7 @@ class CronScheduler:
         self._acquire = acquire
         self._schema = schema
         self._items = tuple(items)
+        check_identifiers(self._items)
         self._events = events or Events()
         self._clock = clock or SystemClock()
         self._known_tasks = known_tasks
@@ -68,6 +79,8 @@ class CronScheduler:
         self._failures = 0
         self._owed: datetime | None = None
         """The first minute whose jobs are not added yet; None until the first tick is known."""
+        self._has_warned = False
+        """Whether a clock that was put back has been reported."""
         self._is_sleeping = False
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -136,6 +149,7 @@ class CronScheduler:
             new = [item.identifier for item in self._items if item.identifier not in known]
             if new:
                 await register_crontabs(connection, self._schema, new, start)
+            self._warn_of_the_future(known, start)
             due = due_for_backfill(self._items, known, start, self._owed)
             for group in in_groups(due, _GROUP_SIZE):
                 if self._is_stopping:
@@ -153,11 +167,28 @@ class CronScheduler:
         """Do what is due at `expected`, or from then until now if it is late; the next minute to wait for."""
         current = round_down(self._clock.now())
         if current < expected:
+            if expected - current > LONGEST_CATCH_UP and not self._has_warned:
+                self._has_warned = True
+                self._logger.warning(
+                    "recurring jobs: the clock was put back to %s; nothing is added before %s, up to which "
+                    "everything was added already",
+                    current,
+                    expected,
+                )
             self._events.emit(CronPrematureTimer(current_timestamp=current, expected_timestamp=expected))
             return expected
         if current > expected:
             self._events.emit(CronOverdueTimer(current_timestamp=current, expected_timestamp=expected))
-        for due in due_between(self._items, expected, current + MINUTE):
+            if current - expected > LONGEST_CATCH_UP:
+                self._logger.warning(
+                    "recurring jobs: the clock went from %s to %s (put forward, or something was suspended); "
+                    "runs missed in the last week or in an item's backfill period are added now, older ones "
+                    "are left out",
+                    expected,
+                    current,
+                )
+        self._has_warned = False
+        for due in due_when_late(self._items, expected, current):
             if self._is_stopping:
                 return expected
             await self._schedule(due)
@@ -184,7 +215,6 @@ class CronScheduler:
             self._is_sleeping = False
 
     def _warn(self) -> None:
-        seen: set[str] = set()
         for item in self._items:
             if self._known_tasks is not None and item.task not in self._known_tasks:
                 self._logger.warning(
@@ -192,12 +222,19 @@ class CronScheduler:
                     item.identifier,
                     item.task,
                 )
-            if item.identifier in seen:
+
+    def _warn_of_the_future(self, known: dict[str, KnownCrontab], start: datetime) -> None:
+        """An item that ran in the future, by a clock that was wrong, does not run again before that time."""
+        for item in self._items:
+            last = known[item.identifier].last_execution if item.identifier in known else None
+            if last is not None and last - start > LONGEST_CATCH_UP:
                 self._logger.warning(
-                    "two recurring jobs share the identifier %r and so their history; give each its own",
+                    "recurring job %r was last added for %s, in the future, and is not added before that; "
+                    "if a clock was wrong then, set last_execution to null in its row of %s",
                     item.identifier,
+                    last,
+                    f"{self._schema.quoted}._private_known_crontabs",
                 )
-            seen.add(item.identifier)
 
 
 def _backfill_items(jobs: Sequence[CronJob], known: dict[str, KnownCrontab]) -> list[CronBackfillItem]:

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from ..errors import CrontabError
+from .check import check_identifiers
 from .crontab import parse_crontab
 from .item import ParsedCronItem
 
@@ -19,8 +20,12 @@ def collect_cron_items(
     crontab: str | None = None,
     parsed_cron_items: Sequence[ParsedCronItem] | None = None,
     crontab_file: str | PathLike[str] | None = None,
+    must_exist: bool = False,
 ) -> list[ParsedCronItem]:
-    """The items a worker runs; text or parsed items take the place of the file."""
+    """The items a worker runs; text or parsed items take the place of the file.
+
+    `must_exist`: the file was named by the user, so that it is an error if it cannot be read.
+    """
     if crontab is not None and parsed_cron_items is not None:
         raise CrontabError("give either `crontab` or `parsed_cron_items`, not both")
     if parsed_cron_items is not None:
@@ -29,22 +34,32 @@ def collect_cron_items(
                 raise CrontabError(
                     f"parsed_cron_items: found {item!r}; pass items through parse_cron_items or parse_crontab"
                 )
+        check_identifiers(parsed_cron_items)
         return list(parsed_cron_items)
     if crontab is not None:
         return parse_crontab(crontab, source="crontab option")
-    return [] if crontab_file is None else read_crontab_file(crontab_file)
+    return [] if crontab_file is None else read_crontab_file(crontab_file, must_exist=must_exist)
 
 
-def read_crontab_file(path: str | PathLike[str]) -> list[ParsedCronItem]:
-    """The items of a file. One that is missing or unreadable means none; faults raise CrontabError."""
+def read_crontab_file(path: str | PathLike[str], *, must_exist: bool = False) -> list[ParsedCronItem]:
+    """The items of a file; faults raise CrontabError.
+
+    A file that is missing or unreadable means none, unless it `must_exist`.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
+        if must_exist:
+            raise CrontabError(
+                f"{path}: the crontab does not exist; create it, or leave out the option that names it"
+            ) from None
         logger.info("no crontab at %s; recurring jobs are off", path)
         return []
     except UnicodeDecodeError as error:
         raise CrontabError(f"{path}: it is not UTF-8 text ({error})") from None
     except OSError as error:
+        if must_exist:
+            raise CrontabError(f"{path}: the crontab cannot be read: {error.strerror}") from None
         logger.error("the crontab %s cannot be read (%s); recurring jobs are off", path, error.strerror)
         return []
     return parse_crontab(text, source=str(path))

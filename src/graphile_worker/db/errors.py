@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,15 +49,20 @@ def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
     except GraphileWorkerError:
         raise
     except asyncpg.ClientConfigurationError as error:
-        raise ConnectionConfigError(f"connection_string: {error}") from error
-    except ValueError:
-        # The text of such an error may quote a part of the string, and so a password.
-        raise ConnectionConfigError(UNREADABLE_URL) from None
+        # No cause: its text may quote what must not be shown, and a traceback at debug level would show it.
+        raise ConnectionConfigError(f"connection_string: {dsn.scrub(str(error))}") from None
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         translated = translated_error(error, target=dsn.target)
+        said = str(translated or error)
+        scrubbed = dsn.scrub(said)
+        if scrubbed != said:
+            raise ConnectionFailedError(scrubbed, sqlstate=sqlstate_of(error)) from None
         if translated is None:
             raise
         raise translated from error
+    except (ValueError, OverflowError):  # after OSError: an untrusted certificate is both
+        # The text of such an error may quote a part of the string, and so a password.
+        raise ConnectionConfigError(UNREADABLE_URL) from None
 
 
 def translated_error(
@@ -80,6 +86,11 @@ def translated_error(
         )
     if isinstance(error, socket.gaierror):
         return ConnectionFailedError(f"{where} cannot be found: {error.strerror}; is the host name right?")
+    if isinstance(error, ssl.SSLError):
+        return ConnectionFailedError(
+            f"TLS with {where} failed: {error.strerror or error}; for a certificate of your own authority "
+            "give sslmode=verify-full and sslrootcert=FILE"
+        )
     if isinstance(error, OSError):
         return ConnectionFailedError(
             f"{where} cannot be reached: {error.strerror or error}; "

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -56,7 +57,7 @@ def resolve_connection(
     if environ.get("DATABASE_URL"):
         return Dsn.parse(environ["DATABASE_URL"])
     if environ.get("PGDATABASE"):
-        return Dsn("postgresql://")
+        return Dsn.parse("postgresql://")
     raise NoDatabaseError(
         "no database was given; there are four ways: the option pg_pool, the option connection_string "
         "(on the command line -c/--connection), the environment variable DATABASE_URL, "
@@ -140,6 +141,8 @@ def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str
         "server_settings": {"application_name": name},
         "timeout": dsn.connect_timeout or CONNECT_WITHIN,
     }
+    if dsn.verifies_server:
+        arguments["ssl"] = ssl.create_default_context()
     if not prepared_statements:
         # The driver parses and runs a statement before it lets the server go (Flush, then Sync), so that a
         # pooler in transaction mode is content if no statement is expected to be still there later.

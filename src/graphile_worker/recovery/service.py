@@ -23,7 +23,7 @@ from ..db.dsn import Dsn
 from ..db.errors import sqlstate_of
 from ..hooks import Hooks
 from ..job import Job
-from ..options import WorkerOptions
+from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..queries.recover_jobs import note_rerun, renew_locks
 from ..queries.workers import WorkerCard, deregister_worker, register_worker
 from ..version import __version__
@@ -38,7 +38,6 @@ ONCE_DELAY = 0.5  # seconds until a run that may be over soon opens the connecti
 RENEW_INTERVAL = 1800.0  # seconds between two looks for locks that are more than an hour old
 RERUN_WITHIN = 2.0  # seconds to note that a job is run again
 STOP_WITHIN = 3.0  # seconds for the goodbye
-SMALLEST_POOL = 4  # connections: fetch and write, listen, show signs of life, and one for tasks
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
@@ -135,7 +134,7 @@ class Recovery:
     @staticmethod
     def connections_kept(options: WorkerOptions, database: Pool, dsn: Dsn | None) -> int:
         """How many connections of the caller's pool this takes for itself."""
-        fits = dsn is None and database.get_max_size() >= SMALLEST_POOL
+        fits = dsn is None and database.get_max_size() >= SMALLEST_POOL_FOR_RECOVERY
         return 1 if options.recovery and fits else 0
 
     async def register(self) -> None:
@@ -145,9 +144,13 @@ class Recovery:
         if not self._has_tables:
             self._is_off("the tables for it are not in the database")
             return
-        if self._dsn is None and self._database.get_max_size() < SMALLEST_POOL:
+        if self._dsn is None and self._database.get_max_size() < SMALLEST_POOL_FOR_RECOVERY:
             size = self._database.get_max_size()
-            self._is_off(f"pg_pool has {size} connections, and {SMALLEST_POOL} are needed")
+            self._is_off(f"pg_pool has {size} connections, and {SMALLEST_POOL_FOR_RECOVERY} are needed")
+            return
+        if self._dsn is not None and self._options.max_pool_size < SMALLEST_POOL_FOR_RECOVERY:
+            size = self._options.max_pool_size
+            self._is_off(f"max_pool_size is {size}, and {SMALLEST_POOL_FOR_RECOVERY} are needed")
             return
         sent_at = uptime()
         try:

@@ -23,6 +23,7 @@ from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.task_ids import is_anything_waiting
 from ..tasks.registry import TaskRegistry, build_registry
+from .pool_size import pool_size
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ..worker.fetcher import FlagSource
     from .parts import Parts
 
-CONNECTIONS = 4  # fetch, write, listen, and one for tasks and upkeep
 CLOSE_WITHIN = 5.0  # seconds for connections that a task still holds to come back
 
 
@@ -70,10 +70,16 @@ class Arguments:
     ) -> None:
         if task_list is not None and "task_directory" in values:
             raise ConfigError("both task_list and task_directory are set; give exactly one of them")
+        for name, given in (("crontab", crontab), ("parsed_cron_items", parsed_cron_items)):
+            if given is not None and values.get("crontab_file") is not None:
+                raise ConfigError(f"both {name} and crontab_file are set; give only one of them")
         if events is not None and hooks is not None:
             raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
         self.options = combine(options, values)
-        self.has_crontab_file = self.options.crontab_file != WorkerOptions().crontab_file
+        self.has_crontab_file = (
+            values.get("crontab_file") is not None
+            or self.options.crontab_file != WorkerOptions().crontab_file
+        )
         self.connection_string = self.options.connection_string
         if pg_pool is not None and values.get("connection_string") is None:
             self.connection_string = None  # one from the environment gives way to a pool that was given
@@ -121,7 +127,7 @@ class Arguments:
         if isinstance(found, Dsn):
             database = await open_pool(
                 found,
-                max_pool_size=max(options.max_pool_size, CONNECTIONS),
+                max_pool_size=pool_size(options),
                 prepared_statements=options.prepared_statements,
             )
             resources.push_async_callback(close_pool, database, within=CLOSE_WITHIN)
@@ -173,4 +179,5 @@ class Arguments:
             crontab=self.crontab,
             parsed_cron_items=self.parsed_cron_items,
             crontab_file=self.options.crontab_file,
+            must_exist=self.has_crontab_file,
         )

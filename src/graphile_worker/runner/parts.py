@@ -74,6 +74,7 @@ class Parts:
             queue_names=QueueNames(self._queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
             loop=asyncio.get_running_loop(),
             extensions=Extensions(extensions),
+            executables_inherit_database=options.executables_inherit_database,
         )
 
     @asynccontextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,7 +42,10 @@ async def run_executable(
     child = ChildProcess(OutputLines(lambda line: logger.info("%s", line)), stderr)
     asked = asyncio.ensure_future(helpers.abort_signal.wait())
     try:
-        await _start(child, path, helpers.job)
+        environment = job_environment(
+            helpers.job, with_database=helpers._services.executables_inherit_database
+        )
+        await _start(child, path, helpers.job, environment)
         await asyncio.wait((child.exited, asked), timeout=time_limit, return_when=asyncio.FIRST_COMPLETED)
         ended_by_us = not child.exited.done()
         if ended_by_us:
@@ -64,9 +68,16 @@ async def run_executable(
     raise ExecutableFailedError(f"{path} {describe_status(status)}{quote}")
 
 
-def job_environment(job: Job) -> dict[str, str]:
-    """The worker's own environment, with the job's variables in place of any that were inherited."""
-    environment = {name: value for name, value in os.environ.items() if not _is_about_a_job(name)}
+def job_environment(job: Job, *, with_database: bool = True) -> dict[str, str]:
+    """The worker's own environment, with the job's variables in place of any that were inherited.
+
+    `with_database`: whether the variables with which the worker finds its database, and its password, stay.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not _is_about_a_job(name) and (with_database or not _is_about_the_database(name))
+    }
     environment |= {
         "GRAPHILE_WORKER_PAYLOAD_FORMAT": "json",
         "GRAPHILE_WORKER_TASK_IDENTIFIER": job.task_identifier,
@@ -91,11 +102,11 @@ def describe_status(status: int) -> str:
         return f"was ended by signal {-status}"
 
 
-async def _start(child: ChildProcess, path: Path, job: Job) -> None:
+async def _start(child: ChildProcess, path: Path, job: Job, environment: Mapping[str, str]) -> None:
     # The payload's own text, not a decoded copy: the child sees exactly what was added.
     stdin = f'{{"payload":{job.raw_payload}}}'.encode()
     try:
-        await child.start(path, job_environment(job), stdin)
+        await child.start(path, environment, stdin)
     except OSError as error:
         raise ExecutableFailedError(f"{path} cannot be started: {_why(error, path)}") from error
 
@@ -118,6 +129,10 @@ def _why(error: OSError, path: Path) -> str:
 
 def _iso_utc(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_about_the_database(name: str) -> bool:
+    return name in ("DATABASE_URL", "GRAPHILE_WORKER_CONNECTION_STRING") or name.startswith("PG")
 
 
 def _is_about_a_job(name: str) -> bool:

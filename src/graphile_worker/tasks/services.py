@@ -39,3 +39,5 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     abort_signal: AbortSignal = msgspec.field(default_factory=AbortSignal)
     extensions: Extensions = msgspec.field(default_factory=Extensions)
     logger: logging.Logger = job_logger
+    executables_inherit_database: bool = True
+    """Whether executable tasks see how the worker reaches its database."""

@@ -229,7 +229,7 @@ class WorkerPool:
     def _start_listening(self) -> None:
         if self._database.get_max_size() < SESSIONS_WITH_LISTENER:
             logger.warning(
-                "pg_pool has %d connections; with less than %d the worker cannot listen and only polls",
+                "the worker has %d connections; with fewer than %d it cannot listen and only polls",
                 self._database.get_max_size(),
                 SESSIONS_WITH_LISTENER,
             )

