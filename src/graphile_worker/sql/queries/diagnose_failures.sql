@@ -9,7 +9,7 @@ from (
     select
         jobs.task_id,
         count(*) as jobs,
-        (array_agg(left(jobs.last_error, 300) order by jobs.updated_at desc))[1] as last_error
+        (pg_catalog.array_agg(left(jobs.last_error, 300) order by jobs.updated_at desc))[1] as last_error
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs tablesample system ($1::float4)
     where not jobs.is_available and jobs.locked_at is null
     group by jobs.task_id

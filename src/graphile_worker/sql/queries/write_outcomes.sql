@@ -24,7 +24,7 @@ failed as (
   set
     last_error = failure.message,
     payload = coalesce(failure.payload::json, job.payload),
-    run_at = greatest(now(), job.run_at) + exp(least(job.attempts, 10)) * interval '1 second',
+    run_at = greatest(now(), job.run_at) + exp(least(job.attempts, 10)::double precision) * interval '1 second',
     locked_by = null,
     locked_at = null
   from unnest($3::bigint[], $4::text[], $5::text[]) as failure (id, message, payload)
