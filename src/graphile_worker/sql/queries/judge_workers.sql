@@ -38,7 +38,8 @@ marked as (
 select
   judged.id,
   marked.id is not null as newly,
-  extract(epoch from coalesce(marked.lost_at, judged.lost_at) + judged.grace - now())::double precision as remaining
+  date_part('epoch', coalesce(marked.lost_at, judged.lost_at)) + date_part('epoch', judged.grace)
+    - date_part('epoch', now()) as remaining
 from judged left join marked on marked.id = judged.id
 where judged.is_lost
 order by judged.id

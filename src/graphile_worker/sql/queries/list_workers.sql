@@ -20,7 +20,7 @@ select
   worker.is_alive,
   case
     when not worker.is_alive
-    then extract(epoch from coalesce(worker.lost_at, now()) + worker.grace - now())::double precision
+    then date_part('epoch', coalesce(worker.lost_at, now())) + date_part('epoch', worker.grace) - date_part('epoch', now())
   end as remaining,
   coalesce(held.job_ids, '{}') as job_ids,
   date_part('epoch', held.locked_since) as locked_since
