@@ -36,6 +36,14 @@ async def noop() -> None:
     pass
 
 
+async def break_schema(jobs: Jobs) -> None:
+    """What a worker of a much later version does."""
+    await jobs.connection.execute("insert into graphile_worker.migrations (id, breaking) values (99, true)")
+    await jobs.connection.execute(
+        "select pg_notify('worker:migrate', '{\"migrationNumber\": 99, \"breaking\": true}')"
+    )
+
+
 class TestWhatIsNeeded:
     """RUN-1 to RUN-8: tasks and a database."""
 
@@ -221,9 +229,7 @@ class TestTheEnd:
             await jobs.connection.execute("select pg_notify('worker:migrate', $1)", payload)
         await jobs.add("noop")
         await recorder.wait_for(JobSucceeded)
-        await jobs.connection.execute(
-            "select pg_notify('worker:migrate', '{\"migrationNumber\": 99, \"breaking\": true}')"
-        )
+        await break_schema(jobs)
         with pytest.raises(SchemaTooNewError, match="99"):
             async with asyncio.timeout(PATIENCE):
                 await runner.wait()
@@ -235,9 +241,7 @@ class TestTheEnd:
         async def until_it_dies() -> None:
             async with run(task_list=[noop], events=recorder.events, **workers.options):
                 await until_listening(recorder, jobs.connection)
-                await jobs.connection.execute(
-                    "select pg_notify('worker:migrate', '{\"migrationNumber\": 99, \"breaking\": true}')"
-                )
+                await break_schema(jobs)
                 await recorder.wait_for(PoolReleased)
 
         with pytest.raises(SchemaTooNewError):

@@ -59,22 +59,22 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     @property
     def run_at(self) -> datetime:
         """When the job may run at the soonest."""
-        return _instant(self.raw_run_at)
+        return instant(self.raw_run_at)
 
     @property
     def created_at(self) -> datetime:
         """When the job was added."""
-        return self.run_at if self.raw_created_at is None else _instant(self.raw_created_at)
+        return self.run_at if self.raw_created_at is None else instant(self.raw_created_at)
 
     @property
     def updated_at(self) -> datetime:
         """When the job was last added again or managed; workers do not touch it."""
-        return self.created_at if self.raw_updated_at is None else _instant(self.raw_updated_at)
+        return self.created_at if self.raw_updated_at is None else instant(self.raw_updated_at)
 
     @property
     def locked_at(self) -> datetime | None:
         """Since when a worker holds the job."""
-        return None if self.raw_locked_at is None else _instant(self.raw_locked_at)
+        return None if self.raw_locked_at is None else instant(self.raw_locked_at)
 
     @property
     def is_available(self) -> bool:
@@ -98,7 +98,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _instant(seconds: float) -> datetime:
+def instant(seconds: float) -> datetime:
     """PostgreSQL's instants reach beyond Python's; those, and infinity, become the nearest there is."""
     try:
         return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))

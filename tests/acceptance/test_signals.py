@@ -143,6 +143,7 @@ async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_st
     worker.wait_for("listening for new jobs")
     for harmless in (
         '{"migrationNumber": 20, "breaking": true}',
+        '{"migrationNumber": 999999, "breaking": true}',  # which the ledger knows nothing of
         '{"migrationNumber": 21, "breaking": false}',
         "garbage",
     ):
@@ -150,9 +151,10 @@ async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_st
     await jobs.add("sleep_a_little", {"seconds": 0})
     worker.wait_for("completed", times=1)  # it goes on after what did not concern it
     breaking = '{"migrationNumber": 21, "breaking": true}'
+    await jobs.connection.execute("insert into graphile_worker.migrations (id, breaking) values (21, true)")
     await jobs.connection.execute("select pg_notify('worker:migrate', $1)", breaking)
     assert worker.ended() == 57
-    assert "install a newer graphile-worker" in worker.output
+    assert "install a newer version of graphile-worker" in worker.output
     assert await jobs.count() == 0
     await until_disconnected(jobs)
 

@@ -29,7 +29,7 @@ from graphile_worker.queries.diagnose import OldTransaction, server_facts
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from support.server import DatabaseServer
-from support.working import until
+from support.working import Workers, until
 
 JOBS = "graphile_worker._private_jobs"
 EVERY_CHECK = {
@@ -453,13 +453,48 @@ async def test_a_pool_of_ours_that_died_is_named(gw: Call, connection: Any) -> N
     await add_locked_job(connection, "pool-dead", "1 minute")
     await connection.execute(
         "insert into graphile_worker._private_py_workers "
-        "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace) "
-        "values ('pool-dead', 'here', 1, '1', '{work}', 1, 'lock', '10 s', '1 hour')"
+        "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, backend_pid) "
+        "values ('pool-dead', 'here', 1, '1', '{work}', 1, 'lock', '10 s', '1 hour', 1)"
     )
     found = (await doctor(gw)).one("locks", "warning")
     assert found["summary"] == "the worker pool pool-dead is out of reach and holds 1 job"
     await connection.execute("select pg_advisory_lock(hashtextextended('graphile_worker/pool-dead', 0))")
     assert (await doctor(gw)).is_well("locks")
+
+
+async def test_a_pool_that_has_just_begun_is_judged_as_a_sweep_judges_it(gw: Call, connection: Any) -> None:
+    """It has a row and no lock yet; until it has missed two heartbeats it is taken for alive."""
+    await add_locked_job(connection, "pool-new", "1 second")
+    await connection.execute(
+        "insert into graphile_worker._private_py_workers "
+        "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace) "
+        "values ('pool-new', 'here', 1, '1', '{work}', 1, 'lock', '1 hour', '1 hour')"
+    )
+    assert (await doctor(gw)).is_well("locks")
+    await connection.execute(
+        "update graphile_worker._private_py_workers set last_seen_at = now() - interval '3 hours'"
+    )
+    assert "pool-new is out of reach" in (await doctor(gw)).one("locks", "warning")["summary"]
+
+
+async def test_jobs_whose_queue_has_no_row_run_again_as_advised(
+    gw: Call, connection: Any, workers: Workers
+) -> None:
+    for queue in ("gone", "also gone", "there"):
+        await connection.execute("select graphile_worker.add_job('work', queue_name => $1)", queue)
+    await connection.execute("delete from graphile_worker._private_job_queues where queue_name like '%gone'")
+    found = (await doctor(gw)).one("queues", "error")
+    assert "1 (work), 2 (work)" in found["summary"]
+    done: list[Any] = []
+    await workers.once({"work": done.append})
+    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # nobody can take them
+    statement = found["advice"].partition("again: ")[2].partition(" and so on for ")
+    assert statement[2] == "2"
+    await connection.execute(statement[0])
+    await connection.execute(statement[0].replace("(1, 'restored 1')", "(2, 'restored 2')"))
+    assert (await doctor(gw)).is_well("queues")
+    await workers.once({"work": done.append})
+    assert await connection.fetchval(f"select count(*) from {JOBS}") == 0
 
 
 async def test_a_queue_that_is_stuck_is_freed_as_advised(gw: Call, connection: Any) -> None:
@@ -488,6 +523,30 @@ async def test_jobs_that_failed_for_good_are_counted_with_their_last_error(gw: C
     assert "The last error of send_email: no such host" in found["meaning"]
     await do(gw, "cleanup", "DELETE_PERMAFAILED_JOBS")
     assert (await doctor(gw)).is_well("failures")
+
+
+async def test_the_last_error_is_that_of_the_job_that_failed_last(
+    gw: Call, connection: Any, workers: Workers
+) -> None:
+    """Workers do not touch updated_at, so the older job may have failed last; one failed by hand counts."""
+
+    async def work(payload: Any) -> None:
+        raise ValueError(payload)
+
+    await connection.execute("select graphile_worker.add_job('work', '\"first\"', max_attempts => 1)")
+    await connection.execute(
+        "select graphile_worker.add_job('work', '\"second\"', max_attempts => 1, run_at => '2000-01-01')"
+    )
+    await workers.once({"work": work}, concurrency=1)
+    await connection.execute(
+        f"update {JOBS} set run_at = run_at - interval '1 hour' where payload::text = '\"second\"'"
+    )
+    assert "The last error of work: first" in (await doctor(gw)).one("failures", "warning")["meaning"]
+    await connection.execute("select graphile_worker.add_job('work', run_at => '2100-01-01')")
+    await connection.execute(
+        f"select graphile_worker.permanently_fail_jobs(array(select max(id) from {JOBS}), 'third')"
+    )
+    assert "The last error of work: third" in (await doctor(gw)).one("failures", "warning")["meaning"]
 
 
 async def test_a_job_that_nobody_takes_is_named(gw: Call, connection: Any) -> None:

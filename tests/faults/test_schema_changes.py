@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
+import asyncpg
 import pytest
 
 from faults.scene import BRIEF, PATIENCE, Log, Ran
 from graphile_worker.errors import SchemaMissingError, SchemaTooNewError
-from graphile_worker.hooks.events import PoolListenSuccess, WorkerGetJobError
+from graphile_worker.hooks.events import PoolFatalError, PoolListenSuccess, WorkerGetJobError
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
@@ -150,7 +152,7 @@ async def test_a_breaking_migration_stops_a_worker_that_does_not_know_it_with_it
     await gate.until_inside(1, timeout=PATIENCE)
     await until_listening(recorder, jobs.connection)
     await upgrade(jobs, 1000, breaking=True)
-    await log.says("the worker cannot go on (migrate): ", "install a newer graphile-worker")
+    await log.says("the worker cannot go on (migrate): ", "install a newer version of graphile-worker")
     gate.open()
     with pytest.raises(SchemaTooNewError, match="revision 1000"):
         await asyncio.wait_for(runner.wait(), PATIENCE)
@@ -168,3 +170,54 @@ async def test_a_breaking_migration_that_nobody_heard_of_is_noticed_when_the_wor
     with pytest.raises(SchemaTooNewError, match="breaking revision is 1000"):
         await asyncio.wait_for(runner.wait(), PATIENCE)
     await log.says("the worker cannot go on (migrate): ")
+
+
+FORGED = """select pg_notify('worker:migrate', '{"migrationNumber":999999,"breaking":true}')"""
+
+
+async def test_an_announcement_that_the_ledger_does_not_confirm_stops_nobody(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran
+) -> None:
+    """Any role that may connect can notify; and a migration of another schema is announced here too."""
+    await workers.start({"note": ran}, events=recorder.events)
+    await until_listening(recorder, jobs.connection)
+    await jobs.connection.execute("create role gw_test_nobody")
+    try:
+        async with jobs.connection.transaction():
+            await jobs.connection.execute("set local role gw_test_nobody")
+            await jobs.connection.execute(FORGED)
+        await migrate(jobs.connection, SchemaName("another"))
+        await jobs.connection.execute("insert into another.migrations (id, breaking) values (1000, true)")
+        await jobs.connection.execute(FORGED.replace("999999", "1000"))
+        await jobs.add("note", {"n": 0})
+        await ran.until(0)
+        await jobs.until_gone(timeout=PATIENCE)
+    finally:
+        await jobs.connection.execute("drop role gw_test_nobody")
+    assert recorder.count(PoolFatalError) == 0
+
+
+async def test_a_flood_of_forged_announcements_is_looked_into_once_a_second(
+    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran, database_url: str
+) -> None:
+    looks: list[float] = []
+
+    async def count_looks(connection: Any) -> None:
+        def note(record: Any) -> None:
+            if "ledger_columns" in record.query:
+                looks.append(time.monotonic())
+
+        connection.add_query_logger(note)
+
+    async with asyncpg.create_pool(database_url, min_size=0, max_size=5, init=count_looks) as pool:
+        runner = await workers.start({"note": ran}, pg_pool=pool, events=recorder.events)
+        await until_listening(recorder, jobs.connection)
+        await until(lambda: len(looks) >= 1, timeout=PATIENCE)  # when it began to listen; the counter works
+        began, before = time.monotonic(), len(looks)
+        for number in range(500):
+            await jobs.connection.execute(FORGED.replace("999999", str(1000 + number)))
+        await jobs.add("note", {"n": 0})
+        await ran.until(0)
+        assert len(looks) - before <= 2 + time.monotonic() - began
+        await workers.stop(runner)
+    assert recorder.count(PoolFatalError) == 0

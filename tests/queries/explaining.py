@@ -86,6 +86,10 @@ class ExplainingConnection:
         await self._explain(query, arguments)
         return await self._connection.fetch(query, *arguments)
 
+    async def fetchrow(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
+        await self._explain(query, arguments)
+        return await self._connection.fetchrow(query, *arguments)
+
     async def fetchval(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
         await self._explain(query, arguments)
         return await self._connection.fetchval(query, *arguments)

@@ -71,6 +71,21 @@ async def test_a_replacement_can_set_every_value(connection: Any, how: str) -> N
 
 
 @both
+async def test_an_array_with_a_nul_is_refused_only_where_it_would_be_joined(
+    connection: Any, how: str
+) -> None:
+    """PostgreSQL's `json` can hold `\\u0000`, its `jsonb`, which is needed to join arrays, cannot."""
+    payload = r'["\u0000"]'
+    first = await add_keyed(connection, how, "hello", payload=payload)
+    assert (await all_jobs(connection))[0]["payload"] == payload
+    with pytest.raises(asyncpg.UntranslatableCharacterError):
+        await add_keyed(connection, how, "hello", payload=payload)
+    await set_job(connection, first["id"], **LOCKED)
+    await add_keyed(connection, how, "hello", payload=payload)
+    assert [job["payload"] for job in await all_jobs(connection)] == [payload, payload]
+
+
+@both
 @pytest.mark.compat("AJ6")
 @pytest.mark.parametrize(
     ("old", "new", "stored"),

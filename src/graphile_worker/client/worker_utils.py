@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -11,6 +11,7 @@ from ..clock import Clock, SystemClock
 from ..db.connection import Connection, Pool
 from ..db.kept import KeptConnections
 from ..db.open import lend
+from ..db.retry import is_conflict, past_conflicts
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
 from ..job import Job
@@ -128,6 +129,10 @@ class WorkerUtils:
                         return job
                 return await adding.add_job(session, self.schema, spec, now=self._now())
         except Exception as error:
+            if connection is None and is_conflict(error):
+                return await self._again(
+                    lambda session: adding.add_job(session, self.schema, spec, now=self._now())
+                )
             refused = refused_payload(error)
             if refused is None:
                 raise
@@ -144,7 +149,8 @@ class WorkerUtils:
         """Add many jobs in one transaction; the rows come back in the order of the specs.
 
         With `return_jobs=False` the result is empty, and a generator of millions of specs takes no more
-        memory than a few thousand of them.
+        memory than a few thousand of them. Specs of a generator are gone when they have been read, so a call
+        with one is not repeated after a deadlock.
         """
         if not isinstance(specs, Iterable):
             raise InvalidArgumentError("specs", f"expected a list of JobSpec, got {specs!r}")
@@ -154,17 +160,23 @@ class WorkerUtils:
             )
         if self.hooks.interceptors_before_add:
             specs = [await self.hooks.intercept_add(spec) for spec in specs]
+
+        async def add(session: Connection) -> list[Job]:
+            return await adding.add_jobs(
+                session,
+                self.schema,
+                specs,
+                job_key_preserve_run_at=job_key_preserve_run_at,
+                return_jobs=return_jobs,
+                now=self._now(),
+            )
+
         try:
             async with self._connection(connection) as session:
-                return await adding.add_jobs(
-                    session,
-                    self.schema,
-                    specs,
-                    job_key_preserve_run_at=job_key_preserve_run_at,
-                    return_jobs=return_jobs,
-                    now=self._now(),
-                )
+                return await add(session)
         except Exception as error:
+            if connection is None and is_conflict(error) and not isinstance(specs, Iterator):
+                return await self._again(add)
             refused = refused_payload(error)
             if refused is None:
                 raise
@@ -176,8 +188,9 @@ class WorkerUtils:
         """Delete the job with this key; one that is running only loses the key and its further tries."""
         from ..queries import manage_jobs
 
-        async with self._connection(connection) as session:
-            return await manage_jobs.remove_job(session, self.schema, job_key)
+        return await self._manage(
+            connection, lambda session: manage_jobs.remove_job(session, self.schema, job_key)
+        )
 
     async def complete_jobs(
         self, job_ids: Iterable[int], *, connection: Connection | None = None
@@ -185,8 +198,10 @@ class WorkerUtils:
         """Delete these jobs as if they had run; returns those that were not locked and so are gone."""
         from ..queries import manage_jobs
 
-        async with self._connection(connection) as session:
-            return await manage_jobs.complete_jobs(session, self.schema, job_ids)
+        job_ids = _kept(job_ids)
+        return await self._manage(
+            connection, lambda session: manage_jobs.complete_jobs(session, self.schema, job_ids)
+        )
 
     async def permanently_fail_jobs(
         self, job_ids: Iterable[int], reason: str | None = None, *, connection: Connection | None = None
@@ -194,8 +209,11 @@ class WorkerUtils:
         """Give these jobs up, with the reason as their last error; returns those that were not locked."""
         from ..queries import manage_jobs
 
-        async with self._connection(connection) as session:
-            return await manage_jobs.permanently_fail_jobs(session, self.schema, job_ids, reason)
+        job_ids = _kept(job_ids)
+        return await self._manage(
+            connection,
+            lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, job_ids, reason),
+        )
 
     async def reschedule_jobs(
         self,
@@ -210,8 +228,10 @@ class WorkerUtils:
         """Change what is given (0 is a value) on these jobs; returns those that were not locked."""
         from ..queries import manage_jobs
 
-        async with self._connection(connection) as session:
-            return await manage_jobs.reschedule_jobs(
+        job_ids = _kept(job_ids)
+        return await self._manage(
+            connection,
+            lambda session: manage_jobs.reschedule_jobs(
                 session,
                 self.schema,
                 job_ids,
@@ -219,7 +239,8 @@ class WorkerUtils:
                 priority=priority,
                 attempts=attempts,
                 max_attempts=max_attempts,
-            )
+            ),
+        )
 
     async def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: Connection | None = None
@@ -227,8 +248,10 @@ class WorkerUtils:
         """Unlock all jobs and queues that these pools (ids as in `locked_by`) hold; be sure they are dead."""
         from ..queries import maintenance
 
-        async with self._connection(connection) as session:
-            await maintenance.force_unlock_workers(session, self.schema, worker_ids)
+        worker_ids = _kept(worker_ids)
+        await self._manage(
+            connection, lambda session: maintenance.force_unlock_workers(session, self.schema, worker_ids)
+        )
 
     async def cleanup(
         self,
@@ -356,6 +379,25 @@ class WorkerUtils:
             self._check_open()
         return Borrowing(self.pool, self._kept, self.schema, given)
 
+    async def _manage(self, given: Connection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do this, a transaction by itself; on a connection of ours again if another one was in its way."""
+        try:
+            async with self._connection(given) as session:
+                return await work(session)
+        except Exception as error:
+            if given is not None or not is_conflict(error):
+                raise
+        return await self._again(work)
+
+    async def _again(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do once more what the server undid because of another transaction."""
+
+        async def once() -> T:
+            async with self._connection(None) as session:
+                return await work(session)
+
+        return await past_conflicts(once, clock=self._clock, failures=1)
+
     def _check_open(self) -> None:
         if self._released:
             raise GraphileWorkerError("these worker utils have been released already; open new ones")
@@ -363,3 +405,8 @@ class WorkerUtils:
     def _now(self) -> datetime | None:
         """The time that jobs are due by default: None leaves it to the server."""
         return self._clock.now() if self._use_local_time else None
+
+
+def _kept(values: Iterable[T]) -> Iterable[T]:
+    """What can be read more than once."""
+    return list(values) if isinstance(values, Iterator) else values

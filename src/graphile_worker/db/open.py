@@ -18,6 +18,7 @@ from typing import Any, cast
 import asyncpg
 
 from ..errors import ConnectionConfigError, NoDatabaseError
+from .array_types import teach_arrays
 from .borrowed import is_gone
 from .connection import AnyPool, Connection, Pool
 from .dsn import Dsn
@@ -79,7 +80,7 @@ async def open_pool(
             min_size=0,
             max_size=max_pool_size,
             connect=functools.partial(connect_to_first, dsn.addresses),
-            init=lambda connection: _keep_alive(connection, dsn.keepalives),
+            init=lambda connection: _prepare(connection, dsn.keepalives),
             reset=_no_reset,
             **_driver_arguments(dsn, prepared_statements, application_name),
         )
@@ -114,7 +115,7 @@ async def connect(
         connection = await connect_to_first(
             dsn.addresses, **_driver_arguments(dsn, prepared_statements, application_name)
         )
-    await _keep_alive(connection, dsn.keepalives)
+    await _prepare(connection, dsn.keepalives)
     return cast(Connection, connection)
 
 
@@ -152,6 +153,12 @@ def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str
 
 async def _no_reset(_connection: Any) -> None:
     """In place of the driver's reset statement, which would cost a round trip for every job added."""
+
+
+async def _prepare(connection: Any, keepalives: Mapping[str, int]) -> None:
+    """Before a new connection is used for the first time; nothing is sent."""
+    teach_arrays(connection)
+    await _keep_alive(connection, keepalives)
 
 
 async def _keep_alive(connection: Any, wanted: Mapping[str, int]) -> None:

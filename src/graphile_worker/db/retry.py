@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 MULTIPLIER = 1.5
 MAX_ATTEMPTS = 100
+CONFLICT_ATTEMPTS = 10
+"""Of a call for which somebody waits; the delays before them add up to some four seconds."""
 
 
 class Delays(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ _NOT_ALLOWED = "42501"
 _MISSING_GRANT = ("aclcheck_error", "aclcheck_error_col")
 # Connections, features, rights and sessions, transactions, names and types, resources, operators, the system.
 _NOT_ABOUT_VALUES = frozenset({"08", "0A", "25", "26", "28", "34", "3D", "3F", "42", "53", "55", "57", "58"})
+_UNDONE = ("40001", "40P01")  # serialization failure, deadlock
 _UNREACHABLE_ERRNO = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
@@ -127,6 +130,27 @@ def retry_delay(
     # The exponent is bounded because 1.5 to the power of a few thousand is no float.
     grown = delays.min_delay * MULTIPLIER ** min(previous, 100)
     return min(grown, delays.max_delay) * jitter(0.5, 1.5)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether the server undid a transaction because of another one: nothing of it has happened."""
+    return sqlstate_of(error) in _UNDONE
+
+
+async def past_conflicts(operation: Callable[[], Awaitable[T]], *, clock: Clock, failures: int = 0) -> T:
+    """The result of `operation`, a transaction of its own, tried again when another one was in its way.
+
+    `failures` are those that there were before.
+    """
+    while True:
+        if failures:
+            await clock.sleep(retry_delay(failures - 1, CONFLICT))
+        try:
+            return await operation()
+        except Exception as error:
+            failures += 1
+            if failures >= CONFLICT_ATTEMPTS or not is_conflict(error):
+                raise
 
 
 async def with_retries(

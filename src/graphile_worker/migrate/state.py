@@ -23,6 +23,8 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[str, ...]
     """Tables, views and types of any revision of the shared schema."""
     has_extension_ledger: bool
+    jobs_table: int | None = None
+    """The object id of the jobs table: another one after the schema was dropped and installed again."""
     ledger_exists: bool = False
     ledger_marks_breaking: bool = False
     revision: int | None = None
@@ -39,6 +41,7 @@ async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
         schema_exists=catalog["schema_exists"],
         objects=tuple(catalog["objects"]),
         has_extension_ledger=catalog["has_extension_ledger"],
+        jobs_table=catalog["jobs_table"],
     )
     columns = frozenset(catalog["ledger_columns"])
     if not columns:

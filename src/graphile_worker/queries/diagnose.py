@@ -1,7 +1,8 @@
 """Facts about the server, the schema and the jobs, for the doctor: read only, and cheap with a million jobs.
 
-Nothing is judged here. Only three statements look at the jobs table itself: who holds locks and which queues
-are stuck, in one pass each over the jobs that are not waiting, and failed jobs, in a part of a large table.
+Nothing is judged here. Only two statements read the whole jobs table: who holds locks, and which queues are
+stuck. No index leads to locked jobs, because every fetch would have to pay for it. The others go through an
+index, or look at a part of a large table.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
+LISTED_FAILURES = 10_000
+"""Up to so many failed jobs are counted through their index; beyond that a part of the table is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,15 @@ class StuckQueue:
     queue_name: str
     locked_by: str | None
     age: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostQueue:
+    """A queue that jobs wait for although it has no row, and the next of these jobs."""
+
+    job_queue_id: int
+    job_id: int
+    task_identifier: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +221,23 @@ async def stuck_queues(connection: Connection, schema: SchemaName) -> list[Stuck
     return [_made(StuckQueue, row) for row in rows]
 
 
-async def failures(connection: Connection, schema: SchemaName, pages: int) -> Failures:
-    """Jobs that failed for good; `pages` is the size of the table."""
+async def lost_queues(connection: Connection, schema: SchemaName) -> list[LostQueue]:
+    """Queues without a row that jobs wait for; only where the indexes of named queues exist."""
+    rows = await connection.fetch(load("queries/diagnose_lost_queues", schema))
+    return [_made(LostQueue, row) for row in rows]
+
+
+async def failures(
+    connection: Connection, schema: SchemaName, pages: int, *, has_index: bool = False
+) -> Failures:
+    """Jobs that failed permanently; `pages` is the size of the table, `has_index` if one leads to them."""
+    if has_index:
+        rows = await connection.fetch(load("queries/diagnose_failures", schema), LISTED_FAILURES)
+        found = Failures(tasks=[_made(FailedTask, row) for row in rows], is_estimate=False)
+        if found.jobs < LISTED_FAILURES:
+            return found
     percentage = 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
-    rows = await connection.fetch(load("queries/diagnose_failures", schema), percentage)
+    rows = await connection.fetch(load("queries/diagnose_failures_in_part", schema), percentage)
     tasks = [
         FailedTask(
             task_identifier=row["task_identifier"],

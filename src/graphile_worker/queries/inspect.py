@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, get_args
 
 from ..db.connection import Connection, Row
 from ..errors import InvalidArgumentError
-from ..job import Job
+from ..job import Job, instant
 from ..schema_name import SchemaName
 from ..sql import load
 from .manage_jobs import checked_ids
@@ -28,6 +28,8 @@ COUNTED_PAGES = 2000
 """Tables up to this size (16 MB with the usual pages, some 100,000 small jobs) are counted in full."""
 SAMPLED_PAGES = 1000
 MAX_LIMIT = 100_000
+CONDITIONS = "-- :conditions\n"
+"""Where a statement that lists jobs takes further conditions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +123,30 @@ async def get_job(connection: Connection, schema: SchemaName, job_id: int) -> Jo
 
 async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilter) -> list[JobDetails]:
     """The jobs that the filter lets through."""
-    conditions = (filter.limit, filter.state, filter.task, filter.queue, filter.key, filter.locked_by)
     after = filter.after
-    after_id = after.id if isinstance(after, Job) else after
-    if filter.order == "run_order":
-        place = (after.priority, after.raw_run_at, after.id) if isinstance(after, Job) else (None, None, None)
-        rows = await connection.fetch(load("queries/list_jobs_in_run_order", schema), *conditions, *place)
+    place: tuple[object, ...]
+    if filter.order != "run_order":
+        place = (after.id if isinstance(after, Job) else after,)
+    elif isinstance(after, Job):
+        place = (after.priority, after.raw_run_at, after.id)
     else:
-        statement = load(f"queries/list_jobs_{filter.order}_first", schema)
-        rows = await connection.fetch(statement, *conditions, after_id)
+        place = (None, None, None)
+    values = (filter.limit, filter.task, filter.queue, filter.key, filter.locked_by)
+    rows = await connection.fetch(_listing(filter, schema), *values, *place)
     return [_details(row) for row in rows]
+
+
+def _listing(filter: JobFilter, schema: SchemaName) -> str:
+    """The statement for this filter, with conditions that an index can serve where there is one."""
+    is_in_run_order = filter.order == "run_order"
+    name = "in_run_order" if is_in_run_order else f"{filter.order}_first"
+    conditions = [f"listed_{filter.state}"] if filter.state is not None else []
+    if filter.key is not None:
+        conditions.append("listed_with_key")
+    if is_in_run_order and filter.after is not None:
+        conditions.append("listed_after")
+    texts = "".join(load(f"parts/{each}", schema) for each in conditions)
+    return load(f"queries/list_jobs_{name}", schema).replace(CONDITIONS, texts)
 
 
 async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:
@@ -193,7 +209,7 @@ def _details(row: Row) -> JobDetails:
 
 
 def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else instant(seconds)
 
 
 def _one_of(argument: str, value: object, allowed: tuple[object, ...], when: str = "") -> None:

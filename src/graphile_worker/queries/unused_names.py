@@ -21,7 +21,7 @@ LOCK_WITHIN = "200ms"
 """Everybody else waits behind us for so long at most while a transaction keeps us waiting."""
 TRIES = 5
 PAUSE = 0.2  # seconds between two tries
-NOT_AVAILABLE = "55P03"
+IN_THE_WAY = ("55P03", "40P01")  # the lock is not available; a deadlock
 
 logger = logging.getLogger("graphile_worker")
 
@@ -41,7 +41,7 @@ async def delete_unused(connection: Connection, schema: SchemaName, kind: Kind, 
         try:
             return await _delete(connection, schema, kind, *arguments)
         except Exception as error:
-            if sqlstate_of(error) != NOT_AVAILABLE:
+            if sqlstate_of(error) not in IN_THE_WAY:
                 raise
     logger.warning(
         "unused %s were left: a transaction that has looked at them is still open; clean up again later", kind

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from ..db.connection import Connection, Row
+from ..job import instant
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -179,7 +180,7 @@ def _summary(row: Row) -> WorkerSummary:
 
 
 def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else instant(seconds)
 
 
 # -- beside the Rust port ----------------------------------------------------------------------------------

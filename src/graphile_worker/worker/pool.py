@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,9 +17,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..clock import Clock
-from ..db.connection import Connection, Pool
+from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
-from ..db.retry import Delays, with_retries
+from ..db.retry import Backoff, Delays, is_retryable, with_retries
 from ..errors import JobInterruptedError, SchemaTooNewError, WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import (
@@ -28,7 +29,6 @@ from ..hooks.events import (
     WorkerGetJobError,
 )
 from ..job import Job
-from ..migrate import SUPPORTED_REVISION
 from ..migrate.refusals import check_not_newer
 from ..migrate.state import read_state
 from ..options import WorkerOptions
@@ -52,6 +52,7 @@ from .source import AdaptiveSource, JobSource
 from .trouble import Trouble
 
 FIND_OUT = Delays(0.1, 1.0)
+LOOK_AGAIN_AFTER = 1.0  # seconds between two looks into the ledger, however many migrations are announced
 REFRESH_TASKS = 60.0  # seconds; another process may have removed and re-made the row of a task name
 SESSIONS_WITH_LISTENER = 3
 NOTHING_LEFT = "nothing is left to run"
@@ -135,6 +136,10 @@ class WorkerPool:
         self._listener: Listener | None = None
         self._background: list[asyncio.Task[None]] = []
         self._is_closed = False
+        self._seen_ledger: tuple[int | None, ...] | None = None
+        self._ledger_seen_at = self._migrated_at = -math.inf
+        self._is_migration_suspected = False
+        self._is_ledger_watched = False
         self._ending = Ending(
             self.id,
             options,
@@ -250,20 +255,48 @@ class WorkerPool:
     def _listening(self) -> None:
         """What was announced while nobody listened, jobs or a migration, was not heard."""
         self._source.pulse()
-        self._start_background(self._check_revision(), "revision")
+        self._suspect_migration()
+
+    def _suspect_migration(self) -> None:
+        """Look into the ledger, once for everybody who asks for it meanwhile."""
+        self._is_migration_suspected = True
+        if not self._is_ledger_watched:
+            self._is_ledger_watched = True
+            self._start_background(self._check_revision(), "revision")
 
     async def _check_revision(self) -> None:
-        async def check(connection: Connection) -> None:
-            check_not_newer(
-                await read_state(connection, self._options.schema_name), self._options.schema_name
-            )
-
+        """As long as somebody says that the schema was changed, look; but not more than once a second."""
+        backoff = Backoff()
         try:
-            await self.run_statement(check)
-        except SchemaTooNewError as error:
-            self._die(error, "migrate")
-        except Exception as error:
-            logger.debug("could not look at the schema's revision: %s", error)
+            while self._is_migration_suspected:
+                wait = self._ledger_seen_at + LOOK_AGAIN_AFTER - self._clock.monotonic()
+                if wait > 0:
+                    await self._clock.sleep(wait)
+                self._is_migration_suspected = False
+                self._ledger_seen_at = self._clock.monotonic()
+                try:
+                    await self._look_into_ledger()
+                    backoff.reset()
+                except SchemaTooNewError as error:
+                    self._die(error, "migrate")
+                except Exception as error:
+                    logger.debug("could not look at the schema's revision: %s", error)
+                    self._is_migration_suspected = is_retryable(error) and not self._is_closed
+                    if self._is_migration_suspected:
+                        await self._clock.sleep(backoff.next_delay(error))
+        finally:
+            self._is_ledger_watched = False
+
+    async def _look_into_ledger(self) -> None:
+        schema = self._options.schema_name
+        state = await self.run_statement(lambda connection: read_state(connection, schema))
+        seen = (state.jobs_table, state.revision, state.breaking_revision)
+        before, self._seen_ledger = self._seen_ledger, seen
+        if seen == before:
+            return
+        check_not_newer(state, schema)
+        if before is not None:
+            self._doubt_schema()
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
@@ -374,16 +407,17 @@ class WorkerPool:
             self._sink.put(Finished(job, Interrupted(JobInterruptedError("")), "", 0.0))
 
     def _migrated(self, number: int, breaking: bool) -> None:
-        if breaking and number > SUPPORTED_REVISION:
-            self._die(
-                SchemaTooNewError(
-                    f"the schema was upgraded to revision {number}, which this version does not understand "
-                    f"(it knows up to {SUPPORTED_REVISION}); install a newer graphile-worker"
-                ),
-                "migrate",
-            )
-        else:
-            self._doubt_schema()  # it may have been dropped and installed again
+        """Somebody says that a schema was changed.
+
+        Any role of the database may say so, and of any schema: only what stands in our own ledger stops us.
+        Until that is read no job is touched with what was learnt before, for the schema may have been dropped
+        and installed again; but a flood of such messages does not keep us from working.
+        """
+        now = self._clock.monotonic()
+        if now >= self._migrated_at + LOOK_AGAIN_AFTER:
+            self._migrated_at = now
+            self._doubt_schema()
+        self._suspect_migration()
 
     def _doubt_schema(self) -> None:
         """Nothing that was learnt of the schema holds, neither ids of tasks nor that held jobs are there."""

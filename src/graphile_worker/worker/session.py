@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
+from ..db.array_types import teach_arrays
 from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
 from ..db.errors import sqlstate_of
@@ -207,6 +208,7 @@ class Session:
             await self._drop()
         if self._connection is None:
             connection: Connection = await self._pool.acquire()
+            teach_arrays(connection)  # the pool may be the caller's
             try:
                 if self._is_tuned:
                     await connection.fetch(load("queries/tune_session", self._schema))

@@ -26,7 +26,7 @@ from .connection_checks import (
     check_settings,
 )
 from .finding import Finding, Thresholds, well
-from .job_checks import check_failures, check_locks, check_queues, check_waiting
+from .job_checks import check_failures, check_locks, check_lost_queues, check_queues, check_waiting
 from .probes import probe
 from .schema_checks import (
     check_extensions,
@@ -44,6 +44,8 @@ CHECK_WITHIN = 15.0
 """Seconds that one question to the server may take."""
 PAGE = 8192
 WORKERS_TABLE = "_private_py_workers"
+QUEUE_INDEX = "_private_py_jobs_queue_next_index"
+FAILED_INDEX = "_private_py_jobs_failed_index"
 
 
 async def examine(
@@ -123,8 +125,8 @@ class _Examination:
             "schema", read_state(connection, schema), lambda state: check_schema(state, schema)
         )
         if state is not None and state.revision is not None:
-            await self._look_at_schema(state, functions)
-            await self._look_at_jobs({table.name for table in tables})
+            indexes = await self._look_at_schema(state, functions)
+            await self._look_at_jobs({table.name for table in tables}, indexes)
         return self._findings
 
     def _judge_connection(self, facts: ConnectionFacts) -> Iterable[Finding]:
@@ -132,7 +134,8 @@ class _Examination:
         yield check_pooler(facts, prepared_statements=self._options.prepared_statements)
         yield check_listen(facts, self._options.poll_interval)
 
-    async def _look_at_schema(self, state: SchemaState, functions: list[diagnose.FunctionFacts]) -> None:
+    async def _look_at_schema(self, state: SchemaState, functions: list[diagnose.FunctionFacts]) -> set[str]:
+        """The names of the indexes that can be used are returned."""
         schema, connection = self._schema, self._connection
         applied: set[int] = set()
         if state.has_extension_ledger:
@@ -141,14 +144,15 @@ class _Examination:
             applied = {row["id"] for row in rows}
         self._findings += check_extensions(applied)
         self._findings += check_functions(functions, schema)
-        await self._check(
+        indexes = await self._check(
             "indexes",
             diagnose.index_facts(connection, schema),
             lambda indexes: check_indexes(indexes, applied, schema),
         )
         await self._check("sequences", diagnose.sequence_facts(connection, schema), check_sequences)
+        return {index.name for index in indexes or () if index.is_valid}
 
-    async def _look_at_jobs(self, tables: set[str]) -> None:
+    async def _look_at_jobs(self, tables: set[str], indexes: set[str]) -> None:
         schema, connection, thresholds = self._schema, self._connection, self._thresholds
         workers: diagnose.KnownWorkers | None = None
         if WORKERS_TABLE in tables:
@@ -159,6 +163,12 @@ class _Examination:
             lambda holders: check_locks(holders, workers, thresholds),
         )
         await self._check("queues", diagnose.stuck_queues(connection, schema), check_queues)
+        if QUEUE_INDEX in indexes:
+            await self._check(
+                "queues",
+                diagnose.lost_queues(connection, schema),
+                lambda queues: check_lost_queues(queues, schema),
+            )
         await self._check(
             "waiting",
             diagnose.waiting_job(connection, schema),
@@ -170,7 +180,11 @@ class _Examination:
             lambda table: check_table(table, schema, thresholds),
         )
         pages = table.table_bytes // PAGE if table is not None else 0
-        await self._check("failures", diagnose.failures(connection, schema, pages), check_failures)
+        await self._check(
+            "failures",
+            diagnose.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes),
+            check_failures,
+        )
         await self._check(
             "transactions",
             diagnose.old_transactions(connection, schema, thresholds.transaction_age),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,8 @@ def well(check: str, summary: str) -> Finding:
 
 def age(seconds: float) -> str:
     """A time span in its largest unit: 45 seconds, 12 minutes, 3 hours, 5 days."""
+    if not math.isfinite(seconds):  # since a time that was set to infinity
+        return "an unknown time"
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}s"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ...queries.diagnose import Failures, KnownWorkers, LockHolder, StuckQueue, WaitingJob
+from ...queries.diagnose import Failures, KnownWorkers, LockHolder, LostQueue, StuckQueue, WaitingJob
+from ...schema_name import SchemaName
 from .finding import Finding, Thresholds, age, some, well
 
 
@@ -51,6 +52,24 @@ def check_queues(queues: Sequence[StuckQueue]) -> Iterator[Finding]:
         "runs until the lock is four hours old.",
         f"graphile-worker force-unlock {' '.join(shlex.quote(pool) for pool in pools)} — if these workers "
         "are alive, stop them first.",
+    )  # fmt: skip
+
+
+def check_lost_queues(queues: Sequence[LostQueue], schema: SchemaName) -> Iterator[Finding]:
+    """Jobs of queues that have no row."""
+    if not queues:
+        return
+    first = queues[0]
+    jobs = some([f"{queue.job_id} ({queue.task_identifier})" for queue in queues])
+    table = f"{schema.quoted}._private_job_queues"
+    yield Finding(
+        "queues", "error", f"jobs wait for named queues whose rows are gone; the next of each: {jobs}",
+        "A worker locks the row of a queue before it takes a job of it, so these jobs never run. Somebody "
+        "deleted the rows, or a clean-up of another runtime did while the jobs were added.",
+        "Give each queue a row again: "  # noqa: S608 — text for people
+        f"insert into {table} (id, queue_name) overriding system value values ({first.job_queue_id}, "
+        f"'restored {first.job_queue_id}');"
+        + (" and so on for " + some([str(queue.job_queue_id) for queue in queues[1:]]) if queues[1:] else ""),
     )  # fmt: skip
 
 

@@ -30,7 +30,8 @@ begin
         coalesce(job_max_attempts::smallint, 25::smallint),
         coalesce(job_priority::smallint, 0::smallint),
         case
-            when job_flags is not null then (select jsonb_object_agg(flag, true) from unnest(job_flags) as flag)
+            when job_flags is not null
+                then (select pg_catalog.jsonb_object_agg(flag, true) from pg_catalog.unnest(job_flags) as flag)
         end
     from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
     where tasks.identifier = job_task

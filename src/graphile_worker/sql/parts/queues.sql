@@ -14,7 +14,7 @@ waiting_queue (id) as (
   from waiting_queue last where last.id is not null
 ),
 queues (may_be_next) as materialized (
-  select count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
+  select pg_catalog.count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
   from (select id from waiting_queue limit 11) waiting
   left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = waiting.id
 )

@@ -24,7 +24,7 @@ from :GRAPHILE_WORKER_SCHEMA.add_job(
     identifier => $1::text,
     payload => $2::text::json,
     queue_name => $3::text,
-    run_at => coalesce($4::timestamptz, now() + make_interval(secs => $5::float8)),
+    run_at => coalesce($4::timestamptz, now() + pg_catalog.make_interval(secs => $5::float8)),
     max_attempts => $6::integer,
     job_key => $7::text,
     priority => $8::integer,

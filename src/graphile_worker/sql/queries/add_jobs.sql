@@ -8,7 +8,7 @@
 with installed as materialized (
     select exists (
         select from pg_proc
-        where pg_proc.oid = to_regprocedure($11::text)
+        where pg_proc.oid = pg_catalog.to_regprocedure($11::text)
         and md5(pg_proc.prosrc) = $12::text
     ) as is_ours
 )
@@ -22,7 +22,7 @@ from :GRAPHILE_WORKER_SCHEMA.add_jobs(
                 spec.identifier,
                 spec.payload::json,
                 spec.queue_name,
-                coalesce(spec.run_at::timestamptz, now() + make_interval(secs => spec.delay::float8)),
+                coalesce(spec.run_at::timestamptz, now() + pg_catalog.make_interval(secs => spec.delay::float8)),
                 spec.max_attempts::smallint,
                 spec.job_key,
                 spec.priority::smallint,

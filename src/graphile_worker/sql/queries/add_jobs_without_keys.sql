@@ -9,23 +9,25 @@
 with installed as materialized (
     select exists (
         select from pg_proc
-        where pg_proc.oid = to_regprocedure($8::text)
+        where pg_proc.oid = pg_catalog.to_regprocedure($8::text)
         and md5(pg_proc.prosrc) = $9::text
     ) as is_ours
 )
 select
     (select installed.is_ours from installed) as is_ours,
-    json_agg(job.id)::text as ids,
+    pg_catalog.json_agg(job.id)::text as ids,
     date_part('epoch', now()) as created_at,
     min(job.task_id) as task_id,
-    (json_agg(job.task_id) filter (where cardinality($1::text[]) > 1))::text as task_ids,
-    (json_agg(job.job_queue_id) filter (where cardinality($3::text[]) > 0))::text as job_queue_ids,
-    (json_agg(date_part('epoch', job.run_at)) filter (
-        where cardinality($4::text[]) > 0 or cardinality($5::text[]) > 0
+    (pg_catalog.json_agg(job.task_id) filter (where pg_catalog.cardinality($1::text[]) > 1))::text as task_ids,
+    (
+        pg_catalog.json_agg(job.job_queue_id) filter (where pg_catalog.cardinality($3::text[]) > 0)
+    )::text as job_queue_ids,
+    (pg_catalog.json_agg(date_part('epoch', job.run_at)) filter (
+        where pg_catalog.cardinality($4::text[]) > 0 or pg_catalog.cardinality($5::text[]) > 0
     ))::text as run_at,
-    (json_agg(job.max_attempts) filter (where cardinality($6::text[]) > 0))::text as max_attempts,
-    (json_agg(job.priority) filter (where cardinality($7::text[]) > 0))::text as priorities,
-    array_agg(job.payload::text) filter (where not (select installed.is_ours from installed)) as payloads
+    (pg_catalog.json_agg(job.max_attempts) filter (where pg_catalog.cardinality($6::text[]) > 0))::text as max_attempts,
+    (pg_catalog.json_agg(job.priority) filter (where pg_catalog.cardinality($7::text[]) > 0))::text as priorities,
+    pg_catalog.array_agg(job.payload::text) filter (where not (select installed.is_ours from installed)) as payloads
 from :GRAPHILE_WORKER_SCHEMA.add_jobs(
     specs => array(
         select
@@ -33,7 +35,7 @@ from :GRAPHILE_WORKER_SCHEMA.add_jobs(
                 coalesce(spec.identifier, ($1::text[])[1]),
                 spec.payload::json,
                 spec.queue_name,
-                coalesce(spec.run_at::timestamptz, now() + make_interval(secs => spec.delay::float8)),
+                coalesce(spec.run_at::timestamptz, now() + pg_catalog.make_interval(secs => spec.delay::float8)),
                 spec.max_attempts::smallint,
                 null,
                 spec.priority::smallint,

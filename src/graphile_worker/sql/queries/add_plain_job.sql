@@ -5,7 +5,7 @@
 call :GRAPHILE_WORKER_SCHEMA._private_py_add_plain_job(
     $1::text,
     $2::text::json,
-    coalesce($3::timestamptz, now() + make_interval(secs => $4::float8)),
+    coalesce($3::timestamptz, now() + pg_catalog.make_interval(secs => $4::float8)),
     $5::integer,
     $6::integer,
     $7::text[],

@@ -3,5 +3,5 @@
 -- $1 text     pool id
 -- $2 integer  process id
 insert into :GRAPHILE_WORKER_SCHEMA._private_workers (id, last_heartbeat_at, metadata)
-values ($1, now(), jsonb_build_object('pid', $2::integer))
+values ($1, now(), pg_catalog.jsonb_build_object('pid', $2::integer))
 on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at

@@ -7,6 +7,6 @@
 -- it for dead and gave its jobs away. The commit is not waited for (see register_worker).
 update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
 set last_seen_at = now(), lost_at = null, liveness = $2, backend_pid = $3
-from (select set_config('synchronous_commit', 'off', true)) setting
+from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
 where worker.id = $1
 returning pg_backend_pid()

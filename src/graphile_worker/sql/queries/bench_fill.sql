@@ -13,13 +13,13 @@ insert into :GRAPHILE_WORKER_SCHEMA._private_jobs
   (task_id, payload, job_queue_id, priority, run_at, attempts, max_attempts)
 select
   task.id,
-  json_build_object('id', number),
+  pg_catalog.json_build_object('id', number),
   queue.id,
   $5::integer + number % $6::integer,
-  now() + make_interval(secs => $4::double precision) + number * interval '1 microsecond',
+  now() + pg_catalog.make_interval(secs => $4::double precision) + number::double precision * interval '1 microsecond',
   $8::integer,
   $9::integer
 from generate_series($2::integer, $3::integer) as number
 join :GRAPHILE_WORKER_SCHEMA._private_tasks as task on task.identifier = $1::text
 left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
-  on queue.queue_name = case when $7::integer > 0 then 'bench ' || number % $7 end
+  on queue.queue_name = case when $7::integer > 0 then 'bench ' || (number % $7)::text end

@@ -10,9 +10,9 @@
 with completed as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
   where id between $3::bigint and $4::bigint
-    and (id in (select unnest($1::bigint[]))) is true
+    and (id in (select pg_catalog.unnest($1::bigint[]))) is true
     and (locked_by = $2::text or key is null)
   returning id
 )
-select array(select unnest($1) except select id from completed) as missing
-where (select count(*) from completed) < cardinality($1)
+select array(select pg_catalog.unnest($1) except select id from completed) as missing
+where (select count(*) from completed) < pg_catalog.cardinality($1)

@@ -10,5 +10,5 @@ with completed as (
   where id = any ($1::bigint[]) and (locked_by = $2::text or key is null)
   returning id
 )
-select array(select unnest($1) except select id from completed) as missing
-where (select count(*) from completed) < cardinality($1)
+select array(select pg_catalog.unnest($1) except select id from completed) as missing
+where (select count(*) from completed) < pg_catalog.cardinality($1)

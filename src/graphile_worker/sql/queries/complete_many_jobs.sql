@@ -9,5 +9,5 @@
 -- `is true` keeps the list a hash table that is looked into; a join would be planned as one search per id again.
 delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
 where id between $3::bigint and $4::bigint
-  and (id in (select unnest($1::bigint[]))) is true
+  and (id in (select pg_catalog.unnest($1::bigint[]))) is true
   and (locked_by = $2::text or key is null)

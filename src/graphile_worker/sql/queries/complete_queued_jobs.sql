@@ -14,5 +14,5 @@ released_queue as (
   where queue.locked_by = $2
     and queue.id = any (array(select job_queue_id from completed where job_queue_id is not null))
 )
-select array(select unnest($1) except select id from completed) as missing
-where (select count(*) from completed) < cardinality($1)
+select array(select pg_catalog.unnest($1) except select id from completed) as missing
+where (select count(*) from completed) < pg_catalog.cardinality($1)

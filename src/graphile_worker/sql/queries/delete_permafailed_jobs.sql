@@ -6,7 +6,7 @@ with portion as (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
     where jobs.id > $1::bigint
     and jobs.attempts = jobs.max_attempts
-    and jobs.locked_at is null
+    and not jobs.is_available and jobs.locked_at is null -- what the index of failed jobs holds
     order by jobs.id
     limit $2::integer
     for update skip locked

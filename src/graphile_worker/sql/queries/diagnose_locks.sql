@@ -5,7 +5,7 @@ select
     jobs.locked_by,
     count(*) as jobs,
     count(*) filter (where jobs.locked_at < now() - $1::double precision * interval '1 second') as old_jobs,
-    extract(epoch from now() - min(jobs.locked_at))::double precision as age
+    date_part('epoch', now()) - date_part('epoch', min(jobs.locked_at)) as age
 from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
 where not jobs.is_available and jobs.locked_at is not null
 group by jobs.locked_by

@@ -4,7 +4,7 @@
 select
     queues.queue_name,
     queues.locked_by,
-    extract(epoch from now() - queues.locked_at)::double precision as age
+    date_part('epoch', now()) - date_part('epoch', queues.locked_at) as age
 from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queues
 where queues.locked_at is not null
 and not exists (

@@ -1,7 +1,7 @@
 -- How far the identity columns of the schema have counted, for the doctor.
 -- $1 the schema's name (text).
 -- Returns for each sequence: name, used (share of its numbers).
-select sequencename::text as name, coalesce(last_value, 0)::double precision / max_value as used
+select sequencename::text as name, coalesce(last_value, 0)::double precision / max_value::double precision as used
 from pg_catalog.pg_sequences
 where schemaname = $1
 order by sequencename

@@ -6,8 +6,8 @@
 select
     coalesce(stat.n_live_tup, 0)::bigint as live,
     coalesce(stat.n_dead_tup, 0)::bigint as dead,
-    pg_relation_size(class.oid) as table_bytes,
-    pg_indexes_size(class.oid) as index_bytes,
+    pg_catalog.pg_relation_size(class.oid) as table_bytes,
+    pg_catalog.pg_indexes_size(class.oid) as index_bytes,
     (
         select sum(stats.avg_width)::integer
         from pg_catalog.pg_stats as stats
@@ -20,4 +20,4 @@ select
 from pg_catalog.pg_class as class
 join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
 left join pg_catalog.pg_stat_user_tables as stat on stat.relid = class.oid
-where class.oid = $1::text::regclass
+where class.oid = $1::text::regclass::oid

@@ -5,7 +5,7 @@
 select
     'session' as kind,
     pid::text as name,
-    concat_ws(', ', usename, nullif(application_name, ''), state) as what,
+    pg_catalog.concat_ws(', ', usename, nullif(application_name, ''), state) as what,
     extract(epoch from now() - xact_start)::double precision as age
 from pg_catalog.pg_stat_activity
 where datname = current_database()

@@ -25,7 +25,7 @@ with recursive first_of_priority as (
 )
 select
     coalesce(tasks.identifier, '') as task_identifier,
-    extract(epoch from now() - greatest(jobs.run_at, jobs.created_at))::double precision as age
+    date_part('epoch', now()) - date_part('epoch', greatest(jobs.run_at, jobs.created_at)) as age
 from first_of_priority
 join :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs on jobs.id = first_of_priority.id
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = jobs.task_id

@@ -3,12 +3,12 @@
 -- $1 text  name of the schema
 -- $2 text  pool id
 -- Returns how many were ended: one, or none if something else holds the lock for a moment.
-select count(pg_terminate_backend(held.pid))
+select pg_catalog.count(pg_terminate_backend(held.pid))
 from pg_locks held
 join :GRAPHILE_WORKER_SCHEMA._private_py_workers worker on worker.backend_pid = held.pid
 where worker.id = $2
   and held.pid <> pg_backend_pid()
   and held.granted and held.locktype = 'advisory' and held.objsubid = 1
   and held.database = (select oid from pg_database where datname = current_database())
-  and held.classid = ((hashtextextended($1 || '/' || $2, 0) >> 32) & 4294967295)::oid
-  and held.objid = (hashtextextended($1 || '/' || $2, 0) & 4294967295)::oid
+  and held.classid = ((hashtextextended($1 || '/' || $2, 0::bigint) >> 32) & 4294967295)::oid
+  and held.objid = (hashtextextended($1 || '/' || $2, 0::bigint) & 4294967295)::oid

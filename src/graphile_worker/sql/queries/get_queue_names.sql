@@ -1,7 +1,7 @@
 -- Names of queues by id, one row per id given, in the order given (QN1).
--- $1 int[]  ids of queues; an id may occur more than once
+-- $1 text[]  ids of queues; an id may occur more than once
 -- Returns queue_name text, null where there is no such queue.
 select job_queues.queue_name
-from unnest($1::int[]) with ordinality as wanted (id, position)
+from pg_catalog.unnest($1::text[]::integer[]) with ordinality as wanted (id, position)
 left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = wanted.id
 order by wanted.position;

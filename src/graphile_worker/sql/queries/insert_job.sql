@@ -9,7 +9,7 @@ with added as (
     select
         tasks.id,
         $2::text::json,
-        coalesce($3::timestamptz, now() + make_interval(secs => $4::float8), now()),
+        coalesce($3::timestamptz, now() + pg_catalog.make_interval(secs => $4::float8), now()),
         coalesce($5::integer::smallint, 25::smallint),
         coalesce($6::integer::smallint, 0::smallint),
         $7::text::jsonb

@@ -11,14 +11,16 @@ task as materialized (
   select id from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = $1::text
 ),
 told as materialized (
-  select pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":' || cardinality($2::text[]) || '}')
+  select pg_notify(
+    'jobs:insert', '{"r":' || random()::text || ',"count":' || pg_catalog.cardinality($2::text[])::text || '}'
+  )
   from task
 ),
 added as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_jobs (task_id, payload)
   select (select id from task), payload::json
-  from told cross join unnest($2::text[]) as spec (payload)
+  from told cross join pg_catalog.unnest($2::text[]) as spec (payload)
   returning id
 )
-select json_agg(id)::text as ids, date_part('epoch', now()) as created_at, (select id from task) as task_id
+select pg_catalog.json_agg(id)::text as ids, date_part('epoch', now()) as created_at, (select id from task) as task_id
 from added

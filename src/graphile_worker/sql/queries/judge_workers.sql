@@ -17,9 +17,9 @@ judged as materialized (
     worker.grace,
     case
       when worker.liveness = 'lock' and worker.backend_pid is not null
-      then pg_try_advisory_xact_lock(hashtextextended($1 || '/' || worker.id, 0))
-      else worker.last_seen_at
-        not between now() - 2 * worker.heartbeat_interval and now() + 2 * worker.heartbeat_interval
+      then pg_try_advisory_xact_lock(hashtextextended($1 || '/' || worker.id, 0::bigint))
+      else worker.last_seen_at not between now() - worker.heartbeat_interval - worker.heartbeat_interval
+        and now() + worker.heartbeat_interval + worker.heartbeat_interval
     end as is_lost
   from :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
   where worker.id is distinct from $2
@@ -38,7 +38,8 @@ marked as (
 select
   judged.id,
   marked.id is not null as newly,
-  extract(epoch from coalesce(marked.lost_at, judged.lost_at) + judged.grace - now())::double precision as remaining
+  date_part('epoch', coalesce(marked.lost_at, judged.lost_at)) + date_part('epoch', judged.grace)
+    - date_part('epoch', now()) as remaining
 from judged left join marked on marked.id = judged.id
 where judged.is_lost
 order by judged.id

@@ -4,5 +4,5 @@
 with before as materialized (
     select current_setting('lock_timeout') as setting
 )
-select before.setting, set_config('lock_timeout', $1::text, true)
+select before.setting, pg_catalog.set_config('lock_timeout', $1::text, true)
 from before

@@ -6,27 +6,12 @@
 -- reach counts as dead) and the jobs it holds. Changes nothing, unlike judge_workers.
 with
 held as (
-  select locked_by as id, array_agg(id order by id) as job_ids, min(locked_at) as locked_since
+  select locked_by as id, pg_catalog.array_agg(id order by id) as job_ids, min(locked_at) as locked_since
   from :GRAPHILE_WORKER_SCHEMA._private_jobs
   where locked_by is not null
   group by locked_by
 ),
-lock as (
-  select (classid::bigint << 32) | objid::bigint as key
-  from pg_locks
-  where locktype = 'advisory' and objsubid = 1 and granted
-    and database = (select oid from pg_database where datname = current_database())
-),
-worker as (
-  select
-    *,
-    case
-      when liveness = 'lock' and backend_pid is not null
-      then hashtextextended($1 || '/' || id, 0) in (select key from lock)
-      else last_seen_at between now() - 2 * heartbeat_interval and now() + 2 * heartbeat_interval
-    end as is_alive
-  from :GRAPHILE_WORKER_SCHEMA._private_py_workers
-)
+:include judged_workers
 select
   id,
   worker.host, worker.pid, worker.version, worker.tasks, worker.concurrency, worker.liveness,
@@ -35,7 +20,7 @@ select
   worker.is_alive,
   case
     when not worker.is_alive
-    then extract(epoch from coalesce(worker.lost_at, now()) + worker.grace - now())::double precision
+    then date_part('epoch', coalesce(worker.lost_at, now())) + date_part('epoch', worker.grace) - date_part('epoch', now())
   end as remaining,
   coalesce(held.job_ids, '{}') as job_ids,
   date_part('epoch', held.locked_since) as locked_since

@@ -1,7 +1,8 @@
 -- What is in the schema before anything is read from its tables.
 -- Parameters: $1 the schema's name (text).
 -- Result: one row: server_version (integer), schema_exists (boolean), ledger_columns (text[], empty without one),
--- objects (text[], relations of any revision of the shared schema), has_extension_ledger (boolean).
+-- objects (text[], relations of any revision of the shared schema), has_extension_ledger (boolean), jobs_table (bigint,
+-- the object id of the jobs table: another one when the schema was dropped and installed again).
 with relations as (
     select class.oid, class.relname::text as name
     from pg_catalog.pg_class as class
@@ -27,4 +28,5 @@ select
         )
         order by relations.name
     ) as objects,
-    exists (select from relations where relations.name = '_private_py_migrations') as has_extension_ledger
+    exists (select from relations where relations.name = '_private_py_migrations') as has_extension_ledger,
+    (select relations.oid::bigint from relations where relations.name = '_private_jobs') as jobs_table

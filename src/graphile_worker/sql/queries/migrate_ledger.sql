@@ -3,5 +3,5 @@
 select
     max(id) as revision,
     max(id) filter (where breaking) as breaking_revision,
-    clock_timestamp() - max(ts) as age
+    case when isfinite(max(ts)) then clock_timestamp() - max(ts) end as age
 from :GRAPHILE_WORKER_SCHEMA.migrations

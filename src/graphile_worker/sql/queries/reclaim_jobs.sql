@@ -26,7 +26,7 @@ freed_queue as (
   )
 ),
 told as materialized (
-  select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
+  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
   from lost having count(*) > 0
 )
 select lost.id from lost left join told on true

@@ -29,7 +29,8 @@ taken as (
     end,
     run_at = case decided.verdict
       when 'return' then greatest(job.run_at, now() + $6::interval)
-      when 'fail' then greatest(job.run_at, now()) + exp(least(job.attempts, 10)) * interval '1 second'
+      when 'fail'
+        then greatest(job.run_at, now()) + exp(least(job.attempts, 10)::double precision) * interval '1 second'
       else job.run_at
     end,
     last_error = case
@@ -67,7 +68,7 @@ freed_queue as (
   where queue.locked_by = any ($1) and queue.id <> all ($7::integer[])
 ),
 told as materialized (
-  select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
+  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
   from taken where verdict = 'return' and is_available having count(*) > 0
 )
 select taken.id, taken.is_available, taken.last_error from taken left join told on true

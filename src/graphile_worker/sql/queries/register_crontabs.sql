@@ -3,6 +3,6 @@
 -- Result: none.
 insert into :GRAPHILE_WORKER_SCHEMA._private_known_crontabs (identifier, known_since)
 select distinct identifier, $2::timestamptz
-from unnest($1::text[]) as new_items (identifier)
+from pg_catalog.unnest($1::text[]) as new_items (identifier)
 order by identifier -- two workers that start together take the rows in the same order: no deadlock
 on conflict do nothing;

@@ -2,7 +2,7 @@
 --
 -- $1 text[]  task identifiers
 insert into :GRAPHILE_WORKER_SCHEMA._private_tasks (identifier)
-select name from unnest($1::text[]) as wanted (name)
+select name from pg_catalog.unnest($1::text[]) as wanted (name)
 where not exists (
   select from :GRAPHILE_WORKER_SCHEMA._private_tasks task where task.identifier = wanted.name
 )

@@ -18,7 +18,7 @@
 insert into :GRAPHILE_WORKER_SCHEMA._private_py_workers
   (id, host, pid, version, tasks, concurrency, started_at, liveness, backend_pid, heartbeat_interval, grace)
 select $1, $2, $3, $4, $5::text[], $6, coalesce($7, now()), $8, $9, $10, $11
-from (select set_config('synchronous_commit', 'off', true)) setting
+from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
 on conflict (id) do update
 set last_seen_at = now(), lost_at = null, liveness = excluded.liveness, backend_pid = excluded.backend_pid
 returning started_at

@@ -10,7 +10,7 @@ select
     ), '') as task_identifier
 from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
     job_ids => $1::text[]::bigint[],
-    run_at => coalesce($2::timestamptz, now() + make_interval(secs => $3::float8)),
+    run_at => coalesce($2::timestamptz, now() + pg_catalog.make_interval(secs => $3::float8)),
     priority => $4::integer,
     attempts => $5::integer,
     max_attempts => $6::integer

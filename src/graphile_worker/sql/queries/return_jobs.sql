@@ -27,7 +27,7 @@ released_queue as (
     and queue.id in (select job_queue_id from returned)
 ),
 told as materialized (
-  select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
+  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
   from returned where is_available having count(*) > 0
 )
 select returned.id, returned.is_available from returned left join told on true

@@ -9,25 +9,35 @@
 -- the limits of time are for a server that cannot tell any more that the worker is gone: neither a statement that
 -- waits for a lock nor an open transaction may hold up the other workers.
 select
-  set_config('enable_seqscan', 'off', false),
-  set_config('enable_bitmapscan', 'off', false),
-  set_config('enable_hashjoin', 'off', false),
-  set_config('enable_mergejoin', 'off', false),
-  set_config('enable_sort', 'off', false), -- where an index has the order; elsewhere they still sort
+  -- Nothing is looked for before PostgreSQL's own, whatever the role or the database says (see sql/__init__.py). What
+  -- triggers of the application look for is found after that.
+  pg_catalog.set_config(
+    'search_path',
+    case
+      when pg_catalog.current_setting('search_path') operator(pg_catalog.=) '' then 'pg_catalog'
+      else pg_catalog.concat('pg_catalog, ', pg_catalog.current_setting('search_path'))
+    end,
+    false
+  ),
+  pg_catalog.set_config('enable_seqscan', 'off', false),
+  pg_catalog.set_config('enable_bitmapscan', 'off', false),
+  pg_catalog.set_config('enable_hashjoin', 'off', false),
+  pg_catalog.set_config('enable_mergejoin', 'off', false),
+  pg_catalog.set_config('enable_sort', 'off', false), -- where an index has the order; elsewhere they still sort
   case -- not before PostgreSQL 13
     when current_setting('enable_incremental_sort', true) is not null
-      then set_config('enable_incremental_sort', 'off', false)
+      then pg_catalog.set_config('enable_incremental_sort', 'off', false)
   end,
-  set_config('jit', 'off', false),
-  set_config('plan_cache_mode', 'force_generic_plan', false),
-  set_config('default_transaction_isolation', 'read committed', false),
-  set_config('statement_timeout', '11min', false), -- above the longest that a worker waits
-  set_config('lock_timeout', '0', false),
-  set_config('idle_in_transaction_session_timeout', '15s', false),
+  pg_catalog.set_config('jit', 'off', false),
+  pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),
+  pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
+  pg_catalog.set_config('statement_timeout', '11min', false), -- above the longest that a worker waits
+  pg_catalog.set_config('lock_timeout', '0', false),
+  pg_catalog.set_config('idle_in_transaction_session_timeout', '15s', false),
   case -- not before PostgreSQL 14
     when current_setting('idle_session_timeout', true) is not null
-      then set_config('idle_session_timeout', '0', false)
+      then pg_catalog.set_config('idle_session_timeout', '0', false)
   end,
-  set_config('tcp_keepalives_idle', '30', false),
-  set_config('tcp_keepalives_interval', '10', false),
-  set_config('tcp_keepalives_count', '3', false)
+  pg_catalog.set_config('tcp_keepalives_idle', '30', false),
+  pg_catalog.set_config('tcp_keepalives_interval', '10', false),
+  pg_catalog.set_config('tcp_keepalives_count', '3', false)

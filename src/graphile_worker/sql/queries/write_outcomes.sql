@@ -26,7 +26,7 @@ failed as (
   set
     last_error = failure.message,
     payload = coalesce(failure.payload::json, job.payload),
-    run_at = greatest(now(), job.run_at) + exp(least(job.attempts, 10)) * interval '1 second',
+    run_at = greatest(now(), job.run_at) + exp(least(job.attempts, 10)::double precision) * interval '1 second',
     locked_by = null,
     locked_at = null
   from unnest($3::bigint[], $4::text[], $5::text[]) as failure (id, message, payload)
@@ -82,13 +82,13 @@ renewed_queue as (
 -- Nearly always nothing is missing, and the counts alone say so.
 missing as (
   select array(
-    select unnest($2 || $3) except all (select id from completed union all select id from failed)
+    select pg_catalog.unnest($2 operator(pg_catalog.||) $3) except all (select id from completed union all select id from failed)
   ) as ids
-  where (select count(*) from completed) + (select count(*) from failed) < cardinality($2) + cardinality($3)
+  where (select count(*) from completed) + (select count(*) from failed) < pg_catalog.cardinality($2) + pg_catalog.cardinality($3)
 )
 select
 :include taken_columns
   , (select ids from missing) as missing
-  , (select array_agg(id) from failed where not is_available) as final
+  , (select pg_catalog.array_agg(id) from failed where not is_available) as final
 from (select) always left join taken on true
 order by priority, run_at

@@ -30,12 +30,12 @@ begin
     if job_key is not null and job_key_mode not in ('replace', 'preserve_run_at', 'unsafe_dedupe') then
         raise exception using
             errcode = 'GWBKM',
-            message = format('job_key_mode is %L', job_key_mode),
+            message = pg_catalog.format('job_key_mode is %L', job_key_mode),
             hint = 'Use replace, preserve_run_at or unsafe_dedupe.';
     end if;
 
     if flags is not null then
-        v_flags := (select jsonb_object_agg(flag, true) from unnest(flags) as flag);
+        v_flags := (select pg_catalog.jsonb_object_agg(flag, true) from pg_catalog.unnest(flags) as flag);
     end if;
 
     if job_key is null and queue_name is null then
@@ -61,7 +61,7 @@ begin
     -- A session keeps its plans. One made while a table was empty would go on to read the whole of it, row by
     -- row, after a burst of new jobs, until the next analyze; so only plans with an index are made here.
     v_seqscan := current_setting('enable_seqscan');
-    v_setting := set_config('enable_seqscan', 'off', true);
+    v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
 
     -- Names that exist cost a look, not an identity value. A name may appear (somebody else adds it) or vanish
     -- (clean-up) between two statements, hence the loops.
@@ -114,7 +114,10 @@ begin
                 payload = case
                     when not jobs.is_available then jobs.payload
                     when json_typeof(jobs.payload) = 'array' and json_typeof(add_job.payload) = 'array'
-                        then (jobs.payload::jsonb || add_job.payload::jsonb)::json
+                        -- Depends on the row, or the planner would convert it although there is nothing to merge.
+                        then (
+                            jobs.payload::jsonb || (case when jobs.is_available then add_job.payload end)::jsonb
+                        )::json
                     else coalesce(add_job.payload, '{}'::json)
                 end,
                 run_at = case
@@ -168,7 +171,7 @@ begin
         exit when found;
     end loop;
 
-    v_setting := set_config('enable_seqscan', v_seqscan, true);
+    v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
     if job_key is null or job_key_mode is distinct from 'unsafe_dedupe' or v_job.revision = 0 then
         perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":1}');
     end if;

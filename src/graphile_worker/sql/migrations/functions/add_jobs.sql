@@ -11,7 +11,7 @@ returns setof :GRAPHILE_WORKER_SCHEMA._private_jobs
 language plpgsql
 as $body$
 declare
-    v_count bigint := cardinality(specs);
+    v_count bigint := pg_catalog.cardinality(specs);
     v_key_count bigint;
     v_queued_count bigint;
     v_new_tasks boolean;
@@ -27,9 +27,9 @@ begin
         return;
     end if;
 
-    select count(spec.job_key), count(spec.queue_name), bool_or(tasks.id is null)
+    select pg_catalog.count(spec.job_key), pg_catalog.count(spec.queue_name), bool_or(tasks.id is null)
     into v_key_count, v_queued_count, v_new_tasks
-    from unnest(specs) as spec
+    from pg_catalog.unnest(specs) as spec
     left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.identifier = spec.identifier;
 
     -- Only names that are missing, so that known ones cost no identity values; and in order, so that two callers
@@ -37,7 +37,7 @@ begin
     if v_new_tasks then
         insert into :GRAPHILE_WORKER_SCHEMA._private_tasks (identifier)
         select distinct spec.identifier
-        from unnest(specs) as spec
+        from pg_catalog.unnest(specs) as spec
         where not exists (
             select from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
             where tasks.identifier = spec.identifier
@@ -49,7 +49,7 @@ begin
     if v_queued_count > 0 then
         insert into :GRAPHILE_WORKER_SCHEMA._private_job_queues (queue_name)
         select distinct spec.queue_name
-        from unnest(specs) as spec
+        from pg_catalog.unnest(specs) as spec
         where spec.queue_name is not null
         and not exists (
             select from :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
@@ -72,9 +72,9 @@ begin
             coalesce(spec.priority, 0::smallint),
             case
                 when spec.flags is not null
-                    then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag)
+                    then (select pg_catalog.jsonb_object_agg(flag, true) from pg_catalog.unnest(spec.flags) as flag)
             end
-        from unnest(specs) with ordinality as spec
+        from pg_catalog.unnest(specs) with ordinality as spec
             (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, place)
         left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.identifier = spec.identifier
         left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
@@ -84,7 +84,7 @@ begin
         return;
     end if;
 
-    if v_key_count > (select count(distinct spec.job_key) from unnest(specs) as spec) then
+    if v_key_count > (select pg_catalog.count(distinct spec.job_key) from pg_catalog.unnest(specs) as spec) then
         raise exception using
             errcode = 'cardinality_violation',
             message = 'add_jobs: the same job_key is given twice in one call',
@@ -94,7 +94,7 @@ begin
     -- A session keeps its plans. One made while the table was empty would go on to read the whole of it after a
     -- burst of new jobs, until the next analyze; so only plans with an index are made from here on.
     v_seqscan := current_setting('enable_seqscan');
-    v_setting := set_config('enable_seqscan', 'off', true);
+    v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
 
     -- In the order of the keys each spec finds its key free, or waits for whoever holds the job that has it and
     -- then judges its final state: a waiting job takes the new values; any other (running, or out of attempts)
@@ -114,9 +114,9 @@ begin
                 coalesce(spec.priority, 0::smallint),
                 case
                     when spec.flags is not null
-                        then (select jsonb_object_agg(flag, true) from unnest(spec.flags) as flag)
+                        then (select pg_catalog.jsonb_object_agg(flag, true) from pg_catalog.unnest(spec.flags) as flag)
                 end
-            from unnest(v_todo) with ordinality as spec
+            from pg_catalog.unnest(v_todo) with ordinality as spec
                 (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, place)
             left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.identifier = spec.identifier
             left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
@@ -161,7 +161,7 @@ begin
         -- Specs without a key came last, in their own order, so the order of their ids tells which is which.
         select
             count(*) filter (where not added.is_available),
-            array_agg(added.id order by added.id) filter (where added.key is null and added.is_available)
+            pg_catalog.array_agg(added.id order by added.id) filter (where added.key is null and added.is_available)
         into v_cut_off, v_new_ids
         from added;
 
@@ -170,7 +170,7 @@ begin
 
         v_todo := array(
             select spec
-            from unnest(v_todo) as spec
+            from pg_catalog.unnest(v_todo) as spec
             where spec.job_key is not null
             and (
                 select jobs.id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs where jobs.key = spec.job_key
@@ -185,7 +185,7 @@ begin
             spec.job_key,
             v_unkeyed_ids[row_number() over (partition by spec.job_key is null order by spec.place)] as unkeyed_id,
             spec.place
-        from unnest(specs) with ordinality as spec
+        from pg_catalog.unnest(specs) with ordinality as spec
             (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, place)
     ) as spec
     cross join lateral (
@@ -199,6 +199,6 @@ begin
     ) as jobs
     order by spec.place;
 
-    v_setting := set_config('enable_seqscan', v_seqscan, true);
+    v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
 end;
 $body$;

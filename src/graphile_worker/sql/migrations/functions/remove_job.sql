@@ -15,7 +15,7 @@ declare
 begin
     -- Only plans with an index: one made while the table was empty would be kept and, after a burst of new jobs,
     -- read the whole table.
-    v_setting := set_config('enable_seqscan', 'off', true);
+    v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
     select * into v_job
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
     where jobs.key = remove_job.job_key
@@ -34,7 +34,7 @@ begin
         returning jobs.* into v_job;
     end if;
 
-    v_setting := set_config('enable_seqscan', v_seqscan, true);
+    v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
     return v_job;
 end;
 $body$;

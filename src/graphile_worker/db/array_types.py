@@ -1,0 +1,34 @@
+"""What the driver would ask the catalogue about arrays of PostgreSQL's own types, told to it beforehand.
+
+Its question is a statement with unqualified names. `typelem != 0` compares an oid with an integer, for
+which PostgreSQL has no operator of exactly these types, so one that another role puts into `public` would be
+called with our rights. The question would also cost each new session a round trip. The numbers are fixed:
+they are part of PostgreSQL's protocol.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+_ARRAYS = (  # oid, name, oid and name of the element's type
+    (1000, "_bool", 16, "boolean"),
+    (1005, "_int2", 21, "smallint"),
+    (1007, "_int4", 23, "integer"),
+    (1016, "_int8", 20, "bigint"),
+    (1022, "_float8", 701, "double precision"),
+)
+_TYPES = tuple(
+    {
+        "oid": oid, "ns": "pg_catalog", "name": name, "kind": b"b", "basetype": None, "elemtype": element,
+        "elemdelim": b",", "range_subtype": None, "attrtypoids": None, "attrnames": None, "depth": 0,
+        "basetype_name": None, "elemtype_name": element_name, "range_subtype_name": None,
+    }
+    for oid, name, element, element_name in _ARRAYS
+)  # fmt: skip
+
+
+def teach_arrays(connection: Any) -> None:
+    """Let the driver know these types. A driver that is made differently asks the server, as it used to."""
+    with suppress(AttributeError, KeyError, TypeError):
+        connection._protocol.get_settings().register_data_types(_TYPES)

@@ -1,0 +1,1 @@
+and job.locked_at is not null

@@ -1,0 +1,1 @@
+and job.is_available = true and job.run_at <= now()

@@ -1,0 +1,1 @@
+and job.key = $4::text

@@ -1,0 +1,137 @@
+"""Plans of the statements with which people and the doctor look at jobs, in a table full of them.
+
+As in `test_plans`: no timings, but rows and pages that are read, with statistics that are fresh and with
+those of a table that was empty. TEST_PLAN_ROWS=1000000 takes a closer look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from graphile_worker.queries import diagnose, inspect
+from graphile_worker.queries.inspect import JobFilter, JobOrder, JobState
+from graphile_worker.queries.maintenance import cleanup
+from graphile_worker.queries.workers import list_workers
+from queries.backlogs import LATER, SIZE, jobs, queues
+from queries.desks import STATISTICS, Desk, desk_in, filled_databases
+from queries.explaining import Plan
+from support.server import DatabaseServer
+
+FAILED = 5
+LOCKED = 3
+LIMIT = 50
+BACKLOG = (
+    queues(100),
+    jobs(SIZE, run_at=LATER),
+    jobs(SIZE // 2, priority=1, queue="1 + number % 100"),
+    # In the middle of all ids, and few: whoever looks for them row by row reads most of the table.
+    "update graphile_worker._private_jobs set attempts = max_attempts, last_error = 'no' "
+    f"where id between {SIZE // 2} and {SIZE // 2 + FAILED - 1}",
+    "update graphile_worker._private_jobs set key = 'the key' where id = 7",
+    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' "
+    f"where id between 100 and {100 + LOCKED - 1}",
+)
+
+
+@pytest.fixture(scope="module")
+def databases(server: DatabaseServer, template_database: str) -> Iterator[dict[str, str]]:
+    with filled_databases(server, template_database, BACKLOG) as found:
+        yield found
+
+
+@pytest.fixture(params=STATISTICS)
+async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
+    async with desk_in(databases[request.param], tuned=False) as desk:
+        yield desk
+
+
+def assert_bounded(plan: Plan, rows: int) -> None:
+    assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
+    assert plan.touched <= rows, plan.describe()
+    assert plan.pages <= 20 + 4 * rows, plan.describe()
+
+
+async def listed(desk: Desk, filter: JobFilter) -> tuple[int, Plan]:
+    found = await inspect.list_jobs(desk.explaining, desk.schema, filter)
+    (plan,) = desk.explaining.plans
+    return len(found), plan
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+async def test_failed_jobs_are_listed_through_their_index(desk: Desk, order: JobOrder) -> None:
+    count, plan = await listed(desk, JobFilter(state="failed", order=order, limit=LIMIT))
+    assert count == FAILED
+    assert_bounded(plan, FAILED)
+
+
+async def test_a_page_of_failed_jobs_begins_where_the_last_one_ended(desk: Desk) -> None:
+    first = SIZE // 2
+    count, plan = await listed(desk, JobFilter(state="failed", after=first + 1, limit=2))
+    assert count == 2
+    assert_bounded(plan, 2)
+
+
+async def test_a_statement_that_is_used_often_is_planned_no_worse(desk: Desk) -> None:
+    """From the sixth time on the server may use one plan for all values of the parameters."""
+    await desk.connection.execute("set local plan_cache_mode = force_generic_plan")
+    count, plan = await listed(desk, JobFilter(state="failed", limit=LIMIT))
+    assert count == FAILED
+    assert_bounded(plan, FAILED)
+    desk.explaining.plans.clear()
+    count, plan = await listed(desk, JobFilter(key="the key"))
+    assert count == 1
+    assert_bounded(plan, 1)
+
+
+@pytest.mark.parametrize("state", ["scheduled", "ready"])
+async def test_jobs_that_wait_are_listed_in_run_order_through_the_index_of_workers(
+    desk: Desk, state: JobState
+) -> None:
+    count, plan = await listed(desk, JobFilter(state=state, order="run_order", limit=LIMIT))
+    assert count == LIMIT
+    assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
+    assert plan.touched <= LIMIT + 5, plan.describe()
+    # Before PostgreSQL 18 the index is read past scheduled jobs of a better priority, but no row of theirs.
+    assert plan.pages <= SIZE // 100, plan.describe()
+
+
+async def test_the_next_page_in_run_order_does_not_read_the_one_before(desk: Desk) -> None:
+    page = await inspect.list_jobs(
+        desk.connection, desk.schema, JobFilter(order="run_order", limit=SIZE // 4)
+    )
+    count, plan = await listed(desk, JobFilter(order="run_order", after=page[-1].job, limit=LIMIT))
+    assert count == LIMIT
+    assert_bounded(plan, LIMIT + 5)
+
+
+async def test_failed_jobs_are_counted_through_their_index(desk: Desk) -> None:
+    found = await diagnose.failures(desk.explaining, desk.schema, 1_000_000, has_index=True)
+    assert (found.jobs, found.is_estimate) == (FAILED, False)
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, FAILED)
+
+
+async def test_failed_jobs_are_deleted_through_their_index(desk: Desk) -> None:
+    report = await cleanup(desk.explaining, desk.schema, ["DELETE_PERMAFAILED_JOBS"])
+    assert report.permafailed_jobs == FAILED
+    assert_bounded(desk.explaining.plans[0], 2 * FAILED)
+
+
+async def test_queues_without_a_row_are_found_from_queue_to_queue(desk: Desk) -> None:
+    await desk.connection.execute("delete from graphile_worker._private_job_queues where id = 3")
+    (found,) = await diagnose.lost_queues(desk.explaining, desk.schema)
+    assert found.job_queue_id == 3
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 4 * 100)
+
+
+async def test_workers_and_the_jobs_they_hold_take_one_pass_over_the_table(desk: Desk) -> None:
+    """No index leads to locked jobs, because every fetch would have to pay for it."""
+    (worker,) = await list_workers(desk.explaining, desk.schema)
+    assert worker.job_ids == [100, 101, 102]
+    (plan,) = desk.explaining.plans
+    (scan,) = plan.job_scans
+    assert scan["Node Type"] == "Seq Scan"
+    assert scan["Actual Rows"] * scan["Actual Loops"] == LOCKED
