@@ -134,9 +134,8 @@ async def test_every_connection_of_a_worker_and_a_client_has_limits_of_time(
             working = await workers.start({"note": print}, **BRIEF)
             await log.says("connected; listening")
             # A connection that is being made gets its limits a turn of the loop after it is there.
-            limited = (1, 30, 60_000)
             await until(
-                lambda: [limits_of(each) for each in open_sockets(broken_server)] == [limited] * 5,
+                lambda: [limits_of(each) for each in open_sockets(broken_server)] == [LIMITS] * 5,
                 timeout=PATIENCE,
             )
             await utils.add_job("note", {})
@@ -149,6 +148,9 @@ async def test_every_connection_of_a_worker_and_a_client_has_limits_of_time(
                 )
             )
             assert tuple(settings) == ("11min", "0", "15s", "30")
+
+
+LIMITS = (1, 30, 60_000)
 
 
 def limits_of(endpoint: Any) -> tuple[int, int, int]:
