@@ -84,15 +84,25 @@ async def _complete_jobs(
 
 
 async def return_jobs(
-    connection: Connection, schema: SchemaName, pool_id: str, jobs: Sequence[Job], *, note: str | None = None
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    jobs: Sequence[Job],
+    *,
+    note: str | None = None,
+    delay: float = 0.0,
 ) -> set[int]:
-    """Unlock jobs that did not run to their end; the attempt does not count. The ids that went back."""
+    """Unlock jobs that did not run to their end; the attempt does not count. The ids that went back.
+
+    With `delay` they run again so many seconds later at the soonest, by the server's clock.
+    """
     rows = await connection.fetch(
         load("queries/return_jobs", schema),
         pool_id,
         [job.id for job in jobs],
         note,
         [job.job_queue_id for job in jobs if job.job_queue_id is not None],
+        delay,
     )
     return {row[0] for row in rows}
 

@@ -45,6 +45,7 @@ class Sink:
         pool_id: str,
         complete_delay: float | None = None,
         fail_delay: float | None = None,
+        interrupted_delay: float = 0.0,
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
     ) -> None:
@@ -55,6 +56,7 @@ class Sink:
         self._clock = clock
         self._pool_id = pool_id
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
+        self._interrupted_delay = interrupted_delay
         self._on_error = on_error
         self._on_written = on_written
         self._completed: list[Finished] = []
@@ -260,7 +262,12 @@ class Sink:
             jobs = [finished.job for finished in group]
             await self._session.run(
                 lambda connection, jobs=jobs, reason=reason: return_jobs(  # type: ignore[misc]
-                    connection, self._schema, self._pool_id, jobs, note=reason or None
+                    connection,
+                    self._schema,
+                    self._pool_id,
+                    jobs,
+                    note=reason or None,
+                    delay=self._interrupted_delay if reason else 0.0,  # without a reason it never ran
                 )
             )
             self._session.ledger.strike(jobs)
