@@ -45,21 +45,21 @@ docs: $(STAMP)
 	$(BIN)/mkdocs build --strict --quiet
 
 interop: $(STAMP)
-	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest tests/interop $(PYTEST_ARGS)
+	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)
 
 # Minutes: first the checker itself is tested, then 20 seeds are run; CHAOS_ARGS='--seed 7' repeats just that one.
 chaos: $(STAMP)
-	$(if $(CHAOS_ARGS),,CHAOS_GUARDS=1 $(BIN)/pytest tests/chaos/test_checker.py tests/chaos/test_guards.py)
+	$(if $(CHAOS_ARGS),,CHAOS_GUARDS=1 $(BIN)/pytest --timeout=1800 tests/chaos/test_checker.py tests/chaos/test_guards.py)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 	$(if $(CHAOS_ARGS),,$(MAKE) fuzz)
 
 # Minutes: at least so many cases of bad input at each of five doors; the short form is part of `make test`.
 FUZZ_CASES ?= 10000
 fuzz: $(STAMP)
-	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest tests/fuzz --show-capture=no $(PYTEST_ARGS)
+	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest --timeout=7200 tests/fuzz --show-capture=no $(PYTEST_ARGS)
 
 # Mixed load for this long; fails if memory, connections or tables grow.
 SOAK_MINUTES ?= 30

@@ -20,6 +20,8 @@ import pytest
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
+from support.limits import TimeLimits
+from support.run_guard import RunGuard
 from support.server import DatabaseServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
 
@@ -32,6 +34,18 @@ def _hear_signals() -> None:
 
 
 _hear_signals()
+
+
+RUN_GUARD = pytest.StashKey[RunGuard]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RUN_GUARD] = RunGuard()
+    config.pluginmanager.register(TimeLimits(config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[RUN_GUARD].close()
 
 
 def _server_choice() -> str:

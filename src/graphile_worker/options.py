@@ -95,6 +95,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """After a stop was asked for, running tasks see `helpers.abort_signal` set this much later."""
     grace: float = 25.0
     """After a stop was asked for, running tasks are cancelled this much later and their jobs given back."""
+    interrupted_job_retry_delay: float = 0.0
+    """How long jobs whose tasks a stop interrupted wait before they run again."""
     handle_signals: bool = True
     """Stop gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
     executables_inherit_database: bool = True
@@ -173,6 +175,7 @@ _DURATIONS = (
     "max_reset_locked_interval",
     "graceful_shutdown_abort_timeout",
     "grace",
+    "interrupted_job_retry_delay",
     "heartbeat_interval",
     "recovery_grace",
     "sweep_interval",

@@ -150,3 +150,24 @@ async def leave_something_behind(payload: Any) -> None:
     asyncio.get_running_loop().stubborn = asyncio.ensure_future(stubborn())  # type: ignore[attr-defined]
     threading.Thread(target=time.sleep, args=(3600,)).start()
     say("started")
+
+
+@task
+async def exit_in_child(payload: Any) -> None:
+    """Raises what ends a process in an asyncio task of its own, which only the event loop could catch."""
+    error = KeyboardInterrupt() if payload["code"] == "interrupt" else SystemExit(payload["code"])
+
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        say("leaving")
+        raise error
+
+    if payload["how"] == "task group":
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leave())
+    elif payload["how"] == "gather":
+        await asyncio.gather(leave(), asyncio.sleep(0))
+    else:
+        left = asyncio.create_task(leave())
+        await asyncio.sleep(3600)
+        await left

@@ -25,6 +25,8 @@ import pytest
 from acceptance.worker_process import WorkerProcess
 from cli.command_line import clean_environment
 
+pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
+
 ROOT = Path(__file__).parents[2]
 ADD_FROM_SQL = "select graphile_worker.add_job('hello', json_build_object('name', 'psql'))"
 ADD_FROM_PYTHON = """

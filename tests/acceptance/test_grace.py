@@ -6,13 +6,14 @@ import asyncio
 import logging
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from acceptance.worker_process import Start
 from graphile_worker import JobHelpers
-from graphile_worker.errors import TasksLeftBehindError
+from graphile_worker.errors import ConfigError, TasksLeftBehindError
 from graphile_worker.hooks.events import JobFailed, JobInterrupted, PoolGracefulShutdownWorkerError
 from graphile_worker.options import WorkerOptions
 from graphile_worker.testing.recorder import EventRecorder
@@ -233,3 +234,68 @@ async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_i
 
 def runner_is_stopping(runner: Any) -> bool:
     return bool(runner.is_stopped)
+
+
+# -- when interrupted jobs run again -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gives_way", [False, True], ids=["cancelled", "gives way"])
+async def test_interrupted_jobs_wait_as_long_as_asked_and_those_that_never_ran_do_not(
+    workers: Workers, jobs: Jobs, gives_way: bool
+) -> None:
+    gate = Gate()
+
+    async def wait(payload: Any, helpers: JobHelpers) -> None:
+        await (helpers.abortable(gate(payload)) if gives_way else gate(payload))
+
+    await jobs.add_many("wait", 5)
+    runner = await workers.start(
+        {"wait": wait},
+        local_queue={"size": 5},
+        graceful_shutdown_abort_timeout=0.05,
+        grace=0.05 if not gives_way else 60.0,
+        interrupted_job_retry_delay=90.0,
+    )
+    await gate.until_inside(1)
+    await workers.stop(runner)
+    rows = await jobs.all()
+    assert len(rows) == 5
+    delayed = [row for row in rows if row["run_at"] > datetime.now(UTC)]
+    assert [interrupted(row) for row in delayed] == [True]
+    assert 60 < (delayed[0]["run_at"] - datetime.now(UTC)).total_seconds() <= 90
+    assert {(row["attempts"], row["locked_by"]) for row in rows} == {(0, None)}
+
+
+async def test_a_job_that_is_due_later_than_the_delay_keeps_its_time(workers: Workers, jobs: Jobs) -> None:
+    gate = Gate()
+    later = datetime.now(UTC) + timedelta(hours=1)
+
+    async def wait(payload: Any) -> None:
+        await jobs.connection.execute("update graphile_worker._private_jobs set run_at = $1", later)
+        await gate(payload)
+
+    await jobs.add("wait")
+    runner = await workers.start({"wait": wait}, grace=0.0, interrupted_job_retry_delay=1.0)
+    await gate.until_inside(1)
+    await workers.stop(runner)
+    job = await jobs.one()
+    assert interrupted(job)
+    assert job["run_at"] == later
+
+
+async def test_by_default_interrupted_jobs_may_run_at_once(workers: Workers, jobs: Jobs) -> None:
+    gate = Gate()
+    await jobs.add("wait")
+    before = (await jobs.one())["run_at"]
+    runner = await workers.start({"wait": gate}, grace=0.0)
+    await gate.until_inside(1)
+    await workers.stop(runner)
+    job = await jobs.one()
+    assert interrupted(job)
+    assert job["run_at"] == before
+
+
+def test_a_delay_is_a_number_of_seconds() -> None:
+    assert WorkerOptions(interrupted_job_retry_delay=timedelta(seconds=5)).interrupted_job_retry_delay == 5.0  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="interrupted_job_retry_delay"):
+        WorkerOptions(interrupted_job_retry_delay=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,11 @@ from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from cli.command_line import Call
 from cli.running import Run, running_in
 from graphile_worker.cli.health import LISTEN_INTERVAL, judge
-from graphile_worker.cli.health_file import Heartbeat
+from graphile_worker.cli.health_file import Heartbeat, heartbeats
+from graphile_worker.cli.heartbeat import HeartbeatPlugin
+from graphile_worker.errors import ConfigError
+from graphile_worker.hooks import Hooks
+from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
 from support.working import until
 
 
@@ -143,3 +148,39 @@ async def test_a_worker_that_cannot_listen_is_not_well_unless_it_need_not(
         assert "does not hear the database: LISTEN never answered" in result.err
         worker.send(signal.SIGTERM)
         worker.ended()
+
+
+# -- a folder that everybody may write to --------------------------------------------------------------------
+
+
+async def test_a_planted_link_is_neither_followed_nor_written_to(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    ours = tmp_path / f"health.{os.getpid()}"
+    for planted in (ours, Path(f"{ours}.new")):
+        planted.symlink_to(victim)
+    plugin = HeartbeatPlugin(str(tmp_path / "health"))
+    hooks = Hooks()
+    plugin.install(hooks)
+    hooks.events.emit(PoolListenEcho(pool_id="pool"))
+    assert victim.read_text() == "precious"
+    assert not ours.is_symlink()
+    assert [beat.pid if beat else None for beat in heartbeats(str(tmp_path / "health"))] == [os.getpid()]
+    hooks.events.emit(PoolReleased(pool_id="pool"))
+    assert not ours.exists()
+
+
+def test_a_path_that_cannot_be_replaced_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / f"health.{os.getpid()}").mkdir()
+    with pytest.raises(ConfigError, match="health_file"):
+        HeartbeatPlugin(str(tmp_path / "health")).install(Hooks())
+    assert [path.name for path in tmp_path.iterdir()] == [f"health.{os.getpid()}"]
+
+
+def test_what_others_put_beside_the_files_is_passed_over(tmp_path: Path) -> None:
+    """A link is not followed, and a pipe that nobody writes to does not hold up the health check."""
+    (tmp_path / "health.1").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("{}")
+    os.mkfifo(tmp_path / "health.2")
+    assert heartbeats(str(tmp_path / "health")) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"health.1", "health.2", "elsewhere"}

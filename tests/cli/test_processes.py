@@ -149,3 +149,51 @@ def test_the_worst_status_of_workers_that_run_once_is_the_parents(start: Start) 
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 1
     assert err.count("was ended by SIGKILL") == 2
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_worker_that_vanishes_is_replaced(start: Start, status: int) -> None:
+    """A task that calls `os._exit` does not ask for an end, whatever status it gives."""
+    work = f"""
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit({status}))
+    {WAIT_FOR_SIGNAL.strip()}
+    """
+    parent = start(work)
+    first, second = read(parent, "started", 2)
+    os.kill(first, signal.SIGUSR1)
+    (third,) = read(parent, "started")
+    assert third not in (first, second)
+    parent.send_signal(signal.SIGTERM)
+    assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
+    _, err = parent.communicate(timeout=60)
+    assert parent.returncode == -signal.SIGTERM
+    assert f"worker process {first} vanished with status {status}" in err
+    assert "starting another" in err
+
+
+def test_workers_that_vanish_at_once_are_replaced_again_and_again(start: Start) -> None:
+    parent = start('say("started")\n    os._exit(0)')
+    read(parent, "started", 6)  # two at once, then one after the other
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(timeout=60) == -signal.SIGTERM
+
+
+def test_a_worker_that_vanishes_from_a_run_once_is_an_error(start: Start) -> None:
+    parent = start("os._exit(0)", replace=False)
+    _, err = parent.communicate(timeout=60)
+    assert parent.returncode == 1
+    assert err.count("vanished with status 0") == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="this system has no real-time signals")
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_a_worker_that_a_real_time_signal_ended_is_replaced(start: Start, offset: int) -> None:
+    parent = start(WAIT_FOR_SIGNAL)
+    first, second = read(parent, "started", 2)
+    os.kill(first, signal.SIGRTMIN + offset)
+    (third,) = read(parent, "started")
+    parent.send_signal(signal.SIGTERM)
+    assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
+    _, err = parent.communicate(timeout=60)
+    name = f"SIGRTMIN+{offset}" if offset else "SIGRTMIN"
+    assert f"worker process {first} was ended by {name}; starting another" in err

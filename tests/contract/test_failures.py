@@ -32,6 +32,7 @@ RAISED: list[tuple[Any, str]] = [
     (RuntimeError("ümläut 🙂"), "ümläut 🙂"),
     (SystemExit(3), "3"),
     (KeyboardInterrupt(), "KeyboardInterrupt"),
+    (GeneratorExit(), "GeneratorExit"),
     (OddError("base"), "base"),
     (asyncio.CancelledError(), "the task was cancelled from inside"),
     (TimeoutError(), "TimeoutError"),
@@ -64,6 +65,27 @@ async def test_whatever_a_task_raises_fails_its_job_only(jobs: Jobs, workers: Wo
     assert [row["id"] for row in rows] == ids
     assert [row["last_error"] for row in rows] == [message for _, message in RAISED]
     assert {(row["attempts"], row["locked_by"]) for row in rows} == {(1, None)}
+
+
+async def test_a_child_task_that_closes_its_parent_fails_the_job_only(jobs: Jobs, workers: Workers) -> None:
+    """Awaiting a future that fails with GeneratorExit closes every coroutine on the way, the worker's too."""
+    ran: list[int] = []
+
+    async def child() -> None:
+        await asyncio.sleep(0)
+        raise GeneratorExit
+
+    async def parent(payload: Any) -> None:
+        ran.append(payload["n"])
+        if payload["n"] == 0:
+            await asyncio.create_task(child())
+
+    (first, _) = await jobs.add_many("parent", 2)
+    await workers.once({"parent": parent})
+    assert ran == [0, 1]
+    row = await jobs.one()
+    assert (row["id"], row["last_error"], row["attempts"]) == (first, "GeneratorExit", 1)
+    assert await jobs.locked() == 0
 
 
 async def test_a_task_that_exits_the_process_fails_its_job_only(jobs: Jobs, workers: Workers) -> None:

@@ -127,6 +127,28 @@ async def test_a_before_run_that_raises_or_answers_nonsense_fails_the_job(
     assert "SkipJob" in errors[1]
 
 
+@pytest.mark.parametrize("door", ["before_run", "after_run"])
+@pytest.mark.parametrize("error", [SystemExit("out"), GeneratorExit("out")])
+async def test_a_hook_that_raises_to_exit_fails_the_job_only(
+    jobs: Jobs, workers: Workers, door: str, error: BaseException
+) -> None:
+    hooks = Hooks()
+
+    async def leave(job: Job, *_: Any) -> None:
+        if job.payload["n"] == 0:
+            raise error
+
+    getattr(hooks, door)(leave)
+    (first, _) = await jobs.add_many("job1", 2)
+
+    async def job1() -> None:
+        pass
+
+    await workers.once({"job1": job1}, hooks=hooks)
+    row = await jobs.one()
+    assert (row["id"], row["last_error"], row["attempts"], row["locked_by"]) == (first, "out", 1, None)
+
+
 async def test_after_run_sees_the_error_and_its_own_error_fails_the_job(jobs: Jobs, workers: Workers) -> None:
     hooks = Hooks()
     seen: list[tuple[int, str]] = []

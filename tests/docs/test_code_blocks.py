@@ -14,6 +14,8 @@ import pytest
 from cli.command_line import clean_environment
 from docs.blocks import NOT_RUN, ROOT, RUN, blocks_of, name_of, pages, prose_of, read_blocks
 
+pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
+
 PAGE_PROCESS = Path(__file__).with_name("page_process.py")
 STARTS_EMPTY = ("README.md", "docs/index.md", "docs/getting-started.md")
 EXAMPLES = "examples/"  # their tests start them as their readmes say

@@ -10,6 +10,8 @@ import pytest
 
 from docs.blocks import ROOT
 
+pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
+
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")

@@ -15,6 +15,7 @@ import pytest
 from embedded.asking import Embed, postmaster, query
 from embedded.participant import FAST
 from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.embedded.folder import open_lock_file
 from graphile_worker.errors import EmbeddedPostgresError
 
 
@@ -250,3 +251,11 @@ def test_deleting_the_data_folder_of_a_running_server_ends_it_at_stop(embed: Emb
     server.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_lock_files_follow_no_link(folder: Path) -> None:
+    """In a folder of others a planted link would let us make or lock any file."""
+    (folder / "lock").symlink_to(folder / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        open_lock_file(folder / "lock")
+    assert not (folder / "elsewhere").exists()

@@ -84,10 +84,10 @@ def test_that_is_interrupted(empty_database_url):
     assert run.stdout is not None
     line = next(line for line in run.stdout if line.startswith("url "))
     assert "host=" in line
-    assert len(list(folder.glob(f"{PREFIX}*"))) == 1
+    assert len(list(folder.glob(f"*/{PREFIX}*"))) == 1
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=180)
-    assert list(folder.glob(f"{PREFIX}*")) == []
+    assert list(folder.glob(f"*/{PREFIX}*")) == []
 
 
 def test_the_next_run_clears_away_what_a_killed_run_left(participate: Participate, folder: Path) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cli.command_line import clean_environment
+
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 
 
 class Project:
@@ -27,7 +31,7 @@ class Project:
         if not embedded:
             environment.setdefault("GRAPHILE_WORKER_TEST_DATABASE_URL", self.server_url)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            [*PYTEST, *arguments],
             cwd=self.folder,
             env=clean_environment(PYTHONPATH=os.fspath(self.folder), **environment),
             capture_output=True,
@@ -35,3 +39,20 @@ class Project:
             timeout=600,
         )
         return done.stdout + done.stderr
+
+    @contextmanager
+    def start(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+        """A run that goes on, with the server that the plugin starts; killed at the end if it still runs."""
+        process = subprocess.Popen(
+            [*PYTEST, *arguments],
+            cwd=self.folder,
+            env=clean_environment(PYTHONPATH=os.fspath(self.folder), **environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()

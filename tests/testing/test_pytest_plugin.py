@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import asyncpg
@@ -13,6 +14,7 @@ import pytest
 
 from embedded.asking import query
 from graphile_worker.testing.scratch import PREFIX
+from support.working import PATIENCE
 from testing.project import Project
 
 SETTINGS = """
@@ -86,6 +88,40 @@ def test_without_a_server_it_starts_the_embedded_one_and_leaves_nothing(project:
     output = project.run(embedded=True, TMPDIR=str(temporary))
     assert "2 passed" in output, output
     assert list(temporary.glob(f"{PREFIX}*")) == []
+
+
+def test_a_run_that_is_killed_leaves_neither_server_nor_folder(project: Project) -> None:
+    project.write(
+        "test_app.py",
+        """
+import time
+
+def test_that_waits(graphile_worker_database):
+    print("\\nready", flush=True)
+    time.sleep(3600)
+""",
+    )
+    temporary = project.folder / "temporary"
+    temporary.mkdir(mode=0o755)
+    with project.start("-s", TMPDIR=str(temporary)) as run:
+        assert run.stdout is not None
+        assert any(line.startswith("ready") for line in run.stdout)
+        (pid_file,) = temporary.glob(f"{PREFIX}*/data/cluster/postmaster.pid")
+        server = int(pid_file.read_text().split()[0])
+        os.kill(server, 0)
+        run.kill()
+    deadline = time.monotonic() + 2 * PATIENCE
+    while list(temporary.glob(f"{PREFIX}*")) or is_running(server):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 async def test_on_a_server_that_is_given_no_database_is_left(project: Project) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
+
 HERE = Path(__file__).parent
 Check = Callable[[Path], dict[int, str]]
 """What a type checker says about a file: lines, and what is wrong there."""

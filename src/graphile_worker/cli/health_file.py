@@ -7,9 +7,11 @@ of the monotonic clock, which all processes of a machine share and nobody can se
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import os
+import stat
 from contextlib import suppress
 
 import msgspec
@@ -35,7 +37,9 @@ def heartbeats(path: str) -> list[Heartbeat | None]:
         if not name.removeprefix(f"{path}.").isdecimal():
             continue
         try:
-            with open(name, "rb") as file:
+            with open(name, "rb", opener=_as_it_is) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    continue
                 if not _is_held(file.fileno()):
                     with suppress(OSError):  # another user's, perhaps; it does not count all the same
                         os.unlink(name)
@@ -43,9 +47,17 @@ def heartbeats(path: str) -> list[Heartbeat | None]:
                 found.append(msgspec.json.decode(file.read().strip(), type=Heartbeat))
         except FileNotFoundError:  # it ended this moment
             continue
-        except (msgspec.DecodeError, OSError):
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # a link is none of our files
+                found.append(None)
+        except msgspec.DecodeError:
             found.append(None)
     return found
+
+
+def _as_it_is(path: str, flags: int) -> int:
+    """Follows no link and waits for nobody: in a folder such as /tmp others may have put something there."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _is_held(descriptor: int) -> bool:

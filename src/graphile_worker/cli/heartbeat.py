@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import logging
 import os
+import secrets
 import time
 from contextlib import suppress
 
@@ -17,6 +18,7 @@ from ..hooks.events import PoolCreated, PoolListenEcho, PoolListenReleased, Pool
 from .health_file import Heartbeat
 
 BEAT_INTERVAL = 2.0
+NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SIZE = 256
 """Bytes of the file, always the same, so that one write replaces all of it."""
 
@@ -44,13 +46,18 @@ class HeartbeatPlugin:
 
     def _open(self) -> int:
         # Locked before it gets its name: a file that nobody holds is taken for one that a dead process left.
-        fresh = f"{self._path}.new"
+        # The folder may be everybody's, as /tmp is: only a file that we have made ourselves is written to.
+        fresh = f"{self._path}.{secrets.token_hex(8)}.new"
+        descriptor: int | None = None
         try:
             os.makedirs(os.path.dirname(os.path.abspath(self._path)), exist_ok=True)
-            descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(fresh, NEW_FILE, 0o644)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.replace(fresh, self._path)
         except OSError as error:
+            if descriptor is not None:
+                os.close(descriptor)
+                os.unlink(fresh)
             raise ConfigError(
                 f"health_file: {self._path} cannot be written: {error.strerror}; choose a path in a folder "
                 "that the worker may write to"

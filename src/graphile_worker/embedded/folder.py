@@ -152,7 +152,7 @@ def sweep_sessions(folder: DataFolder) -> int:
 
 
 def open_lock_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def try_lock(descriptor: int) -> bool:

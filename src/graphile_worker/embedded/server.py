@@ -48,7 +48,7 @@ def create_cluster(
     fresh.mkdir(mode=0o700)
     account.give(fresh)
     secret = fresh.with_name(f"{fresh.name}.password")
-    secret.touch(mode=0o600)
+    secret.touch(mode=0o600, exist_ok=False)
     secret.write_text(password)
     account.give(secret)
     locale = ["--locale=C"]
@@ -194,7 +194,7 @@ def _remove_broken_clusters(folder: DataFolder) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _environment() -> dict[str, str]:

@@ -117,11 +117,18 @@ class _SomeMissingError(Exception):
 
 
 async def return_jobs(
-    connection: Connection, schema: SchemaName, pool_id: str, jobs: Sequence[Job], *, note: str | None = None
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    jobs: Sequence[Job],
+    *,
+    note: str | None = None,
+    delay: float = 0.0,
 ) -> dict[int, bool]:
     """Unlock jobs that did not run to their end; the attempt does not count.
 
     The ids that were unlocked, and whether each can run again: one that was removed by its key cannot.
+    With `delay` they run again so many seconds later at the soonest, by the server's clock.
     """
     rows = await connection.fetch(
         load("queries/return_jobs", schema),
@@ -129,6 +136,7 @@ async def return_jobs(
         [job.id for job in jobs],
         None if note is None else fit_to_server(connection, note),
         [job.job_queue_id for job in jobs if job.job_queue_id is not None],
+        delay,
     )
     return {row[0]: row[1] for row in rows}
 

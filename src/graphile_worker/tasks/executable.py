@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import ExecutableFailedError, JobInterruptedError
 from ..job import Job
+from ..signal_names import signal_name
 from .child_process import ChildProcess
 from .helpers import JobHelpers
 from .output_lines import OutputLines
@@ -96,10 +97,7 @@ def describe_status(status: int) -> str:
     """How a process ended, in words: "exited with status 3", "was ended by SIGKILL"."""
     if status >= 0:
         return f"exited with status {status}"
-    try:
-        return f"was ended by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was ended by signal {-status}"
+    return f"was ended by {signal_name(-status)}"
 
 
 async def _start(child: ChildProcess, path: Path, job: Job, environment: Mapping[str, str]) -> None:

@@ -7,11 +7,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..embedded import EmbeddedPostgres
-from ..errors import EmbeddedPostgresError
+from .keeper import DATA, clean_up, kept
 
 PREFIX = "graphile-worker-test-"
 SETTLED_SECONDS = 60.0  # a younger folder may be another run's that is just about to use it
@@ -36,18 +36,19 @@ def scratch_server() -> Iterator[str]:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A data folder for the time of the test run."""
+    """A data folder for the time of the test run; it goes with its server when the run is killed, too."""
     remove_leftovers(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     folder.chmod(0o711)  # root's server runs as another user, who must get through
-    try:
-        yield folder / "data"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with kept(folder):
+        try:
+            yield folder / DATA
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_leftovers(temporary: Path) -> None:
-    """Stops the servers of test runs that were killed, and removes their folders."""
+    """Stops the servers of test runs that were killed along with their keeper, and removes their folders."""
     for folder in temporary.glob(f"{PREFIX}*"):
         try:
             status = folder.stat()
@@ -55,6 +56,4 @@ def remove_leftovers(temporary: Path) -> None:
             continue
         if status.st_uid != os.geteuid() or time.time() - status.st_mtime < SETTLED_SECONDS:
             continue
-        with suppress(EmbeddedPostgresError):  # it is not this run's business, only its courtesy
-            if EmbeddedPostgres(folder / "data").stop_if_unused():
-                shutil.rmtree(folder, ignore_errors=True)
+        clean_up(folder)

@@ -75,9 +75,9 @@ class Executor:
             outcome = await self._cancelled(error)
         except JobInterruptedError as error:
             outcome = self._gave_way(error)
-        except GeneratorExit:
-            raise
         except BaseException as error:  # sys.exit() in a task fails the job, not the worker
+            if is_closed(error):
+                raise
             outcome = failed(error)
         if self._after_run:
             outcome = await self._tell_after_run(job, outcome)
@@ -105,9 +105,9 @@ class Executor:
                 await resolve(interceptor(job, error))
             except asyncio.CancelledError as cancelled:
                 outcome = await self._cancelled(cancelled)
-            except GeneratorExit:
-                raise
             except BaseException as broken:
+                if is_closed(broken):
+                    raise
                 outcome = outcome if outcome is not None else failed(broken)
         return outcome
 
@@ -129,3 +129,12 @@ class Executor:
         while current is not None and current.cancelling():
             current.uncancel()
         return Interrupted(JobInterruptedError(self.interruption))
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the coroutine that caught this is being closed, as happens to what a dead event loop leaves.
+
+    Python then raises GeneratorExit in the coroutine itself; one that a task raised comes from a call below.
+    """
+    trace = error.__traceback__
+    return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)

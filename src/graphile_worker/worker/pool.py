@@ -127,6 +127,7 @@ class WorkerPool:
             pool_id=self.id,
             complete_delay=options.complete_job_batch_delay,
             fail_delay=options.fail_job_batch_delay,
+            interrupted_delay=options.interrupted_job_retry_delay,
             on_error=self._write_failed,
             on_written=self._writing.over,
         )

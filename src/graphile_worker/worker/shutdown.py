@@ -64,6 +64,14 @@ class SignalHandling:
         if self._workers.pop(worker, None) is not None and not self._workers:
             self._uninstall()
 
+    def stop(self, message: str) -> bool:
+        """Stop every worker gracefully without a signal; whether there is one."""
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        for worker in list(self._workers):
+            worker.stop_by_signal(message)
+        return bool(self._workers)
+
     def output_closed(self) -> None:
         """Nobody reads what we print any more: stop as if by a signal. May be called in any thread."""
         if not self._loop.is_closed():
@@ -128,6 +136,13 @@ def signal_handling() -> SignalHandling:
         for closed in [known for known in _handlings if known.is_closed()]:
             del _handlings[closed]
         return _handlings.setdefault(loop, SignalHandling(loop))
+
+
+def stop_workers(message: str) -> bool:
+    """Stop every worker of the running loop that signals would stop; whether there is one."""
+    with _lock:
+        handling = _handlings.get(asyncio.get_running_loop())
+    return handling is not None and handling.stop(message)
 
 
 def output_closed() -> None:

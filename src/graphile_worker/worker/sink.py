@@ -82,6 +82,7 @@ class Sink:
         pool_id: str,
         complete_delay: float | None = None,
         fail_delay: float | None = None,
+        interrupted_delay: float = 0.0,
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
     ) -> None:
@@ -92,6 +93,7 @@ class Sink:
         self._clock = clock
         self._pool_id = pool_id
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
+        self._interrupted_delay = interrupted_delay
         self._on_error = on_error
         self._on_written = on_written
         self._completed: list[Finished] = []
@@ -418,10 +420,11 @@ class Sink:
 
     async def _write_interrupted(self, batch: list[Finished], *, note: str) -> None:
         jobs = [finished.job for finished in batch]
+        delay = self._interrupted_delay if _interruption(batch[0]).has_reason else 0.0  # else it never ran
         with _refusals():
             returned = await self._session.run(
                 lambda connection: return_jobs(
-                    connection, self._schema, self._pool_id, jobs, note=note or None
+                    connection, self._schema, self._pool_id, jobs, note=note or None, delay=delay
                 )
             )
         self._succeeded_to_write()

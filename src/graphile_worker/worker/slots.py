@@ -184,17 +184,17 @@ class Slots:
         error = None if task.cancelled() else task.exception()
         # A task may leave a cancellation behind, by a timer of its own: that is no reason to lose the slot.
         wants_another = not self._closing if task.cancelled() else error is None and task.result()
+        if isinstance(error, GeneratorExit):
+            # A future that fails with it closes all coroutines that await it, ours too: the task's own fault.
+            self._fail(slot, error)
+            error, wants_another = None, not self._closing
         if wants_another and not slot.is_abandoned:
             if slot in self._idle:
                 self._idle.remove(slot)
             self._spawn(slot)
             return
         slot.task = None
-        if slot.job is not None:
-            job, slot.job = slot.job, None
-            self._running -= 1
-            outcome = failed(error or JobError("the slot that ran the job was cancelled"))
-            self._put(Finished(job, outcome, slot.id, time.monotonic() - slot.started))
+        self._fail(slot, error or JobError("the slot that ran the job was cancelled"))
         if error is not None:
             self.error = self.error or error
             self._events.emit(WorkerFatalError(worker_id=slot.id, error=error, job_error=None))
@@ -204,6 +204,13 @@ class Slots:
         if all(other.task is None for other in self._all):
             self._ended.set()
             self._became_idle.set()
+
+    def _fail(self, slot: Slot, error: BaseException) -> None:
+        """The slot ended without an outcome of the job that it ran, if it ran one."""
+        if slot.job is not None:
+            job, slot.job = slot.job, None
+            self._running -= 1
+            self._put(Finished(job, failed(error), slot.id, time.monotonic() - slot.started))
 
     async def _work(self, slot: Slot) -> bool:
         """Run jobs until the pool closes; True asks for a fresh context to go on in."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...config import Settings
 from ...errors import ConfigError
+from ...signal_names import signal_name
 from .changes import Changes
 from .child import WorkerProcess
 from .files import WatchedFiles
@@ -85,5 +85,5 @@ def names(paths: Sequence[str]) -> str:
 def how_it_ended(status: int) -> str:
     """An exit status in words."""
     if status < 0:
-        return f"the worker was ended by {signal.Signals(-status).name}"
+        return f"the worker was ended by {signal_name(-status)}"
     return f"the worker ended with status {status}"

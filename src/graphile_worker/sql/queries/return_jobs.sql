@@ -4,6 +4,7 @@
 -- $2 bigint[]  job ids
 -- $3 text      what to note as last_error, or null to leave it
 -- $4 integer[] queues that these jobs held
+-- $5 float8    seconds from now, at least, until they run again; 0 leaves run_at as it is
 -- Returns the ids that were unlocked, and whether each can run again: one that was removed or replaced by its key
 -- meanwhile cannot. Other workers are told, since a job that is back is as good as a new one.
 with returned as (
@@ -15,6 +16,11 @@ with returned as (
       else greatest(0, job.attempts - 1)
     end,
     last_error = coalesce($3::text, job.last_error),
+    run_at = case
+      when $5::double precision > 0::double precision
+        then greatest(job.run_at, now() + $5 * interval '1 second')
+      else job.run_at
+    end,
     locked_by = null,
     locked_at = null
   where job.id = any ($2::bigint[]) and job.locked_by = $1::text

@@ -1,0 +1,85 @@
+"""An observer that never ends does not keep the process: not past the grace, nor past a second signal."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.worker_process import WorkerProcess, until_disconnected
+from cli.command_line import clean_environment
+from support.working import Jobs
+
+PROGRAM = """
+import asyncio, logging, sys
+from graphile_worker import Events, run
+from graphile_worker.runner import end_by_signal
+from graphile_worker.worker.shutdown import SignalHandling
+
+logging.basicConfig(level="INFO")
+SignalHandling.ignore_for = 0.0
+events = Events()
+
+@events.on("job:success")
+async def never_ends(event):
+    print("observing", flush=True)
+    await asyncio.Event().wait()
+
+async def quick():
+    pass
+
+async def main():
+    async with run(task_list={"quick": quick}, events=events, grace=float(sys.argv[1])) as runner:
+        await runner.wait()
+    print("stopped by", runner.signal, flush=True)
+    return runner.signal
+
+end_by_signal(asyncio.run(main()))
+"""
+
+Start = Callable[[float], WorkerProcess]
+
+
+@pytest.fixture
+def start(folder: Path, database_url: str) -> Iterator[Start]:
+    started: list[WorkerProcess] = []
+
+    def start(grace: float) -> WorkerProcess:
+        started.append(
+            WorkerProcess(
+                [sys.executable, "-c", PROGRAM, str(grace)],
+                folder=folder,
+                environment=clean_environment(DATABASE_URL=database_url),
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+
+
+async def test_an_observer_that_never_ends_is_left_behind_when_the_grace_is_over(
+    start: Start, jobs: Jobs
+) -> None:
+    await jobs.add("quick")
+    worker = start(0.5).wait_for("observing")
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    assert f"stopped by {signal.SIGTERM}" in worker.output
+    assert await jobs.count() == 0
+    await until_disconnected(jobs)
+
+
+async def test_a_second_signal_does_not_wait_for_an_observer(start: Start, jobs: Jobs) -> None:
+    await jobs.add("quick")
+    worker = start(3600.0).wait_for("observing")
+    worker.send(signal.SIGTERM)
+    worker.wait_for("got SIGTERM; finishing")
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+    assert f"stopped by {signal.SIGTERM}" in worker.output
+    await until_disconnected(jobs)
