@@ -36,6 +36,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from .error_text import MAX_MESSAGE
 from .error_text import describe as describe
 
 
@@ -163,7 +164,13 @@ class BatchFailureError(JobError):
 
     def __init__(self, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)
-        super().__init__("\n".join(["Batch failures:", *(describe(error) for error in errors)]))
+        lines, size = ["Batch failures:"], 0
+        for error in self.errors:
+            lines.append(describe(error))
+            size += len(lines[-1])
+            if size > MAX_MESSAGE:  # no more than that is ever stored
+                break
+        super().__init__("\n".join(lines))
 
 
 class JobInterruptedError(JobError):

@@ -66,7 +66,11 @@ class Events:
         return event in self.observed
 
     def emit(self, event: Event) -> None:
-        """Tell every observer of this event, in the order in which they registered."""
+        """Tell every observer of this event, in the order in which they registered.
+
+        What is no Exception, as of sys.exit(), is raised when all of them were told.
+        """
+        fault: BaseException | None = None
         for handler in (*self._handlers.get(type(event), ()), *self._handlers.get(Event, ())):
             try:
                 result = handler(event)
@@ -74,6 +78,10 @@ class Events:
                     self._start(result)
             except Exception:
                 logger.exception("an observer of %s failed", event.name)
+            except BaseException as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
 
     def _start(self, coroutine: Any) -> None:
         name = f"graphile-worker observer {getattr(coroutine, '__qualname__', '')}".rstrip()
