@@ -37,6 +37,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .error_text import describe as describe
+from .error_text import summarize_members
 
 
 class GraphileWorkerError(Exception):
@@ -163,7 +164,7 @@ class BatchFailureError(JobError):
 
     def __init__(self, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)
-        super().__init__("\n".join(["Batch failures:", *(describe(error) for error in errors)]))
+        super().__init__("\n".join(["Batch failures:", *summarize_members(self.errors)]))
 
 
 class JobInterruptedError(JobError):

@@ -186,7 +186,7 @@ class Slots:
             self._put(Finished(job, outcome, slot.id, time.monotonic() - slot.started))
         if error is not None:
             self.error = self.error or error
-            self._events.emit(WorkerFatalError(worker_id=slot.id, error=error, job_error=None))
+            self._events.emit(WorkerFatalError(worker_id=slot.id, error=error))
         self._events.emit(WorkerStopped(worker_id=slot.id, error=error))
         if error is not None:
             self._on_fatal(error)
