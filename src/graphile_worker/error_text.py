@@ -51,9 +51,8 @@ def describe(error: BaseException) -> str:
     An error that this package made and no code of the user raised is its message alone.
     """
     try:
-        rest = "\n".join(_circumstances(error))[: MAX_MESSAGE // 2]
-        head = _headline(error, MAX_MESSAGE - len(rest) - 1)
-        return storable(f"{head}\n{rest}" if rest else head, MAX_MESSAGE)
+        rest = "".join(f"\n{line}" for line in _circumstances(error))[: MAX_MESSAGE // 2]
+        return storable(_headline(error, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
     except BaseException:
         return _type_name(error)
 

@@ -90,7 +90,7 @@ async def test_what_tasks_log_and_what_is_logged_of_jobs_goes_to_the_given_logge
         assert log.saying(text), text
     (unknown,) = log.saying("unknown_task")
     assert unknown.name == "test_runs.shop.cron"
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.name.startswith("graphile_worker")] == []
 
 
 async def test_without_one_everything_is_below_graphile_worker(
@@ -102,6 +102,7 @@ async def test_without_one_everything_is_below_graphile_worker(
     assert {(record.name, record.getMessage().split()[0]) for record in caplog.records} == {
         ("graphile_worker.job", "hello"),
         ("graphile_worker.worker", "completed"),
+        ("graphile_worker", "stopped;"),
     }
 
 
@@ -237,7 +238,7 @@ async def test_a_failed_task_leaves_its_traceback_in_text_and_json(
     (record,) = log.saying("KeyError: 'sku'")
     assert record.levelname == level
     line, head, place, source, *_, last = TextFormatter().format(record).split("\n")
-    assert line.startswith("[worker(worker-")
+    assert line.startswith("[test_runs.shop.worker(worker-")
     assert head == "    Traceback (most recent call last):"
     assert place.startswith(f'      File "{__file__}", line ')
     assert place.endswith("in fails" if kind == "async" else "in in_thread")

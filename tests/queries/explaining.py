@@ -94,6 +94,12 @@ class ExplainingConnection:
         await self._explain(query, arguments)
         return await self._connection.execute(query, *arguments)
 
+    def transaction(self) -> Any:
+        return self._connection.transaction()
+
+    def get_settings(self) -> Any:
+        return self._connection.get_settings()
+
     async def _explain(self, query: str, arguments: Sequence[Any]) -> None:
         values = ", ".join(map(_literal, arguments))
         execute = f"execute explained({values})" if values else "execute explained"

@@ -7,7 +7,7 @@ from typing import Any
 from graphile_worker.job import Job
 from graphile_worker.queries.get_jobs import get_announced_jobs, get_jobs, get_plain_jobs
 from graphile_worker.queries.task_ids import register_tasks
-from graphile_worker.queries.write_outcomes import Failure, Outcomes, return_jobs, write_outcomes
+from graphile_worker.queries.write_outcomes import Failure, Outcomes, Written, return_jobs, write_outcomes
 from graphile_worker.schema_name import SchemaName
 
 
@@ -53,6 +53,16 @@ class Statements:
         **options: Any,
     ) -> list[Job]:
         """Write outcomes; a failure is a job, its message and maybe what is left of its payload."""
+        return list((await self.written(completed=completed, failed=failed, **options)).jobs)
+
+    async def written(
+        self,
+        *,
+        completed: list[Job] | None = None,
+        failed: list[tuple[Any, ...]] | None = None,
+        **options: Any,
+    ) -> Written:
+        """The same, with all that became of the write."""
         done = completed or []
         failures = failed or []
         touched = [*done, *(failure[0] for failure in failures)]
@@ -64,7 +74,7 @@ class Statements:
         return await write_outcomes(self.connection, self.schema, self.pool_id, outcomes, **options)
 
     async def give_back(self, jobs: list[Job], **options: Any) -> set[int]:
-        return await return_jobs(self.connection, self.schema, self.pool_id, jobs, **options)
+        return set(await return_jobs(self.connection, self.schema, self.pool_id, jobs, **options))
 
 
 async def statements_on(connection: Any) -> Statements:

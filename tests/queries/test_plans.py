@@ -253,7 +253,7 @@ async def test_queues_go_on_by_one_look_at_each(desk: Desk) -> None:
     following = await write_outcomes(
         desk.explaining, desk.schema, POOL, outcomes, go_on=Continuation(tasks=desk.tasks)
     )
-    assert {job.job_queue_id for job in following} == set(outcomes.queues)
+    assert {job.job_queue_id for job in following.jobs} == set(outcomes.queues)
     assert_bounded(desk.explaining.plans[-1], 6 * 20)
 
 
@@ -261,7 +261,7 @@ async def test_jobs_that_go_back_are_found_by_their_ids(desk: Desk) -> None:
     await desk.make_ready()
     found = await fetch(desk)
     returned = await return_jobs(desk.explaining, desk.schema, POOL, found)
-    assert returned == {job.id for job in found}
+    assert returned == {job.id: True for job in found}
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 

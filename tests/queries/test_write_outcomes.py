@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.write_outcomes import Continuation, reset_locked
+from graphile_worker.queries.write_outcomes import Continuation, Written, reset_locked, return_jobs
 from graphile_worker.schema_name import SchemaName
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
@@ -334,3 +334,56 @@ async def test_locks_older_than_four_hours_are_cleared_and_no_others(jobs: Jobs,
     assert abs(rows[2]["run_at"] - now) < timedelta(seconds=30)
     assert rows[3]["run_at"] == later
     assert await locks_of_queues(jobs) == {"old": None, "young": "dead"}
+
+
+@pytest.mark.parametrize("count", [3, 200, 600])
+@pytest.mark.parametrize("queue", [None, "a"])
+async def test_a_write_says_which_jobs_were_not_there(
+    jobs: Jobs, statements: Statements, count: int, queue: str | None
+) -> None:
+    """For few, for many and for very many jobs, each of which is deleted by a statement of its own."""
+    await jobs.add_many("hello", count - 1)
+    await jobs.add("hello", queue=queue, priority=-1)
+    fetched = await statements.fetch(1000)
+    assert len(fetched) == count
+    gone = [job.id for job in fetched[1:3]]
+    await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs where id = any ($1)", gone)
+    written = await statements.written(completed=fetched)
+    assert sorted(written.missing) == sorted(gone)
+    assert await jobs.count() == 0
+
+
+@pytest.mark.parametrize("count", [3, 200, 600])
+async def test_a_write_of_all_says_nothing(jobs: Jobs, statements: Statements, count: int) -> None:
+    await jobs.add_many("hello", count)
+    assert await statements.written(completed=await statements.fetch(1000)) == Written()
+
+
+async def test_a_failure_of_a_job_that_others_hold_is_missing(jobs: Jobs, statements: Statements) -> None:
+    await jobs.add_many("hello", 3)
+    kept, taken, done = await statements.fetch(10)
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_by = 'pool-2' where id = $1", taken.id
+    )
+    written = await statements.written(completed=[done], failed=[(kept, "no"), (taken, "no")])
+    assert (list(written.missing), list(written.final)) == ([taken.id], [])
+
+
+async def test_a_failure_that_is_not_tried_again_is_final(jobs: Jobs, statements: Statements) -> None:
+    removed = await jobs.add("hello", key="k")
+    last = await jobs.add("hello", max_attempts=1)
+    await jobs.add("hello")
+    fetched = await statements.fetch(10)
+    await jobs.connection.execute(f"select {SCHEMA}.remove_job('k')")
+    written = await statements.written(failed=[(job, "no") for job in fetched])
+    assert sorted(written.final) == [removed, last]
+
+
+async def test_a_job_that_was_removed_goes_back_without_a_chance_to_run(
+    jobs: Jobs, statements: Statements
+) -> None:
+    removed, other = await jobs.add("hello", key="k"), await jobs.add("hello")
+    fetched = await statements.fetch(10)
+    await jobs.connection.execute(f"select {SCHEMA}.remove_job('k')")
+    returned = await return_jobs(statements.connection, statements.schema, statements.pool_id, fetched)
+    assert returned == {removed: False, other: True}

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ..db.connection import Connection
+from ..db.retry import is_refusal
+from ..error_text import storable, summarize
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
@@ -20,6 +22,7 @@ from ..queries.recover_jobs import (
     RECOVERED,
     Decision,
     OrphanedJob,
+    Recovered,
     dead_worker_jobs,
     delete_dead_workers,
     forget_recoveries,
@@ -138,7 +141,7 @@ class Sweep:
 
     async def _recover(
         self, connection: Connection, dead: Sequence[str], decisions: Sequence[Decision], left: Sequence[Job]
-    ) -> tuple[set[str], set[int]] | None:
+    ) -> tuple[set[str], dict[int, Recovered]] | None:
         """Look again and act; the pools that are gone now, and the jobs that were taken."""
         schema = self._schema
         async with _transaction(connection):
@@ -151,15 +154,51 @@ class Sweep:
             gone = await delete_dead_workers(connection, schema, sorted(still - keep))
             pools = sorted(gone | keep)
             if not pools:
-                return set(), set()
+                return set(), {}
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
-            taken = await recover_jobs(
-                connection, schema, pools, decisions, delay=self._delay, queues_to_leave=queues
-            )
+            taken = await self._take(connection, pools, decisions, queues)
             await forget_recoveries(connection, schema)
             if gone and await has_rust_workers(connection, schema):
                 await leave_rust_workers(connection, schema, sorted(gone))
             return gone, taken
+
+    async def _take(
+        self,
+        connection: Connection,
+        pools: Sequence[str],
+        decisions: Sequence[Decision],
+        queues_to_leave: Sequence[int],
+    ) -> dict[int, Recovered]:
+        """Do what was decided; a job that a trigger or a constraint refuses to change holds up no other."""
+        try:
+            async with connection.transaction():
+                return await recover_jobs(
+                    connection,
+                    self._schema,
+                    pools,
+                    decisions,
+                    delay=self._delay,
+                    queues_to_leave=queues_to_leave,
+                )
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            if len(decisions) == 1:
+                logger.error(
+                    "job %d of a dead worker stays locked, for four hours at most: the database refuses to "
+                    "change it: %s",
+                    decisions[0].job_id,
+                    summarize(error),
+                )
+                decisions = ()
+            elif not decisions:
+                raise
+        middle = len(decisions) // 2
+        parts = (decisions[:middle], decisions[middle:]) if decisions else ((),)
+        taken: dict[int, Recovered] = {}
+        for part in parts:
+            taken |= await self._take(connection, pools, part, queues_to_leave)
+        return taken
 
     # -- deciding ------------------------------------------------------------------------------------------
 
@@ -178,7 +217,7 @@ class Sweep:
     def _decision(self, orphan: OrphanedJob, wanted: FailJob | None) -> Decision:
         job_id = orphan.job.id
         if wanted is not None:
-            return Decision(job_id, "fail", wanted.message, orphan.counts)
+            return Decision(job_id, "fail", storable(wanted.message), orphan.counts)
         if orphan.counts and orphan.recoveries >= self._max_recoveries:
             return Decision(
                 job_id, "give_up", too_often(job_id, orphan.recoveries + 1, self._max_recoveries), True
@@ -202,7 +241,7 @@ class Sweep:
 
     def _tell(
         self,
-        done: tuple[set[str], set[int]],
+        done: tuple[set[str], dict[int, Recovered]],
         orphans: Sequence[OrphanedJob],
         decisions: Sequence[Decision],
         left: Sequence[Job],
@@ -216,11 +255,12 @@ class Sweep:
             report = reports.get(job.locked_by or "")
             if report is None or job.id not in taken:
                 continue
-            is_returned = decision.verdict == "return"
+            recovered = taken[job.id]
+            is_returned = decision.verdict == "return" and recovered.can_run
             (report.returned if is_returned else report.failed).append(job.id)
             self._emit(
                 JobRecovered(
-                    pool_id=self._own_id, job=job, is_returned=is_returned, last_error=decision.message
+                    pool_id=self._own_id, job=job, is_returned=is_returned, last_error=recovered.last_error
                 )
             )
         for job in left:

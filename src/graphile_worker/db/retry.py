@@ -45,6 +45,11 @@ _BY_SQLSTATE = {
     "25006": BROKEN_CONNECTION,  # the old primary after a failover is read only
     "53300": BROKEN_CONNECTION,  # too many connections for now
 }
+_TOO_MUCH = ("57014", "53200")  # cancelled by a timeout, out of memory: half of it may do
+_NOT_ALLOWED = "42501"
+_MISSING_GRANT = ("aclcheck_error", "aclcheck_error_col")
+# Connections, features, rights and sessions, transactions, names and types, resources, operators, the system.
+_NOT_ABOUT_VALUES = frozenset({"08", "0A", "25", "26", "28", "34", "3D", "3F", "42", "53", "55", "57", "58"})
 _UNREACHABLE_ERRNO = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
@@ -89,6 +94,30 @@ def is_connection_lost(error: BaseException) -> bool:
         "25006",
         "53300",
     )
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a statement failed because of the values in it, so that others in its place might succeed.
+
+    Not so if the server is away, busy, full or starting, if the connection broke, or if tables or rights are
+    missing. But whatever is raised inside a trigger, which has a context, may be about one row alone.
+    """
+    if delays_for(error) is not None:
+        return False
+    code = sqlstate_of(error)
+    if code is None:
+        is_driver = isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError)
+        return not is_driver or isinstance(error, ValueError)  # the driver's DataError is one
+    if code in _TOO_MUCH or getattr(error, "context", None):
+        return True
+    if code == _NOT_ALLOWED:  # row security has the same code as a missing grant
+        return getattr(error, "server_source_function", None) not in _MISSING_GRANT
+    return code[:2] not in _NOT_ABOUT_VALUES
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether a refusal may be over later: the statement took too long, or more memory than there was."""
+    return sqlstate_of(error) in _TOO_MUCH
 
 
 def retry_delay(

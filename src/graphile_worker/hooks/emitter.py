@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
@@ -18,6 +18,8 @@ from .events import EVENT_TYPES, Event
 
 E = TypeVar("E", bound=Event)
 Handler = Callable[[E], Any]
+
+DRAIN_WITHIN = 5.0  # seconds
 
 logger = logging.getLogger("graphile_worker.events")
 
@@ -30,6 +32,7 @@ class Events:
         self._running: set[asyncio.Task[Any]] = set()
         self._runs: WeakSet[RunEvents] = WeakSet()
         self._found: dict[type[Event], tuple[Handler[Any], ...]] = {}  # what `_handlers_of` said
+        self._left: set[asyncio.Task[Any]] = set()  # those for which nobody waits any longer
         self.observed: set[type[Event]] = set()
         """The events that anybody observes; looked at on the hot path before an event is built."""
 
@@ -99,14 +102,14 @@ class Events:
             run._update_observed()
 
     def _start(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine, name="graphile-worker observer")
+        name = f"graphile-worker observer {getattr(coroutine, '__qualname__', '')}".rstrip()
+        task = asyncio.get_running_loop().create_task(_observe(coroutine), name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("an observer failed", exc_info=error)
+        self._left.discard(task)
 
     def excuse_current(self) -> None:
         """If the caller is an observer, do not wait for it: it waits itself for the worker to end."""
@@ -114,10 +117,42 @@ class Events:
         if current is not None:
             self._running.discard(current)
 
-    async def drain(self) -> None:
-        """Wait for observers that are coroutines and still run."""
-        while self._running:
-            await asyncio.wait(set(self._running))
+    async def drain(self, within: float = DRAIN_WITHIN, *, unless: asyncio.Event | None = None) -> None:
+        """Wait for observers that are coroutines and still run.
+
+        After `within` seconds, or once `unless` is set, nobody waits any longer for those that are left.
+        """
+        if not self._running:
+            return
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + within
+        stopped = None if unless is None else asyncio.ensure_future(unless.wait())
+        try:
+            while self._running and ends > loop.time() and (stopped is None or not stopped.done()):
+                waiting: set[asyncio.Future[Any]] = {*self._running}
+                if stopped is not None:
+                    waiting.add(stopped)
+                await asyncio.wait(waiting, timeout=ends - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if stopped is not None:
+                stopped.cancel()
+        for task in self._running:
+            logger.warning("an observer has not ended and is left behind: %s", task.get_name())
+        self._left |= self._running  # asyncio itself does not keep tasks alive
+        self._running = set()
+
+
+async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Run an observer to its end; what it raises is logged.
+
+    SystemExit and the like, left to asyncio, would end the event loop and with it the worker.
+    """
+    try:
+        await coroutine
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        logger.error("an observer failed", exc_info=error)
 
 
 class RunEvents(Events):
@@ -129,6 +164,7 @@ class RunEvents(Events):
     def __init__(self, given: Events) -> None:
         super().__init__()
         self.given = given
+        self._left = given._left  # they may outlive the run
         given._runs.add(self)
         self._update_observed()
 

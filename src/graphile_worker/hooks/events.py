@@ -288,17 +288,21 @@ class JobErrored(JobEvent, frozen=True, kw_only=True):
     name: ClassVar[str] = "job:error"
     error: BaseException
     duration: float
+    will_retry: bool = True
+    """Whether the job is tried again; if not, `JobFailed` follows."""
     batch_job_errors: Sequence[BaseException] | None = None
     traceback: str = ""
     """The formatted traceback, of bounded size; the error itself has none, since frames keep locals alive."""
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True):
-    """The task failed at its last attempt; the job stays but is not tried again."""
+    """The task failed and the job is not tried again; its row stays."""
 
     name: ClassVar[str] = "job:failed"
     error: BaseException
     duration: float
+    is_cut_off: bool = False
+    """Whether attempts were left, but its key was removed or used again while the task ran."""
     batch_job_errors: Sequence[BaseException] | None = None
     traceback: str = ""
     """The formatted traceback, of bounded size; the error itself has none, since frames keep locals alive."""
@@ -316,6 +320,17 @@ class JobInterrupted(JobEvent, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "job:interrupted"
     error: BaseException
+
+
+class JobOutcomeDiscarded(JobEvent, frozen=True, kw_only=True):
+    """The task ended, but its outcome was not written; none of the other events of an outcome follows."""
+
+    name: ClassVar[str] = "job:discarded"
+    error: BaseException | None
+    """The error of the task; None if it succeeded."""
+    duration: float
+    reason: str
+    """Why: the row was gone, another worker holds the job, or the database refused every outcome."""
 
 
 # -- recurring jobs ----------------------------------------------------------------------------------------

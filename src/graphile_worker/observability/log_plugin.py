@@ -89,6 +89,7 @@ class LogPlugin:
             on(events.CronScheduled, self._cron_scheduled)
         on(events.JobErrored, self._errored)
         on(events.JobFailed, self._failed)
+        on(events.JobOutcomeDiscarded, self._discarded)
         on(events.PoolListenError, self._listen_error)
         on(events.PoolFatalError, self._pool_fatal)
         on(events.WorkerFatalError, self._worker_fatal)
@@ -159,7 +160,7 @@ class LogPlugin:
 
     def _errored(self, event: events.JobErrored) -> None:
         job = event.job
-        if job.attempts >= job.max_attempts:
+        if not event.will_retry or job.attempts >= job.max_attempts:
             return  # JobFailed follows and says it
         if not goes_anywhere(self._worker, logging.WARNING):
             return  # wording a line costs more than running a short job
@@ -175,10 +176,11 @@ class LogPlugin:
         job = event.job
         if not goes_anywhere(self._worker, logging.ERROR):
             return
+        why = " (its key was removed or used again while it ran)" if event.is_cut_off else ""
         self._log_failure(
             logging.ERROR, event,
-            "failed for good after %s at attempt %d of %d: %s; the job stays, but is not tried again",
-            (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event)),
+            "failed for good after %s at attempt %d of %d: %s; the job stays, but is not tried again%s",
+            (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), why),
         )  # fmt: skip
 
     def _log_failure(
@@ -204,6 +206,13 @@ class LogPlugin:
         self._worker.info(
             "interrupted: %s; the job went back without losing an attempt", summarize(event.error),
             extra=job_scope(event) | error_fields(event.error),
+        )  # fmt: skip
+
+    def _discarded(self, event: events.JobOutcomeDiscarded) -> None:
+        ended = "succeeded" if event.error is None else f"failed: {summarize(event.error)}"
+        self._worker.warning(
+            "%s, but that was not written: %s", ended, event.reason,
+            extra=job_scope(event) | ({} if event.error is None else error_fields(event.error)),
         )  # fmt: skip
 
     def _get_job_error(self, event: events.WorkerGetJobError) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from ..db.connection import Connection
+from ..db.encoding import fit_to_server
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
@@ -25,6 +26,16 @@ class OrphanedJob(msgspec.Struct, frozen=True):
     job: Job
     recoveries: int
     counts: bool
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """A job that was taken from a dead pool: whether it can run again, and what is noted as its last error.
+
+    One that was removed or replaced by its key while it ran cannot, whatever was decided.
+    """
+
+    can_run: bool
+    last_error: str
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -69,19 +80,19 @@ async def recover_jobs(
     *,
     delay: float = 0.0,
     queues_to_leave: Sequence[int] = (),
-) -> set[int]:
-    """Do what was decided about the jobs of these pools; the ids of the jobs that it was done to."""
+) -> dict[int, Recovered]:
+    """Do what was decided about the jobs of these pools; the jobs that it was done to, by id."""
     rows = await connection.fetch(
         load("queries/recover_jobs", schema),
         list(pool_ids),
         [decision.job_id for decision in decisions],
         [decision.verdict for decision in decisions],
-        [decision.message for decision in decisions],
+        [fit_to_server(connection, decision.message) for decision in decisions],
         [decision.counts for decision in decisions],
         timedelta(seconds=delay),
         list(queues_to_leave),
     )
-    return {row["id"] for row in rows}
+    return {row["id"]: Recovered(row["is_available"], row["last_error"]) for row in rows}
 
 
 async def forget_recoveries(connection: Connection, schema: SchemaName) -> int:

@@ -16,7 +16,7 @@ def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
     return [Job(*row) for row in rows]
 
 
-def taken_jobs(rows: Iterable[Row], pool_id: str, names: Mapping[int, str]) -> list[Job]:
+def taken_jobs(rows: Iterable[Row | tuple[Any, ...]], pool_id: str, names: Mapping[int, str]) -> list[Job]:
     """Jobs that this pool has locked, from rows without the pool's id and without the names of the tasks."""
     return [Job(*row, pool_id, names[row[_TASK_ID]]) for row in rows]  # type: ignore[call-arg]
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
-from ..db.connection import Connection
+from ..db.connection import Connection, Row
+from ..db.encoding import fit_to_server
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from .rows import taken_jobs
 
 MANY = 100  # jobs; for less it does not matter how they are found
+VERY_MANY = 500  # for as many, two more round trips take less time than to return a row for each
 NEAR = 2  # ids lie close together if at most every second one is among them
 
 
@@ -42,6 +45,20 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """The queues that these jobs held."""
 
 
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one write."""
+
+    jobs: Sequence[Job] = ()
+    """The jobs with which freed queues go on."""
+    missing: Sequence[int] = ()
+    """Ids of jobs that were not written: their rows are gone, or others hold them by now."""
+    final: Sequence[int] = ()
+    """Ids of failed jobs that are not tried again."""
+
+
+ALL_WRITTEN = Written()
+
+
 async def write_outcomes(
     connection: Connection,
     schema: SchemaName,
@@ -49,52 +66,76 @@ async def write_outcomes(
     outcomes: Outcomes,
     *,
     go_on: Continuation | None = None,
-) -> list[Job]:
+) -> Written:
     """Write the outcomes and free the queues; with `go_on`, lock and return the next job of each queue."""
     if not outcomes.failed and not outcomes.queues:
-        await _complete_jobs(connection, schema, pool_id, outcomes.completed)
-        return []
+        return _completed(await _complete_jobs(connection, schema, pool_id, outcomes.completed))
     if not outcomes.failed and go_on is None:
-        await connection.execute(load("queries/complete_queued_jobs", schema), outcomes.completed, pool_id)
-        return []
+        statement = load("queries/complete_queued_jobs", schema)
+        return _completed(await connection.fetch(statement, outcomes.completed, pool_id))
     tasks = go_on.tasks if go_on is not None else {}
     rows = await connection.fetch(
         load("queries/write_outcomes", schema),
         pool_id,
         outcomes.completed,
         [failure.job_id for failure in outcomes.failed],
-        [failure.message for failure in outcomes.failed],
+        [fit_to_server(connection, failure.message) for failure in outcomes.failed],
         [failure.remaining_payload for failure in outcomes.failed],
         list(tasks) if go_on is not None else None,
         list(go_on.forbidden_flags) if go_on is not None and go_on.forbidden_flags else None,
         go_on.now if go_on is not None else None,
     )
-    return taken_jobs(rows, pool_id, tasks)
+    *_, missing, final = rows[0]
+    taken = [row[:-2] for row in rows if row[0] is not None]
+    return Written(jobs=taken_jobs(taken, pool_id, tasks), missing=missing or (), final=final or ())
+
+
+def _completed(rows: Sequence[Row]) -> Written:
+    return Written(missing=rows[0][0]) if rows else ALL_WRITTEN
 
 
 async def _complete_jobs(
     connection: Connection, schema: SchemaName, pool_id: str, job_ids: list[int]
-) -> None:
+) -> Sequence[Row]:
     first, last = min(job_ids, default=0), max(job_ids, default=0)
-    if len(job_ids) >= MANY and last - first < NEAR * len(job_ids):
-        statement = load("queries/complete_adjacent_jobs", schema)
-        await connection.execute(statement, job_ids, pool_id, first, last)
-    else:
-        await connection.execute(load("queries/complete_jobs", schema), job_ids, pool_id)
+    if len(job_ids) < MANY or last - first >= NEAR * len(job_ids):
+        return await connection.fetch(load("queries/complete_jobs", schema), job_ids, pool_id)
+    if len(job_ids) >= VERY_MANY:
+        statement = load("queries/complete_many_jobs", schema)
+        with suppress(_SomeMissingError):
+            async with connection.transaction():
+                done = await connection.execute(statement, job_ids, pool_id, first, last)
+                if done != f"DELETE {len(job_ids)}":
+                    raise _SomeMissingError
+            return ()
+    statement = load("queries/complete_adjacent_jobs", schema)
+    return await connection.fetch(statement, job_ids, pool_id, first, last)
+
+
+class _SomeMissingError(Exception):
+    """Not every job was there: the deletion is undone, to be done in the way that tells which were not."""
 
 
 async def return_jobs(
     connection: Connection, schema: SchemaName, pool_id: str, jobs: Sequence[Job], *, note: str | None = None
-) -> set[int]:
-    """Unlock jobs that did not run to their end; the attempt does not count. The ids that went back."""
+) -> dict[int, bool]:
+    """Unlock jobs that did not run to their end; the attempt does not count.
+
+    The ids that were unlocked, and whether each can run again: one that was removed by its key cannot.
+    """
     rows = await connection.fetch(
         load("queries/return_jobs", schema),
         pool_id,
         [job.id for job in jobs],
-        note,
+        None if note is None else fit_to_server(connection, note),
         [job.job_queue_id for job in jobs if job.job_queue_id is not None],
     )
-    return {row[0] for row in rows}
+    return {row[0]: row[1] for row in rows}
+
+
+async def release_queue(connection: Connection, schema: SchemaName, pool_id: str, queue_id: int) -> None:
+    """Free a queue that this pool holds although the job for which it did so stays locked."""
+    await connection.execute(load("queries/release_queue", schema), pool_id, queue_id)
 
 
 async def reset_locked(

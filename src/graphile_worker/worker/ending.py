@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ..clock import Clock
-from ..db.retry import Delays, with_retries
+from ..db.retry import Delays, is_refusal, with_retries
+from ..error_text import summarize
 from ..errors import JobInterruptedError, TasksLeftBehindError, WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import (
@@ -36,6 +37,7 @@ from .source import JobSource
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
 LAST_WRITE = 10.0  # seconds at least for the outcomes to reach a database that is away while we stop
+LAST_EVENTS = 1.0  # seconds at least for observers to end
 LAST_TRIES = Delays(0.1, 0.5)
 
 
@@ -141,7 +143,9 @@ class Ending:
         finally:
             await self._close()
         self._events.emit(PoolReleased(pool_id=self._pool_id))
-        await self._events.drain()
+        await self._events.drain(
+            max(LAST_EVENTS, self._grace_ends - self._clock.monotonic()), unless=self._forced
+        )
         if self._finished.done():
             return
         if error is None:
@@ -214,9 +218,15 @@ class Ending:
             self._sink.abandon()
             held = len(self._sessions.ledger.jobs)
             raise WorkerStoppedError(
-                f"the database is away: {held} jobs could not be written or given back; they stay locked by "
-                f"this worker ({self._pool_id}) and run again once it counts as dead"
+                f"{self._what_is_wrong()}: {held} jobs could not be written or given back; they stay locked "
+                f"by this worker ({self._pool_id}) and run again once it counts as dead"
             ) from None
+
+    def _what_is_wrong(self) -> str:
+        trouble = self._sink.trouble
+        if trouble is None or not is_refusal(trouble):
+            return "the database is away"
+        return f"the database refuses what is written ({summarize(trouble)})"
 
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it; TimeoutError if the database stays away longer than the grace, or some seconds."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
 from ..hooks.interceptors import resolve
@@ -22,7 +23,7 @@ from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
-from .outcome import Failed, Interrupted, Outcome
+from .outcome import Failed, Interrupted, Outcome, failed
 
 TAKEN_AWAY = "this worker was out of reach for too long and the job was given to another one"
 
@@ -69,7 +70,7 @@ class Executor:
                 if may_be_batch(result):
                     failure = await settle_batch(job.raw_payload, result, helpers.logger)
                     if failure is not None:
-                        outcome = Failed(failure.error, failure.errors, failure.remaining_payload)
+                        outcome = failed(failure.error, failure.errors, failure.remaining_payload)
         except asyncio.CancelledError as error:
             outcome = await self._cancelled(error)
         except JobInterruptedError as error:
@@ -77,9 +78,11 @@ class Executor:
         except GeneratorExit:
             raise
         except BaseException as error:  # sys.exit() in a task fails the job, not the worker
-            outcome = Failed(error)
+            outcome = failed(error)
         if self._after_run:
             outcome = await self._tell_after_run(job, outcome)
+        if isinstance(outcome, Failed):  # after interceptors have seen them
+            outcome.drop_frames()
         return outcome
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decided | None:
@@ -90,7 +93,7 @@ class Executor:
                 helpers.logger.info("skipped: %s", decision.reason)
                 return _Decided(None)
             if isinstance(decision, FailJob):
-                return _Decided(Failed(JobError(decision.message)))
+                return _Decided(failed(JobError(decision.message)))
             if decision is not None:
                 raise TypeError(f"before_run returned {decision!r}; allowed: SkipJob, FailJob or None")
         return None
@@ -105,14 +108,14 @@ class Executor:
             except GeneratorExit:
                 raise
             except BaseException as broken:
-                outcome = outcome if outcome is not None else Failed(broken)
+                outcome = outcome if outcome is not None else failed(broken)
         return outcome
 
     def _gave_way(self, error: JobInterruptedError) -> Outcome:
         """The task heeded the abort signal; raised without one it is an error like any other."""
         if not self._services.abort_signal.is_set():
-            return Failed(error)
-        return Interrupted(JobInterruptedError(f"Interrupted: {error}"))
+            return failed(error)
+        return Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
 
     async def _cancelled(self, error: asyncio.CancelledError) -> Outcome:
         """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""
@@ -122,7 +125,7 @@ class Executor:
         if self.interruption is None and current is not None and current.cancelling():
             await asyncio.sleep(0)  # if everything was cancelled at once, the worker learns of it now
         if self.interruption is None:
-            return Failed(JobError("the task was cancelled from inside"))
+            return failed(JobError("the task was cancelled from inside"))
         while current is not None and current.cancelling():
             current.uncancel()
         return Interrupted(JobInterruptedError(self.interruption))

@@ -19,6 +19,11 @@ class Ledger:
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self._entered: list[Sequence[Job]] = []  # not looked at yet: that may wait until there is time
+        self.given_up: set[int] = set()
+        """Jobs that have ended and stay locked, because the database refuses every outcome of theirs.
+
+        They are left to recovery: to give them back would be refused as well, and hold up all others.
+        """
         self.in_doubt = False
         """Whether a statement that locks jobs may have been committed without our knowledge."""
         self.lost: dict[int, Job] = {}
@@ -35,6 +40,8 @@ class Ledger:
             for jobs in entered:
                 for job in jobs:
                     self._jobs[job.id] = job
+            if self.given_up:
+                self.given_up.difference_update(self._jobs)
         return self._jobs
 
     def enter(self, jobs: Sequence[Job]) -> None:
@@ -47,6 +54,11 @@ class Ledger:
         for job in jobs:
             if held.get(job.id) is job:
                 del held[job.id]
+
+    def give_up(self, job: Job) -> None:
+        """This job has ended, but that cannot be written."""
+        self.strike((job,))
+        self.given_up.add(job.id)
 
     def lose(self, jobs: Iterable[Job]) -> None:
         """These jobs were taken away."""

@@ -1,33 +1,53 @@
 """How one run of a job ended, as plain values between the rooms `execute` and `sink`.
 
 `None` stands for success, because that is what nearly every job comes to and it costs nothing.
+
+A failure carries the texts that are stored and logged, made where the task ran, because code of the exception
+may run then: nothing of it may run later, where it could hold up the outcomes of other jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from ..errors import describe
+from ..error_text import describe, drop_frames, format_traceback, message_of, related
 from ..job import Job
 
-MAX_MESSAGE = (
-    100_000  # characters of last_error; a message of megabytes helps nobody and is fetched each time
-)
+FAILURE_WEIGHT = 8_000  # bytes that a failure takes besides its texts, roughly
 
 
 class Failed(msgspec.Struct, frozen=True):
     """The task failed; with `remaining_payload`, a batch job keeps only the items that failed."""
 
     error: BaseException
+    message: str
+    """The text for `last_error`."""
+    traceback: str = ""
     batch_errors: Sequence[BaseException] | None = None
     remaining_payload: str | None = None
+    weight: int = FAILURE_WEIGHT
+    """About how many bytes of memory it takes until it is written."""
 
-    @property
-    def message(self) -> str:
-        """The text for `last_error`."""
-        return storable(describe(self.error))
+    def drop_frames(self) -> None:
+        """Let go of the frames, and with them of the task's local variables; the traceback is a text now."""
+        drop_frames(self.error)
+        for error in self.batch_errors or ():
+            drop_frames(error)
+
+
+def failed(
+    error: BaseException,
+    batch_errors: Sequence[BaseException] | None = None,
+    remaining_payload: str | None = None,
+) -> Failed:
+    """A failure with its texts; never raises, whatever the exception does when it is looked at."""
+    message, traceback = describe(error), format_traceback(error)
+    held = sum(map(_held_by, (error, *(batch_errors or ()))))
+    texts = len(message) + len(traceback) + len(remaining_payload or "")
+    return Failed(error, message, traceback, batch_errors, remaining_payload, FAILURE_WEIGHT + held + texts)
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -38,13 +58,29 @@ class Interrupted(msgspec.Struct, frozen=True):
     @property
     def message(self) -> str:
         """The text for `last_error`; empty for a job that was never started."""
-        return storable(str(self.error))
+        return message_of(self.error) if self.has_reason else ""
+
+    @property
+    def has_reason(self) -> bool:
+        """Whether there is one; a job that was never started has none."""
+        return self.error.args != ("",)
 
 
-def storable(text: str) -> str:
-    """The text in a form that PostgreSQL can store: no NUL, no lone surrogates, not too long."""
-    text = text[:MAX_MESSAGE].replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _held_by(error: BaseException) -> int:
+    """The size of the texts that an exception and its causes hold on to."""
+    return sum(_size(value) for each in related(error) for value in _arguments(each))
+
+
+def _arguments(error: BaseException) -> tuple[Any, ...]:
+    try:
+        found = error.args  # a class may have a property of that name
+        return found if type(found) is tuple else ()
+    except BaseException:
+        return ()
+
+
+def _size(value: Any) -> int:
+    return len(value) if type(value) in (str, bytes, bytearray) else 0
 
 
 Outcome = Failed | Interrupted | None

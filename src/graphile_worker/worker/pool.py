@@ -163,7 +163,16 @@ class WorkerPool:
             self._identifiers,
             on_fatal=lambda error: self._die(error, "run"),
         )
-        self._sink.start(go_on=self._continuation, adopt=self._adopt, freed=self._source.pulse)
+        self._sink.start(
+            go_on=self._continuation,
+            adopt=self._adopt,
+            freed=self._source.pulse,
+            on_full=self._slots.hold_up,
+            on_room=self._slots.go_on,
+        )
+        self._start_background(
+            self._sink.watch(lambda error: self._die(error, "write")), "watch over the sink"
+        )
         if not self.once:
             self._start_listening()
             self._start_background(self._poll(), "poll")
@@ -187,7 +196,7 @@ class WorkerPool:
     def is_settled(self) -> bool:
         """Whether it is certain that nothing is locked by this pool."""
         ledger = self._sessions.ledger
-        return not ledger.jobs and not ledger.in_doubt
+        return not ledger.jobs and not ledger.in_doubt and not ledger.given_up
 
     @property
     def running(self) -> list[Job]:

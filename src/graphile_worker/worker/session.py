@@ -72,7 +72,8 @@ class Sessions:
 
     async def _reclaim(self, connection: Connection) -> None:
         await self._end_given_up(connection)
-        await reclaim_jobs(connection, self._schema, self._pool_id, list(self.ledger.jobs))
+        known = [*self.ledger.jobs, *self.ledger.given_up]
+        await reclaim_jobs(connection, self._schema, self._pool_id, known)
 
     async def _end_given_up(self, connection: Connection) -> None:
         """Nothing that was sent on a connection which we left may be committed from now on."""

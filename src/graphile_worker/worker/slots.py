@@ -28,7 +28,7 @@ from ..hooks.events import (
 from ..job import Job
 from ..tasks.helpers import current_job
 from .execute import TAKEN_AWAY, Executor
-from .outcome import Failed, Finished, Interrupted
+from .outcome import Finished, Interrupted, failed
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 
@@ -79,6 +79,8 @@ class Slots:
         self._on_fatal = on_fatal
         self._context = contextvars.copy_context()
         self._closing = False
+        self._is_held_up = False
+        self._takes_none = False  # because of either
         self._turn_began = 0.0
         self._running = 0
         self._all = [Slot() for _ in range(count)]
@@ -96,8 +98,8 @@ class Slots:
 
     @property
     def free(self) -> int:
-        """How many slots run nothing."""
-        return len(self._all) - self._running
+        """How many slots run nothing and could."""
+        return 0 if self._is_held_up else len(self._all) - self._running
 
     @property
     def running(self) -> list[Job]:
@@ -114,10 +116,19 @@ class Slots:
 
     def release(self) -> None:
         """Let every slot end after the job it runs."""
-        self._closing = True
+        self._closing = self._takes_none = True
         for slot in self._all:
             if slot.task is not None:
                 self._events.emit(WorkerReleased(worker_id=slot.id))
+        self.wake(len(self._all))
+
+    def hold_up(self) -> None:
+        """Take no more jobs for now; those that run go on."""
+        self._is_held_up = self._takes_none = True
+
+    def go_on(self) -> None:
+        """Take jobs again."""
+        self._is_held_up, self._takes_none = False, self._closing
         self.wake(len(self._all))
 
     def cancel(self, reason: str) -> None:
@@ -182,7 +193,7 @@ class Slots:
         if slot.job is not None:
             job, slot.job = slot.job, None
             self._running -= 1
-            outcome = Failed(error or JobError("the slot that ran the job was cancelled"))
+            outcome = failed(error or JobError("the slot that ran the job was cancelled"))
             self._put(Finished(job, outcome, slot.id, time.monotonic() - slot.started))
         if error is not None:
             self.error = self.error or error
@@ -202,7 +213,7 @@ class Slots:
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
-            job = None if self._closing else source.take()
+            job = None if self._takes_none else source.take()
             if job is None:
                 if self._closing:
                     return False

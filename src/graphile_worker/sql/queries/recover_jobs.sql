@@ -8,7 +8,8 @@
 -- $5 boolean[] whether the recovery counts against the job
 -- $6 interval  how long returned jobs wait
 -- $7 integer[] queues that stay locked, because a job of theirs does
--- Returns the ids of the jobs that were taken. Workers are told if there is something to do.
+-- Returns the ids of the jobs that were taken, whether each can run again, and its last_error. Workers are told if
+-- there is something to do.
 --
 -- A job whose key was used again or removed while it was locked has no key and no attempts left, and was changed
 -- after it was locked. It does not come back, or an older payload would run after the one that replaced it.
@@ -42,7 +43,7 @@ taken as (
     updated_at = now()
   from decided
   where job.id = decided.id and job.locked_by = any ($1::text[])
-  returning job.id, decided.verdict, decided.counts
+  returning job.id, decided.verdict, decided.counts, job.is_available, job.last_error
 ),
 counted as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_py_recoveries as recovery (job_id, recoveries)
@@ -67,6 +68,6 @@ freed_queue as (
 ),
 told as materialized (
   select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
-  from taken where verdict = 'return' having count(*) > 0
+  from taken where verdict = 'return' and is_available having count(*) > 0
 )
-select taken.id from taken left join told on true
+select taken.id, taken.is_available, taken.last_error from taken left join told on true

@@ -4,7 +4,8 @@
 -- $2 bigint[]  job ids
 -- $3 text      what to note as last_error, or null to leave it
 -- $4 integer[] queues that these jobs held
--- Returns the ids that went back. Other workers are told, since a job that is back is as good as a new one.
+-- Returns the ids that were unlocked, and whether each can run again: one that was removed or replaced by its key
+-- meanwhile cannot. Other workers are told, since a job that is back is as good as a new one.
 with returned as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
@@ -17,7 +18,7 @@ with returned as (
     locked_by = null,
     locked_at = null
   where job.id = any ($2::bigint[]) and job.locked_by = $1::text
-  returning job.id, job.job_queue_id
+  returning job.id, job.job_queue_id, job.is_available
 ),
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
@@ -27,6 +28,6 @@ released_queue as (
 ),
 told as materialized (
   select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
-  from returned having count(*) > 0
+  from returned where is_available having count(*) > 0
 )
-select returned.id from returned left join told on true
+select returned.id, returned.is_available from returned left join told on true

@@ -8,7 +8,9 @@
 -- $6 integer[]    ids of the tasks this pool can run; null: do not go on with the queues
 -- $7 text[]       forbidden flags, or null
 -- $8 timestamptz  the time to go by when looking for the next job, or null for the server's
--- Returns the columns of a job for each queue that goes on.
+-- Returns the columns of a job for each queue that goes on, or one row of nulls if none does. Every row also has
+-- missing (the ids of jobs that were not written: deleted, or held by others by now; null if there are none) and
+-- final (the ids of failed jobs that are not tried again; null if there are none).
 --
 -- A queue that goes on stays locked throughout, so no other worker can come between. Failures count only
 -- while the pool still holds the job; completions nearly always do (see complete_jobs). Back-off is by the server's
@@ -17,7 +19,7 @@ with
 completed as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
   where id = any ($2::bigint[]) and (locked_by = $1::text or key is null)
-  returning job_queue_id
+  returning id, job_queue_id
 ),
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
@@ -29,7 +31,7 @@ failed as (
     locked_at = null
   from unnest($3::bigint[], $4::text[], $5::text[]) as failure (id, message, payload)
   where job.id = failure.id and job.locked_by = $1::text
-  returning job.job_queue_id
+  returning job.id, job.job_queue_id, job.is_available
 ),
 -- Only queues of jobs that were written now: when a write is repeated because its answer was lost, the queue
 -- may run another job of this pool by then.
@@ -76,8 +78,17 @@ renewed_queue as (
   set locked_at = coalesce($8::timestamptz, now())
   where queue.locked_at < coalesce($8::timestamptz, now()) - interval '1 minute'
     and queue.id = any (array(select job_queue_id from taken))
+),
+-- Nearly always nothing is missing, and the counts alone say so.
+missing as (
+  select array(
+    select unnest($2 || $3) except all (select id from completed union all select id from failed)
+  ) as ids
+  where (select count(*) from completed) + (select count(*) from failed) < cardinality($2) + cardinality($3)
 )
 select
 :include taken_columns
-from taken
+  , (select ids from missing) as missing
+  , (select array_agg(id) from failed where not is_available) as final
+from (select) always left join taken on true
 order by priority, run_at

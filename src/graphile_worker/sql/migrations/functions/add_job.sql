@@ -103,7 +103,9 @@ begin
             returning jobs.* into v_job;
             exit when found;
         elsif job_key is not null then
-            -- A waiting job takes the new values; any other (running, or out of attempts) gives up its key.
+            -- A waiting job takes the new values; any other (running, or out of attempts) gives up its key and is
+            -- not tried again. Except for a batch that runs: arrays are joined and not replaced, so nothing stands
+            -- in for its items. It keeps its attempts and retries what is left of it under no key.
             update :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
             set
                 key = case when jobs.is_available then jobs.key end,
@@ -129,11 +131,21 @@ begin
                     else jobs.max_attempts
                 end,
                 flags = case when jobs.is_available then v_flags else jobs.flags end,
-                attempts = case when jobs.is_available then 0 else jobs.max_attempts end,
+                attempts = case
+                    when jobs.is_available then 0
+                    when jobs.locked_at is not null and json_typeof(jobs.payload) = 'array'
+                        and json_typeof(add_job.payload) = 'array' then jobs.attempts
+                    else jobs.max_attempts
+                end,
                 last_error = case when jobs.is_available then null else jobs.last_error end,
                 revision = case when jobs.is_available then jobs.revision + 1 else jobs.revision end,
                 -- That a running job gave up its key is seen by a time after its lock, however old this transaction is.
-                updated_at = case when jobs.is_available then now() else clock_timestamp() end
+                updated_at = case
+                    when jobs.is_available then now()
+                    when jobs.locked_at is not null and json_typeof(jobs.payload) = 'array'
+                        and json_typeof(add_job.payload) = 'array' then jobs.updated_at
+                    else clock_timestamp()
+                end
             where jobs.key = add_job.job_key
             returning jobs.* into v_job;
             exit when found and v_job.key is not null;

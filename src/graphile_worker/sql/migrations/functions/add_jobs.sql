@@ -140,11 +140,22 @@ begin
                 priority = case when jobs.is_available then excluded.priority else jobs.priority end,
                 max_attempts = case when jobs.is_available then excluded.max_attempts else jobs.max_attempts end,
                 flags = case when jobs.is_available then excluded.flags else jobs.flags end,
-                attempts = case when jobs.is_available then 0 else jobs.max_attempts end,
+                attempts = case
+                    when jobs.is_available then 0
+                    -- A batch that runs is joined and not replaced: it may retry what is left of it (see add_job).
+                    when jobs.locked_at is not null and json_typeof(jobs.payload) = 'array'
+                        and json_typeof(excluded.payload) = 'array' then jobs.attempts
+                    else jobs.max_attempts
+                end,
                 last_error = case when not jobs.is_available then jobs.last_error end,
                 revision = case when jobs.is_available then jobs.revision + 1 else jobs.revision end,
                 -- That a running job gave up its key is seen by a time after its lock, however old this transaction is.
-                updated_at = case when jobs.is_available then now() else clock_timestamp() end
+                updated_at = case
+                    when jobs.is_available then now()
+                    when jobs.locked_at is not null and json_typeof(jobs.payload) = 'array'
+                        and json_typeof(excluded.payload) = 'array' then jobs.updated_at
+                    else clock_timestamp()
+                end
             returning jobs.id, jobs.key, jobs.is_available
         )
         -- Specs without a key came last, in their own order, so the order of their ids tells which is which.
