@@ -28,7 +28,7 @@ KEYS: dict[type[events.Event], list[str]] = {
     events.PoolListenSuccess: POOL,
     events.PoolListenError: [*POOL, *ERROR],
     events.PoolFatalError: [*POOL, *ERROR, "action"],
-    events.WorkerFatalError: ["event", "worker_id", *ERROR],
+    events.WorkerFatalError: ["event", "worker_id", *ERROR, "traceback"],
     events.GracefulShutdown: ["event", "signal"],
     events.ForcefulShutdown: ["event", "signal"],
     events.PoolGracefulShutdown: POOL,

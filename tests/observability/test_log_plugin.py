@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.errors import BatchFailureError, ConfigError
+from graphile_worker.errors import BatchFailureError, ConfigError, PayloadError
 from graphile_worker.hooks import Events, Hooks, events
 from graphile_worker.job import Job
 from graphile_worker.observability import LogPlugin
@@ -106,7 +106,7 @@ def test_an_interrupted_job_says_that_it_went_back(log: Log) -> None:
     ]
 
 
-TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in t\nKeyError: 1'
+TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in t\n\nKeyError: 1'
 
 
 @pytest.mark.parametrize(("attempts", "level"), [(1, "WARNING"), (3, "ERROR")])
@@ -123,8 +123,18 @@ def test_a_failed_task_is_logged_with_its_traceback(log: Log, attempts: int, lev
     assert TextFormatter().format(record).splitlines()[1:] == [
         "    Traceback (most recent call last):",
         '      File "t.py", line 3, in t',
+        "",
         "    KeyError: 1",
     ]
+
+
+def test_an_error_without_frames_is_not_said_twice(log: Log) -> None:
+    error = PayloadError("no such field")
+    log.events.emit(
+        events.JobErrored(worker_id="w", job=make_job(), error=error, duration=0, traceback="no such field")
+    )
+    (record,) = log.collected.records
+    assert TextFormatter().format(record).count("no such field") == 1
 
 
 def test_the_record_of_a_failure_names_the_code_that_logs_it(log: Log) -> None:

@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
         text = escaped(f"[{_label(record)}{_scope(record)}] {record.levelname}: {record.getMessage()}")
         for block in (_traceback(self, record), record.stack_info):
             for line in block.split("\n") if block else ():
-                text += f"\n{INDENT}{escaped(line)}".rstrip()
+                text += f"\n{INDENT}{escaped(line)}" if line else "\n"
         return text
 
 

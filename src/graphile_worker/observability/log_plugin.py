@@ -199,7 +199,8 @@ class LogPlugin:
         path, line, function, _ = logger.findCaller(stacklevel=2)
         extra = job_scope(event) | failure_fields(event) | dict(more)
         record = logger.makeRecord(logger.name, level, path, line, message, args, None, function, extra)
-        record.exc_text = event.traceback or None
+        if "\n" in event.traceback:  # a single line says what the message has said
+            record.exc_text = event.traceback
         logger.handle(record)
 
     def _interrupted(self, event: events.JobInterrupted) -> None:
@@ -226,7 +227,7 @@ class LogPlugin:
         self._worker.error(
             "stopped by an error: %s", summarize(event.error),
             extra=worker_scope(event) | error_fields(event.error),
-            exc_info=self._traceback(event.error),
+            exc_info=event.error,
         )  # fmt: skip
 
     # -- recovery ----------------------------------------------------------------------------------------
