@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from types import CodeType, TracebackType
 from typing import Any
 
-MAX_MESSAGE = 100_000  # characters of a description; it is fetched with each attempt
+MAX_MESSAGE = 20_000  # characters of a description; each fetch of the job brings it along
 MAX_TRACEBACK = 20_000  # characters
 MAX_LINE = 300  # characters of a line of source code in a traceback
 MAX_PART = 2_000  # characters of a cause, a note, or a message in a traceback

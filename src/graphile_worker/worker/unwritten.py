@@ -21,7 +21,9 @@ def weight_of(finished: Finished) -> int:
     """About how many bytes it takes until it is written; 0 for what is counted by number alone."""
     size = len(finished.job.raw_payload)
     weight = size if size > LIGHT else 0
-    return weight + finished.outcome.weight if isinstance(finished.outcome, Failed) else weight
+    if isinstance(finished.outcome, Failed):
+        weight += finished.outcome.weight + len(finished.job.last_error or "")
+    return weight
 
 
 def batch_size(failures: Sequence[Finished], room: int) -> int:

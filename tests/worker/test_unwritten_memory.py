@@ -1,0 +1,194 @@
+"""Failures that are written more slowly than jobs run do not fill the memory, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphile_worker import Hooks
+from graphile_worker.error_text import MAX_MESSAGE
+from graphile_worker.hooks.events import JobErrored, JobSucceeded
+from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.worker.outcome import Finished, failed
+from graphile_worker.worker.unwritten import MAX_BATCH_BYTES, MAX_UNWRITTEN_BYTES, batch_size
+from support.working import MODES, PATIENCE, SCHEMA, SELDOM, Jobs, Workers, until
+
+PROCESS = Path(__file__).with_name("failing_process.py")
+MOST = 250  # megabytes; the process alone takes 40
+
+SLOW_WRITES = (
+    "create function slow() returns trigger language plpgsql as $$ begin "
+    "if old.locked_by is not null then perform pg_sleep(0.001); end if; return new; end $$;"
+    f"create trigger slow before update on {SCHEMA}._private_jobs for each row execute function slow()"
+)
+
+BLOCKED_WRITES = (
+    "create function wait() returns trigger language plpgsql as $$ begin "
+    "if old.locked_by is not null then perform pg_advisory_xact_lock_shared(42); end if; return new; end $$;"
+    f"create trigger wait before update on {SCHEMA}._private_jobs for each row execute function wait()"
+)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("locals", 3000), ("messages", 700)])
+async def test_failures_do_not_fill_the_memory(jobs: Jobs, database_url: str, kind: str, count: int) -> None:
+    await jobs.add_many("fail", count)
+    await jobs.connection.execute(f"update {SCHEMA}._private_jobs set max_attempts = 1")
+    await jobs.connection.execute(SLOW_WRITES)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(PROCESS), kind, database_url, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert int(output) < MOST
+    rows = await jobs.all()
+    assert {row["locked_by"] for row in rows} == {None}
+    assert all(row["last_error"] and len(row["last_error"]) <= MAX_MESSAGE for row in rows)
+
+
+async def test_a_failed_task_leaves_no_frame_behind(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    async def fail(payload: Any) -> None:
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ExceptionGroup("all", [ValueError("one"), raised(OSError("two"))]) from error
+
+    await jobs.add("fail")
+    await workers.once({"fail": fail}, events=recorder.events)
+    event = recorder.of(JobErrored)[0]
+    assert isinstance(event.error, ExceptionGroup)
+    assert [each.__traceback__ for each in (event.error, event.error.__cause__, *event.error.exceptions)] == (
+        [None] * 4
+    )
+    assert "in fail" in event.traceback
+    assert "KeyError: 'first'" in event.traceback
+
+
+def raised(error: Exception) -> Exception:
+    try:
+        raise error
+    except Exception as caught:
+        return caught
+
+
+async def test_an_interceptor_still_sees_the_frames(jobs: Jobs, workers: Workers) -> None:
+    seen: list[Any] = []
+    hooks = Hooks()
+    hooks.after_run(lambda job, error: seen.append(error.__traceback__ is not None))
+
+    async def fail(payload: Any) -> None:
+        raise ValueError
+
+    await jobs.add("fail")
+    await workers.once({"fail": fail}, hooks=hooks)
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+async def test_a_worker_takes_no_jobs_while_too_much_is_unwritten(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: str
+) -> None:
+    """Nothing can be written while the test holds a lock; the other jobs wait for that, and run then."""
+    message = "x" * (MAX_UNWRITTEN_BYTES // 5)
+    ran: list[int] = []
+
+    async def fail(payload: Any) -> None:
+        ran.append(payload["n"])
+        raise ValueError(message)
+
+    await jobs.add_many("fail", 40)
+    await jobs.connection.execute(BLOCKED_WRITES)
+    await jobs.connection.execute("select pg_advisory_lock(42)")
+    await workers.start({"fail": fail}, concurrency=2, events=recorder.events, **MODES[mode])
+    await until(lambda: len(ran) >= 5, timeout=20)
+    await asyncio.sleep(0.3)  # if more are run, it is now
+    assert len(ran) <= 5 + 2
+    await jobs.connection.execute("select pg_advisory_unlock(42)")
+    await recorder.wait_for(JobErrored, count=40)
+    assert sorted(ran) == list(range(40))
+
+
+@pytest.mark.parametrize("delay", [None, SELDOM])
+async def test_a_once_run_ends_although_much_was_unwritten(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, delay: float | None
+) -> None:
+    """Also where outcomes are meant to wait for others: while there is no room they do not."""
+
+    async def fail(payload: Any) -> None:
+        raise ValueError("x" * (MAX_UNWRITTEN_BYTES // 5))
+
+    await jobs.add_many("fail", 30)
+    await workers.once({"fail": fail}, concurrency=2, fail_job_batch_delay=delay, events=recorder.events)
+    assert recorder.count(JobErrored) == 30
+
+
+async def test_a_stop_ends_although_no_job_was_taken_for_want_of_room(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    async def fail(payload: Any) -> None:
+        raise ValueError("x" * MAX_UNWRITTEN_BYTES)
+
+    await jobs.add_many("fail", 5)
+    await jobs.connection.execute(SLOW_WRITES)
+    runner = await workers.start({"fail": fail}, events=recorder.events)
+    await recorder.wait_for(JobErrored)
+    await workers.stop(runner)
+    assert await jobs.locked() == 0
+
+
+async def test_large_payloads_count_too(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+    payload = {"text": "x" * (MAX_UNWRITTEN_BYTES // 4)}
+    for _ in range(8):
+        await jobs.add("quick", payload)
+
+    async def quick(payload: Any) -> None:
+        pass
+
+    await workers.once({"quick": quick}, events=recorder.events)
+    assert recorder.count(JobSucceeded) == 8
+
+
+def _failure(size: int) -> Any:
+    job = type("AJob", (), {"raw_payload": "", "last_error": None})()
+    return Finished(job, failed(ValueError("no"), None, "x" * size), "worker", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room", "fit"),
+    [
+        ([], 5, 0),
+        ([10] * 8, 5, 5),
+        ([10] * 3, 5, 3),
+        ([10] * 3, 0, 0),
+        ([MAX_BATCH_BYTES // 2 - 100] * 3, 5, 2),
+        ([2 * MAX_BATCH_BYTES, 10], 5, 1),
+        ([10, 2 * MAX_BATCH_BYTES], 5, 1),
+    ],
+)
+def test_a_statement_is_bounded_in_size(sizes: list[int], room: int, fit: int) -> None:
+    assert batch_size([_failure(size) for size in sizes], room) == fit
+
+
+async def test_batches_with_much_left_to_do_are_written(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    """More than one statement can take, if each were in the same one."""
+    items = ["x" * 1_000_000] * 3
+
+    async def some(payload: Any) -> Any:
+        return [ValueError("no")] * len(payload)
+
+    for _ in range(20):
+        await jobs.add("some", items)
+    await workers.once({"some": some}, concurrency=20, events=recorder.events)
+    assert recorder.count(JobErrored) == 20
+    assert {len(row["payload"]) > 3_000_000 for row in await jobs.all()} == {True}
