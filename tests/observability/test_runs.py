@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from graphile_worker import Events, FailJob, Hooks, Job, JobHelpers
-from graphile_worker.hooks.events import Event, JobStarted, JobSucceeded, PoolEvent
+from graphile_worker.hooks.emitter import emit_once
+from graphile_worker.hooks.events import (
+    Event,
+    GracefulShutdown,
+    JobStarted,
+    JobSucceeded,
+    PoolEvent,
+    WorkerGetJobError,
+)
 from graphile_worker.observability.log_format import JsonFormatter, TextFormatter
 from graphile_worker.testing.recorder import EventRecorder
 from observability.test_log_plugin import Collected
@@ -295,3 +303,32 @@ async def test_a_scope_with_a_field_that_every_record_has_is_refused_at_once(
     await jobs.add("ship")
     await workers.once({"ship": ship})
     assert "name: every log record has an attribute of that name" in (await jobs.one())["last_error"]
+
+
+# -- what events are about ---------------------------------------------------------------------------------
+
+
+async def test_a_failed_fetch_is_told_of_the_pool_that_made_it(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    runner = await workers.start({"greet": greet}, events=recorder.events)
+    table = "graphile_worker._private_jobs"
+    await jobs.connection.execute(f"alter table {table} rename to away")
+    try:
+        await jobs.connection.execute("select pg_notify('jobs:insert', $1)", '{"count": 1}')
+        event = await recorder.wait_for(WorkerGetJobError)
+    finally:
+        await jobs.connection.execute("alter table graphile_worker.away rename to _private_jobs")
+    assert event.pool_id == runner.pool_id
+    assert not hasattr(event, "worker_id")
+
+
+def test_what_is_about_the_process_is_told_once_to_who_observes_several_runs() -> None:
+    given = Hooks()
+    heard: list[str] = []
+    given.events.on(GracefulShutdown, lambda event: heard.append("user"))
+    runs = [given.for_run(), given.for_run()]
+    for number, run in enumerate(runs):
+        run.events.on(GracefulShutdown, lambda event, number=number: heard.append(f"plugin {number}"))  # type: ignore[misc]
+    emit_once([run.events for run in runs], GracefulShutdown(signal="SIGTERM"))
+    assert sorted(heard) == ["plugin 0", "plugin 1", "user"]
