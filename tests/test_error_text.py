@@ -1,163 +1,514 @@
-"""Texts of errors: whatever an exception does when it is looked at, there is a text of bounded size."""
+"""The text of an error: what a user reads, and that no exception can break it or make it endless."""
 
 from __future__ import annotations
 
+import asyncio
+import builtins
+import functools
+import gc
+import re
+import shutil
+import sys
+import traceback
+import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from graphile_worker.db.encoding import server_codec
+import graphile_worker
+from graphile_worker import error_text
 from graphile_worker.error_text import (
     MAX_MESSAGE,
+    MAX_SUMMARY,
     MAX_TRACEBACK,
     describe,
     drop_frames,
     format_traceback,
-    related,
-    storable,
+    message_of,
+    summarize,
+    type_name,
 )
-from graphile_worker.errors import BatchFailureError
-from graphile_worker.worker.outcome import failed
+from graphile_worker.errors import BatchFailureError, ExtensionMissingError, JobError, PayloadError
+from graphile_worker.payload import decoder_for
+
+HERE = Path(__file__)
+PACKAGE = Path(graphile_worker.__file__).parent
 
 
-class Explosive(Exception):
-    """Raises whenever anybody looks at it."""
-
-    def __init__(self, raises: BaseException) -> None:
-        super().__init__("fine")
-        self.__dict__["raises"] = raises
-
-    def __str__(self) -> str:
-        raise self.__dict__["raises"]
-
-    __repr__ = __str__
-
-    @property
-    def args(self) -> Any:  # type: ignore[override]
-        raise self.__dict__["raises"]
+class OwnError(Exception):
+    pass
 
 
-class TextError(Exception):
-    def __str__(self) -> Any:  # type: ignore[override]
-        return self.text
-
-    text: Any = 5
-
-
-class OddText(str):
-    """A text with ideas of its own."""
-
-    def __getitem__(self, key: Any) -> Any:
-        raise IndexError
-
-    def replace(self, *_: Any) -> Any:
-        raise ValueError
-
-    __len__ = __bool__ = __format__ = encode = replace  # type: ignore[assignment]
-
-
-def odd_text() -> TextError:
-    error = TextError()
-    error.text = OddText("odd")
-    return error
-
-
-def ring() -> Exception:
-    first, second = ValueError("first"), ValueError("second")
-    first.__cause__, second.__cause__ = second, first
-    return first
-
-
-def chain(length: int) -> Exception:
-    error = ValueError("0")
-    for number in range(1, length):
-        next_one = ValueError(str(number))
-        next_one.__cause__ = error
-        error = next_one
-    return error
-
-
-def deep() -> Exception:
-    def descend(depth: int) -> None:
-        if depth == 0:
-            raise ValueError("deep down")
-        descend(depth - 1)
-
+def raised(function: Callable[..., Any], *args: Any) -> BaseException:
+    """What a function raises, with the frames from here on."""
     try:
-        descend(400)
-    except ValueError as error:
+        function(*args)
+    except BaseException as error:
         return error
-    raise AssertionError
+    raise AssertionError("nothing was raised")
 
 
-ERRORS = {
-    "a broken text": Explosive(LookupError("no")),
-    "an exit in the text": Explosive(SystemExit(3)),
-    "an interrupt in the text": Explosive(KeyboardInterrupt()),
-    "a text that raises the error itself": Explosive(Explosive(RecursionError())),
-    "no text at all": TextError(),
-    "an odd text": odd_text(),
-    "megabytes": ValueError("x" * 3_000_000),
-    "megabytes of lines": ValueError("\n" * 3_000_000),
-    "no characters": ValueError("a\0b\ud83d"),
-    "a ring of causes": ring(),
-    "a long chain": chain(5000),
-    "a broken cause": ExceptionGroup("all", [Explosive(OSError()), ValueError("one")]),
-    "a large group": ExceptionGroup("all", [ValueError(str(n)) for n in range(10_000)]),
-    "a deep stack": deep(),
-    "a batch of many": BatchFailureError([Explosive(OSError())] + [ValueError("x" * 10_000)] * 5_000),
-}
-
-
-@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-def test_every_error_has_texts_of_bounded_size(error: BaseException) -> None:
-    for text, most in ((describe(error), MAX_MESSAGE), (format_traceback(error), MAX_TRACEBACK + 100)):
-        assert type(text) is str
-        assert 0 < len(text) <= most
-        stored = storable(text)
-        assert "\0" not in stored
-        stored.encode()
-    outcome = failed(error, (error, error))
-    assert outcome.error is error
-    assert outcome.weight > 0
-    outcome.drop_frames()
-    assert all(each.__traceback__ is None for each in related(error))
-
-
-def test_a_text_that_cannot_be_read_says_so() -> None:
-    assert describe(Explosive(LookupError("no"))) == (
-        "Explosive (its message could not be read: LookupError)"
+def in_package(function: Callable[..., Any], *, calls: str = "function()") -> Callable[..., Any]:
+    """The function, called by code that seems to stand in this package."""
+    code = compile(
+        f"def frame(function):\n    return {calls}\n", str(PACKAGE / "worker" / "made_up.py"), "exec"
     )
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    return functools.partial(namespace["frame"], function)
 
 
-def test_frames_are_dropped_everywhere() -> None:
-    error = deep()
-    assert error.__traceback__ is not None
-    outer = ExceptionGroup("all", [error])
-    drop_frames(outer)
-    assert error.__traceback__ is None
+def ship() -> None:
+    order: dict[str, str] = {}
+    order["sku"]
 
 
-def test_a_traceback_names_the_places_and_the_causes() -> None:
-    try:
-        try:
-            deep()
-            raise KeyError("inner")
-        except KeyError as error:
-            raise ValueError("outer") from error
-    except ValueError as error:
-        text = format_traceback(error)
-    assert text.index("KeyError: 'inner'") < text.index("direct cause") < text.index("ValueError: outer")
-    assert "test_a_traceback_names_the_places_and_the_causes" in text
+def line_of(text: str) -> int:
+    """The number of the first line in this file that holds the text."""
+    lines = HERE.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line and "line_of" not in line)
+
+
+# -- last_error --------------------------------------------------------------------------------------------
+
+
+def test_a_description_is_type_and_message_as_python_prints_them_then_the_place() -> None:
+    first, place = describe(raised(in_package(ship))).split("\n")
+    assert first == "KeyError: 'sku'"
+    assert place.strip().endswith(f"test_error_text.py, line {line_of('order[')}, in ship")
 
 
 @pytest.mark.parametrize(
-    ("name", "codec"),
+    "error",
     [
-        ("UTF8", None), ("SQL_ASCII", None), ("", None), ("LATIN1", "iso8859-1"), ("LATIN9", "iso8859-15"),
-        ("WIN1252", "cp1252"), ("WIN866", "cp866"), ("KOI8R", "koi8-r"), ("ISO_8859_5", "iso8859-5"),
-        ("EUC_JP", "euc_jp"), ("EUC_CN", "gb2312"), ("EUC_TW", "ascii"), ("MULE_INTERNAL", "ascii"),
+        ValueError("plain"), ValueError(), SystemExit(3), KeyboardInterrupt(), OwnError("mine"),
+        asyncio.CancelledError(), OSError(2, "No such file", "x"), TimeoutError(), ValueError("two\nlines"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), ExceptionGroup("several", [ValueError("a")]),
     ],
+    ids=repr,
 )  # fmt: skip
-def test_encodings_of_the_server_are_known(name: str, codec: str | None) -> None:
-    assert server_codec(name) == codec
+def test_without_frames_the_first_lines_are_those_that_python_prints(error: BaseException) -> None:
+    printed = "".join(traceback.format_exception_only(error)).rstrip("\n")
+    assert describe(error).split("\n  - ")[0] == printed
+
+
+def test_the_place_is_relative_to_the_current_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "tasks" / "orders.py"
+    namespace: dict[str, Any] = {}
+    exec(compile("def ship():\n    raise ValueError('no')\n", str(file), "exec"), namespace)
+    error = raised(namespace["ship"])
+    monkeypatch.chdir(tmp_path)
+    assert describe(error) == "ValueError: no\n  at tasks/orders.py, line 2, in ship"
+    monkeypatch.chdir("/")
+    assert describe(error) == f"ValueError: no\n  at {str(file)[1:]}, line 2, in ship"
+
+
+def test_the_place_is_the_users_own_code_and_not_the_library_that_it_called() -> None:
+    def remove() -> None:
+        shutil.rmtree("/does/not/exist")
+
+    assert f"line {line_of('shutil.rmtree(')}, in remove" in describe(raised(in_package(remove)))
+
+
+def test_a_program_that_is_installed_as_a_package_is_the_users_own_code() -> None:
+    site = "/venv/lib/python3.11/site-packages"
+    library: dict[str, Any] = {}
+    exec(compile("def get():\n    raise OSError('no route')\n", f"{site}/http/client.py", "exec"), library)
+    program: dict[str, Any] = {"get": library["get"]}
+    exec(compile("def ship():\n    get()\n", f"{site}/shop/tasks.py", "exec"), program)
+    error = raised(in_package(program["ship"]))
+    # This test is a caller too, and no library; a task has no such caller.
+    assert describe(error.with_traceback(error.__traceback__.tb_next)) == (  # type: ignore[union-attr]
+        f"OSError: no route\n  at {site}/shop/tasks.py, line 2, in ship"
+    )
+
+
+def test_an_error_of_this_package_that_no_code_of_the_user_raised_is_its_message_alone() -> None:
+    error = raised(decoder_for(int), '"x"')
+    assert isinstance(error, PayloadError)
+    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr] # without the frame of this test
+    assert describe(error) == str(error)
+    assert format_traceback(error) == str(error)
+    assert describe(JobError("not today")) == "not today"
+
+
+def test_an_error_of_this_package_that_the_users_code_met_has_its_name_and_place() -> None:
+    def asks() -> None:
+        raise ExtensionMissingError(int)
+
+    lines = describe(raised(asks)).split("\n")
+    assert lines[0].startswith("ExtensionMissingError: no extension of type int")
+    assert lines[1].endswith("in asks")
+
+
+def test_causes_and_what_was_being_handled_are_told_with_their_places() -> None:
+    def chained() -> None:
+        try:
+            ship()
+        except KeyError as error:
+            raise RuntimeError("no product") from error
+
+    def while_handling() -> None:
+        try:
+            chained()
+        except RuntimeError:
+            raise OwnError("again")  # noqa: B904
+
+    lines = describe(raised(while_handling)).split("\n")
+    assert lines[0] == f"{__name__}.OwnError: again"
+    assert lines[2] == "while handling RuntimeError: no product"
+    assert lines[4] == "caused by KeyError: 'sku'"
+    assert lines[5].endswith("in ship")
+
+
+def test_members_of_groups_are_told_one_per_line() -> None:
+    async def child(number: int) -> None:
+        raise ValueError(f"member\n{number}")
+
+    async def parent() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(child(1))
+            group.create_task(child(2))
+
+    lines = describe(raised(asyncio.run, parent())).split("\n")
+    assert lines[0] == "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)"
+    assert lines[1].endswith("in parent")
+    assert [line.partition(" at ")[0] for line in lines[2:]] == [
+        "  - ValueError: member | 1",
+        "  - ValueError: member | 2",
+    ]
+
+
+def test_notes_are_kept() -> None:
+    error = ValueError("no")
+    error.add_note("while importing row 7")
+    assert describe(error) == "ValueError: no\nwhile importing row 7"
+    assert format_traceback(error) == "ValueError: no\nwhile importing row 7"
+
+
+def test_a_syntax_error_is_told_as_python_does() -> None:
+    error = raised(compile, "a b", "x.py", "exec")
+    assert describe(error).startswith("SyntaxError: invalid syntax (x.py, line 1)")
+    assert '  File "x.py", line 1\n    a b\n' in format_traceback(error)
+
+
+def test_a_batch_is_told_in_a_line_for_each_failed_item() -> None:
+    error = BatchFailureError([raised(ship), ValueError("returned,\nnot raised")])
+    head, first, second = describe(error).split("\n")
+    assert head == "Batch failures:"
+    assert first.startswith("KeyError: 'sku' at ")
+    assert first.endswith("in ship")
+    assert second == "ValueError: returned, | not raised"
+    text = format_traceback(error)
+    assert text.startswith("  | Batch failures:\n  +-+---------------- 1 ----------------\n")
+    assert "in ship" in text
+    assert text.count("KeyError: 'sku'") == 1
+
+
+def test_a_batch_of_many_failures_is_cut() -> None:
+    error = BatchFailureError([ValueError("x" * 500)] * 10_000)
+    assert len(describe(error)) < MAX_MESSAGE
+    assert re.fullmatch(r"… and \d{4} more", describe(error).rsplit("\n", 1)[1])
+
+
+# -- tracebacks --------------------------------------------------------------------------------------------
+
+
+def test_a_traceback_is_that_of_python_without_the_frames_above_the_task() -> None:
+    error = raised(in_package(ship))
+    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr] # as in a slot: ours is first
+    own = error.__traceback__.tb_next  # type: ignore[union-attr]
+    wanted = "".join(traceback.format_exception(type(error), error, own)).rstrip("\n")
+    assert format_traceback(error) == wanted
+
+
+def test_frames_of_this_package_below_a_task_are_folded() -> None:
+    def call_back() -> None:
+        raise OwnError("no")
+
+    def uses_helpers() -> None:
+        in_package(in_package(call_back))()
+
+    lines = format_traceback(raised(uses_helpers)).split("\n")
+    fold = lines.index("  … 2 frames of graphile_worker")
+    assert "in uses_helpers" in "".join(lines[:fold])
+    assert "in call_back" in lines[fold + 1]
+    assert not any(str(PACKAGE) in line for line in lines)
+
+
+def test_a_fault_inside_this_package_shows_its_frames_because_there_is_nothing_else() -> None:
+    error = raised(in_package(ship, calls="1 / 0"))
+    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr]
+    assert "made_up.py" in format_traceback(error)
+    assert describe(error) == "ZeroDivisionError: division by zero"
+
+
+async def test_the_threads_and_loops_that_call_a_task_are_left_out() -> None:
+    try:
+        await asyncio.to_thread(ship)
+    except KeyError as error:
+        caught = error
+    frames = list(traceback.walk_tb(caught.__traceback__))
+    assert any("concurrent" in frame.f_code.co_filename for frame, _ in frames)
+    in_thread = caught.__traceback__
+    while in_thread is not None and "concurrent" not in in_thread.tb_frame.f_code.co_filename:
+        in_thread = in_thread.tb_next  # as if a slot had awaited it
+    lines = format_traceback(caught.with_traceback(in_thread)).split("\n")
+    assert lines[1].endswith("in ship")
+
+
+def test_causes_and_groups_are_part_of_a_traceback() -> None:
+    def chained() -> None:
+        try:
+            ship()
+        except KeyError as error:
+            raise ExceptionGroup("several", [ValueError("one"), raised(ship)]) from error
+
+    text = format_traceback(raised(chained))
+    assert text.index("KeyError: 'sku'") < text.index("direct cause") < text.index("ExceptionGroup: several")
+    assert "    | ValueError: one" in text
+    assert "    | KeyError: 'sku'" in text
+
+
+def test_source_that_is_missing_is_left_out() -> None:
+    namespace: dict[str, Any] = {}
+    exec(compile("def ship():\n    raise ValueError('no')\n", "/gone/orders.py", "exec"), namespace)
+    assert '  File "/gone/orders.py", line 2, in ship\nValueError: no' in format_traceback(
+        raised(namespace["ship"])
+    )
+
+
+# -- hostile exceptions ------------------------------------------------------------------------------------
+
+
+def _fails(self: Any, *args: Any) -> Any:
+    raise SystemExit("hostile")
+
+
+class Str(str):
+    """What `__str__` may return."""
+
+    __getitem__ = __len__ = __format__ = split = splitlines = replace = encode = partition = _fails  # type: ignore[assignment]
+
+
+def hostile(**members: Any) -> BaseException:
+    """An exception whose class has these members."""
+    error: BaseException = type("HostileError", (Exception,), members)("message")
+    return error
+
+
+class Meta(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise SystemExit("hostile")
+
+
+def unnamed() -> BaseException:
+    class UnnamedError(Exception, metaclass=Meta):
+        pass
+
+    return UnnamedError()
+
+
+def ring() -> BaseException:
+    errors = [ValueError(str(number)) for number in range(3)]
+    for number, error in enumerate(errors):
+        error.__cause__ = errors[number - 1]
+    return errors[0]
+
+
+def long_chain() -> BaseException:
+    error = ValueError("root")
+    for number in range(20_000):
+        outer = ValueError(str(number))
+        outer.__context__ = error
+        error = outer
+    return error
+
+
+def nested(depth: int) -> BaseException:
+    error: Exception = ValueError("leaf")
+    for number in range(depth):
+        error = ExceptionGroup(f"level {number}", [error])
+    return error
+
+
+def bush(width: int, depth: int) -> BaseException:
+    error: Exception = ValueError("leaf")
+    for _ in range(depth):
+        error = ExceptionGroup("bush", [error] * width)
+    return error
+
+
+def overridden(base: type[BaseException], *args: Any) -> BaseException:
+    names = ("__cause__", "__context__", "__suppress_context__", "__traceback__", "__notes__", "exceptions")
+    members: dict[str, Any] = {name: property(_fails) for name in names}
+    error: BaseException = type("OverriddenError", (base,), members)(*args)
+    return error
+
+
+def with_notes(notes: Any) -> BaseException:
+    error = ValueError("noted")
+    error.__notes__ = notes
+    return error
+
+
+def recursion() -> None:
+    recursion()
+
+
+HOSTILE: dict[str, Callable[[], BaseException]] = {
+    "str raises": lambda: hostile(__str__=_fails),
+    "str raises the error itself": lambda: hostile(__str__=lambda self: (_ for _ in ()).throw(self)),
+    "str recurses": lambda: hostile(__str__=lambda self: str(self)),
+    "str is no text": lambda: hostile(__str__=lambda self: 3),
+    "str is a hostile text": lambda: hostile(__str__=lambda self: Str("x")),
+    "repr raises": lambda: hostile(__repr__=_fails),
+    "attributes raise": lambda: hostile(__getattribute__=_fails),
+    "class raises": lambda: hostile(__class__=property(_fails)),
+    "hash and equality raise": lambda: hostile(__eq__=_fails, __hash__=_fails, __bool__=_fails),
+    "has no name": unnamed,
+    "module is no text": lambda: hostile(__module__=7),
+    "huge": lambda: ValueError("x" * 3_000_000),
+    "huge, many lines": lambda: ValueError("x\n" * 1_000_000),
+    "huge type name": lambda: type("E" * 1_000_000, (Exception,), {})("x"),
+    "surrogates": lambda: ValueError("\ud800" * 200_000),
+    "NUL": lambda: ValueError("a\0b" * 100_000),
+    "ring of causes": ring,
+    "20,000 contexts": long_chain,
+    "1,000 groups deep": lambda: nested(1_000),
+    "20,000 members": lambda: ExceptionGroup("wide", [ValueError(str(n)) for n in range(20_000)]),
+    "bush of groups": lambda: bush(15, 12),
+    "properties in place of causes": lambda: overridden(Exception, "x"),
+    "properties in place of members": lambda: overridden(ExceptionGroup, "x", [ValueError("y")]),
+    "notes are no list": lambda: with_notes(3),
+    "notes are no text": lambda: with_notes([3, None, hostile(__str__=_fails)]),
+    "notes are huge": lambda: with_notes(["x" * 1_000_000] * 100),
+    "syntax error of nonsense": lambda: SyntaxError("x", ("f", -3, 10**9, "\0" * 1_000_000, 5, -9)),
+    "recursion": lambda: raised(recursion),
+    "errors of a batch": lambda: BatchFailureError([hostile(__str__=_fails), ring(), nested(1_000)]),
+    "odd file name": lambda: raised(eval, compile("1/0", "a\nb\x1b\ud800" * 10_000, "eval")),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_exception_breaks_its_text_or_makes_it_endless(kind: str) -> None:
+    def raises() -> None:
+        raise HOSTILE[kind]()
+
+    for error in (HOSTILE[kind](), raised(raises)):
+        for function, limit in (
+            (describe, MAX_MESSAGE), (format_traceback, MAX_TRACEBACK), (summarize, MAX_SUMMARY),
+            (message_of, MAX_MESSAGE), (type_name, 500),
+        ):  # fmt: skip
+            text = function(error)
+            assert type(text) is str
+            assert 0 < len(text) <= limit, function
+            assert "\0" not in text
+            text.encode()
+        drop_frames(error)
+
+
+def test_a_message_that_cannot_be_read_is_said_to_be_so() -> None:
+    error = hostile(__str__=lambda self: self.response["x"])
+    assert describe(error) == (
+        f"{__name__}.HostileError: <its message cannot be read: __str__ raised AttributeError>"
+    )
+
+
+def test_what_the_database_cannot_store_is_escaped() -> None:
+    assert describe(ValueError("a\0b \ud800")) == r"ValueError: a\x00b \ud800"
+
+
+def test_a_huge_message_keeps_its_place() -> None:
+    def talks() -> None:
+        raise ValueError("x" * 5_000_000)
+
+    text = describe(raised(talks))
+    assert len(text) == MAX_MESSAGE
+    assert text.endswith("in talks")
+
+
+TEXTS = st.text(st.characters(), max_size=50)
+KINDS = [ValueError, KeyError, OSError, SystemExit, KeyboardInterrupt, OwnError, JobError]
+ERRORS = st.recursive(
+    st.builds(lambda kind, text: kind(text), st.sampled_from(KINDS), TEXTS),
+    lambda inner: st.one_of(
+        st.builds(
+            lambda text, members: BaseExceptionGroup(text, members), TEXTS, st.lists(inner, min_size=1)
+        ),
+        st.builds(lambda error, cause: _caused(error, cause), inner, inner),
+        st.builds(lambda error, note: _noted(error, note), inner, TEXTS),
+        st.builds(lambda errors: BatchFailureError(errors), st.lists(inner)),
+    ),
+    max_leaves=10,
+)
+
+
+def _caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+def _noted(error: BaseException, note: str) -> BaseException:
+    error.add_note(note)
+    return error
+
+
+@settings(max_examples=200, deadline=None)
+@given(ERRORS)
+def test_any_tree_of_exceptions_has_a_text(error: BaseException) -> None:
+    for text in (describe(error), format_traceback(error), summarize(error)):
+        assert "\0" not in text
+        text.encode()
+    assert "\n" not in summarize(error)
+    name = type(error).__name__
+    if hasattr(builtins, name):
+        assert describe(error).startswith(name)
+
+
+# -- memory ------------------------------------------------------------------------------------------------
+
+
+class Held:
+    pass
+
+
+def test_frames_are_dropped_from_everything_that_belongs_to_an_error() -> None:
+    kept: list[weakref.ref[Held]] = []
+
+    def holds() -> None:
+        held = Held()
+        kept.append(weakref.ref(held))
+        raise ValueError("no")
+
+    group = ExceptionGroup("several", [raised(holds)])
+    group.__cause__ = raised(holds)
+    batch = BatchFailureError([group])
+    batch.__context__ = raised(holds)
+    drop_frames(batch)
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 3
+
+
+def test_making_a_text_keeps_nothing_alive() -> None:
+    kept: list[weakref.ref[Held]] = []
+
+    def holds() -> None:
+        held = Held()
+        kept.append(weakref.ref(held))
+        raise ValueError("no")
+
+    error = raised(holds)
+    describe(error), format_traceback(error)
+    drop_frames(error)
+    gc.collect()
+    assert kept[0]() is None
+
+
+def test_the_module_needs_nothing_that_is_slow_to_import() -> None:
+    assert set(vars(error_text)) & {"traceback", "linecache", "logging"} == set()
+    assert "graphile_worker.error_text" in sys.modules

@@ -26,9 +26,9 @@ ARGUMENTS = {
     "forbidden_flags": "Flags of jobs not to run: a list, or a (coroutine) function that gives one.",
     "events": "The `Events` object to report to; register observers on it before the worker starts.",
     "hooks": "A `Hooks` object: events and interceptors together, in place of `events`.",
-    "plugins": "Objects with `install(hooks)`, called before anything starts.",
+    "plugins": "Objects with `install(hooks)`, called before anything starts; they serve this run alone.",
     "extensions": "Objects of your application that tasks get with `helpers.extension(Type)`.",
-    "logger": "A `logging.Logger` in place of `graphile_worker`.",
+    "logger": "A `logging.Logger` for this worker and its tasks; see [logging](../configuration.md#logging).",
     "clock": "Where the time comes from; for tests.",
     "options": "A `WorkerOptions` object to build on, in place of the environment and the file.",
 }

@@ -1,4 +1,7 @@
-"""Where time comes from. Everything that waits or asks for the time takes a Clock, so tests can move it."""
+"""Where time comes from. What a test wants to move takes a Clock: polling, retries, recurring jobs, recovery.
+
+Timers that only limit how long something may take go by real time, and so do marks and prefetching.
+"""
 
 from __future__ import annotations
 

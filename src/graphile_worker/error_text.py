@@ -1,46 +1,97 @@
-"""The text of an error: bounded in size, and made without ever raising.
+"""The text of an error for `last_error`, the log and the terminal: bounded in size, and made without raising.
 
-An exception is code of somebody else. Its `__str__` may raise, return megabytes, or characters that no
-database stores; its causes may form a ring. Nothing that handles a failed job may fail because of that.
+An exception is somebody else's code. Its `__str__` may raise or return megabytes, its causes may form a
+ring, a group may hold a million members. Nothing that handles a failed job may fail because of that, so every
+access to an exception is guarded here, and attributes are read past what a subclass made of them.
+
+The reader wants to see their own code. Frames of this package are folded, and so is what calls a task from
+above: the event loop and the threads.
 """
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Iterator
-from types import TracebackType
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from types import CodeType, TracebackType
+from typing import Any
 
-MAX_MESSAGE = 20_000  # characters; a longer message helps nobody, and each fetch of the job brings it along
+MAX_MESSAGE = 20_000  # characters of a description; each fetch of the job brings it along
 MAX_TRACEBACK = 20_000  # characters
-MAX_FRAMES = 40  # per exception: the innermost ones
-MAX_CHAIN = 8  # exceptions of one traceback: causes, contexts and members of groups
-MAX_TRACEBACK_MESSAGE = 2_000  # characters of each message in a traceback
+MAX_LINE = 300  # characters of a line of source code in a traceback
+MAX_PART = 2_000  # characters of a cause, a note, or a message in a traceback
+MAX_SUMMARY = 1_000  # characters of an error on one line
+MAX_FRAMES = 40  # shown of one exception, most of them the innermost
+OUTER_FRAMES = 10  # of those the outermost
+MAX_CHAIN = 8  # causes of one exception
+MAX_WIDTH = 15  # members shown of a group, as in Python
+MAX_DEPTH = 10  # groups within groups, as in Python
+MAX_EXCEPTIONS = 50  # in one traceback
+MAX_NOTES = 20
+MAX_LOCATION = 500
+MAX_REPEATS = 3  # of a frame that calls itself, as in Python
+MAX_KEPT = 500  # texts of frames
 
-_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
-_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_frame_texts: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the code, so that no id is used twice
+_PACKAGE = __name__.partition(".")[0]
+_PACKAGE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+_LIBRARY_FOLDER = os.path.join(os.path.dirname(os.__file__), "")
+_GLUE = tuple(_LIBRARY_FOLDER + name for name in ("asyncio", "concurrent", "threading.py", "contextlib.py"))
+_SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
+
+
+# -- what others call --------------------------------------------------------------------------------------
 
 
 def describe(error: BaseException) -> str:
-    """The text stored as a job's `last_error`: the message, else the type's name."""
-    return _message(error, MAX_MESSAGE) or _type_name(error)
+    """The text stored as `last_error`: type and message as Python prints them, then where it was raised.
 
-
-def storable(text: str) -> str:
-    """The text in a form that PostgreSQL can store: no NUL, no lone surrogates, not too long."""
-    text = text[:MAX_MESSAGE].replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return text.encode("utf-8", "replace").decode("utf-8")
+    An error that this package made and no code of the user raised is its message alone.
+    """
+    try:
+        rest = "".join(f"\n{line}" for line in _circumstances(error))[: MAX_MESSAGE // 2]
+        return storable(_headline(error, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
+    except BaseException:
+        return _type_name(error)
 
 
 def format_traceback(error: BaseException) -> str:
-    """The traceback as Python prints it, with its causes; of bounded size."""
+    """The traceback as Python prints it, with causes and members of groups; our own frames are folded."""
     try:
-        text = "".join(_chain(error, set()))
+        text = "\n".join(_Report().chain(error, 0))
     except BaseException:
-        text = f"{_type_name(error)}: {_message(error, MAX_TRACEBACK_MESSAGE)}"
+        text = _headline(error, MAX_PART)
     if len(text) > MAX_TRACEBACK:
-        half = MAX_TRACEBACK // 2
-        text = f"{text[:half]}\n[…]\n{text[-half:]}"
-    return text
+        half = MAX_TRACEBACK // 2 - 20
+        text = f"{text[:half]}\n[… cut …]\n{text[-half:]}"
+    return storable(text, MAX_TRACEBACK)
+
+
+def summarize(error: BaseException) -> str:
+    """An error on one line: type and message, cut when very long."""
+    return _cut(_on_one_line(storable(_headline(error, MAX_SUMMARY), MAX_SUMMARY)), MAX_SUMMARY)
+
+
+def message_of(error: BaseException) -> str:
+    """The message, else the type's name: for people who are not about to look at code."""
+    return storable(_message(error, MAX_MESSAGE), MAX_MESSAGE) or _type_name(error)
+
+
+def summarize_members(errors: Iterable[BaseException]) -> list[str]:
+    """A line for each error with the place where it was raised; the last one says how many were left out."""
+    lines: list[str] = []
+    errors = list(errors)
+    room = MAX_MESSAGE // 2
+    for number, error in enumerate(errors):
+        place = _place(error)
+        line = summarize(error) + (f" {place}" if place else "")
+        room -= len(line)
+        if room < 0:
+            return [*lines, f"… and {len(errors) - number} more"]
+        lines.append(line)
+    return lines
 
 
 def related(error: BaseException) -> Iterator[BaseException]:
@@ -52,7 +103,8 @@ def related(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(each))
         yield each
-        waiting += _next_to(each)
+        waiting += (found for found in (_cause(each), _context(each)) if found is not None)
+        waiting += _members(each)
 
 
 def drop_frames(error: BaseException) -> None:
@@ -64,63 +116,362 @@ def drop_frames(error: BaseException) -> None:
             continue
 
 
-def _next_to(error: BaseException) -> list[BaseException]:
-    try:
-        found = [error.__cause__, error.__context__]
-        if isinstance(error, BaseExceptionGroup):
-            found += error.exceptions
-        return [each for each in found if isinstance(each, BaseException)]
-    except BaseException:
-        return []
+# -- a description -----------------------------------------------------------------------------------------
+
+
+def _circumstances(error: BaseException) -> Iterator[str]:
+    """Where an error was raised, its notes, the errors in it and those behind it."""
+    place = _place(error)
+    if place:
+        yield f"  {place}"
+    yield from _notes(error)
+    if _is_a(error, BaseExceptionGroup):
+        for number, leaf in enumerate(_leaves(error)):
+            if number == MAX_WIDTH:
+                yield "  - …"
+                break
+            place = _place(leaf)
+            yield f"  - {summarize(leaf)}" + (f" {place}" if place else "")
+    for link, behind in islice(_behind(error), MAX_CHAIN):
+        word = "caused by" if link == _CAUSE else "while handling"
+        yield f"{word} {_headline(behind, MAX_PART)}"
+        place = _place(behind)
+        if place:
+            yield f"  {place}"
+
+
+def _leaves(group: BaseException) -> Iterator[BaseException]:
+    """The errors in a group that are no groups themselves, in order."""
+    waiting, seen = [group], set[int]()
+    while waiting and len(seen) < MAX_EXCEPTIONS * MAX_WIDTH:
+        error = waiting.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        if _is_a(error, BaseExceptionGroup):
+            waiting += reversed(_members(error)[: MAX_WIDTH + 1])
+        else:
+            yield error
+
+
+def _behind(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """The errors that led to this one, each with the sentence that Python prints between the two."""
+    seen = {id(error)}
+    while True:
+        cause = _cause(error)
+        found = cause if cause is not None else None if _suppresses_context(error) else _context(error)
+        # What this package raises says all there is to say, unless code of the user is behind it.
+        if found is None or id(found) in seen or (_is_ours(error) and _own_frame(found) is None):
+            return
+        seen.add(id(found))
+        yield (_CONTEXT if cause is None else _CAUSE), found
+        error = found
+
+
+# -- a traceback -------------------------------------------------------------------------------------------
+
+
+class _Report:
+    """The lines of one traceback; counts the exceptions in it, so that no tree of groups is without end."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def chain(self, error: BaseException, depth: int) -> list[str]:
+        """An exception below the ones that led to it."""
+        chain = [("", error)]
+        for link, behind in _behind(error):
+            if len(chain) > MAX_CHAIN or id(behind) in self._seen:
+                break
+            chain.append((link, behind))
+        lines: list[str] = []
+        for link, each in reversed(chain):
+            self._seen.add(id(each))
+            lines += self._exception(each, depth)
+            if link:
+                lines += ["", link, ""]
+        return lines
+
+    def _exception(self, error: BaseException, depth: int) -> list[str]:
+        frames, members = _frames(error), _members(error)
+        text = _exception_lines(error)
+        if not members:
+            return [*(["Traceback (most recent call last):"] if frames else []), *frames, *text]
+        if _is_ours(error):  # a batch: the rest of its message says what the members say
+            text = text[:1]
+        lines = [f"  | {line}" for line in (*frames, *text)]
+        if frames:
+            lines.insert(0, "  + Exception Group Traceback (most recent call last):")
+        return lines + self._group(members, depth)
+
+    def _group(self, members: Sequence[BaseException], depth: int) -> list[str]:
+        lines: list[str] = []
+        for number, member in enumerate(members, 1):
+            title, inner = str(number), []
+            left_out = number > MAX_WIDTH or depth >= MAX_DEPTH or len(self._seen) >= MAX_EXCEPTIONS
+            if left_out:
+                title, inner = "...", [f"and {len(members) - number + 1} more"]
+            elif id(member) in self._seen:
+                inner = [f"{summarize(member)} (see above)"]
+            else:
+                inner = self.chain(member, depth + 1)
+            corner = "  +-+" if number == 1 else "    +"
+            lines.append(f"{corner}---------------- {title} ----------------")
+            lines += [f"    | {line}" for line in inner]
+            if left_out:
+                break
+        return [*lines, "    +------------------------------------"]
+
+
+def _frames(error: BaseException) -> list[str]:
+    """The frames that matter, as Python prints them; none for an error that is all this package's own."""
+    frames = list(_walk(error))
+    while frames and _is_above_tasks(_filename(frames[0])):
+        frames.pop(0)
+    if not frames and not _is_ours(error):
+        shown: list[TracebackType | str] = list(_walk(error))  # a fault of this package: all that there is
+    else:
+        shown = list(_folded(frames))
+    if len(shown) > MAX_FRAMES:
+        inner = MAX_FRAMES - OUTER_FRAMES
+        left_out = f"  … {len(shown) - MAX_FRAMES} more frames"
+        shown = [*shown[:OUTER_FRAMES], left_out, *shown[-inner:]]
+    lines: list[str] = []
+    for text, group in groupby(frame if isinstance(frame, str) else _frame_text(frame) for frame in shown):
+        count = len(list(group))
+        lines += text.split("\n") * min(count, MAX_REPEATS)
+        if count > MAX_REPEATS:
+            lines.append(f"  [Previous line repeated {count - MAX_REPEATS} more times]")
+    return lines
+
+
+def _frame_text(frame: TracebackType) -> str:
+    """One frame as Python prints it; kept, since a task that fails often does so in the same place."""
+    code = frame.tb_frame.f_code
+    key = (id(code), frame.tb_lasti)
+    known = _frame_texts.get(key)
+    if known is None:
+        from traceback import StackSummary, extract_tb
+
+        text = "".join(StackSummary.from_list(extract_tb(frame, limit=1)).format())
+        known = code, "\n".join(line[:MAX_LINE] for line in text.splitlines())
+        if len(_frame_texts) >= MAX_KEPT:
+            _frame_texts.clear()
+        _frame_texts[key] = known
+    return known[1]
+
+
+def _folded(frames: Iterable[TracebackType]) -> Iterator[TracebackType | str]:
+    count = 0
+    for frame in frames:
+        if _filename(frame).startswith(_PACKAGE_FOLDER):
+            count += 1
+            continue
+        if count:
+            yield _fold(count)
+        count = 0
+        yield frame
+    if count:
+        yield _fold(count)
+
+
+def _fold(count: int) -> str:
+    return f"  … {count} frame{'' if count == 1 else 's'} of {_PACKAGE}"
+
+
+def _exception_lines(error: BaseException) -> list[str]:
+    """Type, message and notes; for a syntax error also the line that it is about."""
+    if _is_a(error, SyntaxError):
+        try:
+            from traceback import format_exception_only
+
+            return [
+                line[:MAX_LINE] for line in "".join(format_exception_only(error)).splitlines()[:MAX_NOTES]
+            ]
+        except BaseException:
+            return [_headline(error, MAX_PART)]
+    return [*_headline(error, MAX_PART).split("\n"), *_notes(error)]
+
+
+# -- one exception -----------------------------------------------------------------------------------------
+
+
+def _headline(error: BaseException, limit: int) -> str:
+    """`KeyError: 'sku'`, as Python prints it; the message alone where this package says it all."""
+    message = _message(error, limit)
+    if _is_ours(error) and message and _own_frame(error) is None:
+        return message
+    name = _type_name(error)
+    return _cut(f"{name}: {message}", limit) if message else name
 
 
 def _message(error: BaseException, limit: int) -> str:
     """What `str` says, cut to size; a plain `str` whatever `__str__` returned."""
     try:
-        return str.__getitem__(str(error), slice(limit))
+        text = str(error)
+        return _cut(str.__getitem__(text, slice(limit + 1)), limit)
     except BaseException as broken:
-        return f"{_type_name(error)} (its message could not be read: {_type_name(broken)})"
+        return f"<its message cannot be read: __str__ raised {_type_name(broken)}>"
+
+
+def type_name(error: BaseException) -> str:
+    """The name of the error's class, without its module."""
+    return _type_name(error).rpartition(".")[2]
 
 
 def _type_name(error: BaseException) -> str:
+    """As Python prints it: with the module, unless that is `builtins` or `__main__`; ours without it."""
     try:
-        return str.__getitem__(type(error).__name__, slice(200))
+        kind = type(error)
+        name, module = str.__getitem__(kind.__qualname__, slice(200)), kind.__module__
+        if not isinstance(module, str) or module in ("builtins", "__main__") or _is_ours(error):
+            return name
+        return f"{str.__getitem__(module, slice(200))}.{name}"
     except BaseException:
         return "Exception"
 
 
-def _chain(error: BaseException, seen: set[int]) -> Iterator[str]:
-    if id(error) in seen or len(seen) >= MAX_CHAIN:
-        return
-    seen.add(id(error))
-    if error.__cause__ is not None:
-        yield from _chain(error.__cause__, seen)
-        yield _CAUSE
-    elif error.__context__ is not None and not error.__suppress_context__:
-        yield from _chain(error.__context__, seen)
-        yield _CONTEXT
-    if error.__traceback__ is not None:
-        yield "Traceback (most recent call last):\n"
-        yield from _frames(error.__traceback__)
-    message = _message(error, MAX_TRACEBACK_MESSAGE)
-    yield f"{_type_name(error)}: {message}\n" if message else f"{_type_name(error)}\n"
-    if isinstance(error, BaseExceptionGroup):
-        for number, member in enumerate(error.exceptions, 1):
-            if len(seen) >= MAX_CHAIN:
-                yield f"\n[{len(error.exceptions) - number + 1} more]\n"
-                return
-            yield f"\nException {number} of {len(error.exceptions)} in the group:\n"
-            yield from _chain(member, seen)
+def _notes(error: BaseException) -> list[str]:
+    """What `add_note` added."""
+    try:
+        notes = getattr(error, "__notes__", None)
+        if not isinstance(notes, list | tuple):
+            return []
+        return [
+            line
+            for note in notes[:MAX_NOTES]
+            for line in str.__getitem__(str(note), slice(MAX_PART)).split("\n")
+        ]
+    except BaseException:
+        return []
 
 
-def _frames(traceback: TracebackType | None) -> list[str]:
-    lines: list[str] = []
+def _is_ours(error: BaseException) -> bool:
+    """Whether the error's class is one of this package."""
+    try:
+        module = type(error).__module__
+        return isinstance(module, str) and module.partition(".")[0] == _PACKAGE
+    except BaseException:
+        return False
+
+
+def _is_a(error: BaseException, kind: type[BaseException]) -> bool:
+    """As `isinstance`, which asks the object's own `__class__` too."""
+    return issubclass(type(error), kind)
+
+
+# Read as Python's own machinery does, past a property of the same name.
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    return _plain(BaseException, "__cause__", error)  # type: ignore[no-any-return]
+
+
+def _context(error: BaseException) -> BaseException | None:
+    return _plain(BaseException, "__context__", error)  # type: ignore[no-any-return]
+
+
+def _suppresses_context(error: BaseException) -> bool:
+    return bool(_plain(BaseException, "__suppress_context__", error))
+
+
+def _members(error: BaseException) -> Sequence[BaseException]:
+    """The exceptions of a group or of a batch."""
+    if _is_a(error, BaseExceptionGroup):
+        members = _plain(BaseExceptionGroup, "exceptions", error)
+    else:
+        members = getattr(error, "errors", ()) if _is_ours(error) else ()
+    return members if isinstance(members, tuple) else ()
+
+
+def _plain(owner: type, name: str, error: BaseException) -> Any:
+    return owner.__dict__[name].__get__(error, type(error))
+
+
+# -- frames ------------------------------------------------------------------------------------------------
+
+
+def _walk(error: BaseException) -> Iterator[TracebackType]:
+    traceback: TracebackType | None = _plain(BaseException, "__traceback__", error)
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        line = linecache.getline(code.co_filename, traceback.tb_lineno, traceback.tb_frame.f_globals)
-        place = f'  File "{code.co_filename}", line {traceback.tb_lineno}, in {code.co_name}\n'
-        lines.append(f"{place}    {line.strip()[:200]}\n" if line.strip() else place)
-        if len(lines) > MAX_FRAMES:
-            del lines[0]
+        yield traceback
         traceback = traceback.tb_next
-    return lines
+
+
+def _filename(frame: TracebackType) -> str:
+    return frame.tb_frame.f_code.co_filename
+
+
+def _place(error: BaseException) -> str:
+    """`at tasks/orders.py, line 12, in ship`: the innermost frame of the user's own code, if there is one."""
+    frame = _own_frame(error)
+    if frame is None:
+        return ""
+    code = frame.tb_frame.f_code
+    place = f"at {_short_path(code.co_filename)}, line {frame.tb_lineno}, in {code.co_name}"
+    return _on_one_line(place[:MAX_LOCATION])
+
+
+def _own_frame(error: BaseException) -> TracebackType | None:
+    """The innermost frame of the user's own code.
+
+    That is not a library's, unless a task itself is: then the library is the user's program.
+    """
+    program: str | None = None
+    found: TracebackType | None = None
+    for frame in _walk(error):
+        name = _filename(frame)
+        if name.startswith(_PACKAGE_FOLDER):
+            continue
+        if program is None and not _is_above_tasks(name):
+            program = _distribution(name)
+        if program is not None and (name.startswith(program) or not _is_library(name)):
+            found = frame
+    return found
+
+
+def _is_above_tasks(filename: str) -> bool:
+    """Whether a frame belongs to what calls tasks: this package, the event loop, threads."""
+    return filename.startswith((_PACKAGE_FOLDER, *_GLUE))
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith((_LIBRARY_FOLDER, "<frozen ")) or any(site in filename for site in _SITES)
+
+
+def _distribution(filename: str) -> str:
+    """The folder of the installed package that a file is in; else the file itself."""
+    for site in _SITES:
+        before, found, after = filename.rpartition(site)
+        if found:
+            return before + found + "".join(after.partition(os.sep)[:2])
+    return filename
+
+
+def _short_path(filename: str) -> str:
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except OSError:  # the folder is gone
+        return filename
+    return filename.removeprefix(here)
+
+
+# -- text --------------------------------------------------------------------------------------------------
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _on_one_line(text: str) -> str:
+    return " | ".join(stripped for line in text.splitlines() if (stripped := line.strip()))
+
+
+def storable(text: str, limit: int = MAX_MESSAGE) -> str:
+    """The text in a form that a database and a stream take: no NUL, no lone surrogates, not too long."""
+    text = _cut(text, limit)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return _cut(text.replace("\0", "\\x00"), limit)

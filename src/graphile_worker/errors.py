@@ -36,8 +36,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .error_text import MAX_MESSAGE
 from .error_text import describe as describe
+from .error_text import summarize_members
 
 
 class GraphileWorkerError(Exception):
@@ -164,13 +164,7 @@ class BatchFailureError(JobError):
 
     def __init__(self, errors: Sequence[BaseException]) -> None:
         self.errors = tuple(errors)
-        lines, size = ["Batch failures:"], 0
-        for error in self.errors:
-            lines.append(describe(error))
-            size += len(lines[-1])
-            if size > MAX_MESSAGE:  # no more than that is ever stored
-                break
-        super().__init__("\n".join(lines))
+        super().__init__("\n".join(["Batch failures:", *summarize_members(self.errors)]))
 
 
 class JobInterruptedError(JobError):

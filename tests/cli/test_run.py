@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -82,7 +83,7 @@ def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(gw: 
     assert "{1})] INFO: completed in " in result.out
     assert "at attempt 1 of 25: ValueError: boom; next try in 3 s" in result.err
     (left,) = gw("list", "--json").json
-    assert (left["id"], left["attempts"], left["last_error"]) == (2, 1, "boom")
+    assert (left["id"], left["attempts"], left["last_error"].split("\n")[0]) == (2, 1, "ValueError: boom")
 
 
 def test_once_installs_the_schema_where_it_is_missing(once: Call, empty_database_url: str) -> None:
@@ -104,7 +105,9 @@ def test_the_log_level_hides_what_is_less_important(gw: Call, once: Call) -> Non
     result = once("--log-level", "error").check()
     assert result.out == ""
     assert result.err.count("ERROR: failed for good") == 1
-    assert "Traceback" not in result.err
+    assert re.search(
+        r'^    Traceback .*\n      File ".*tasks/hello\.py", line 5, in hello\n', result.err, re.M
+    )
 
 
 def test_success_is_not_logged_when_the_environment_says_so(gw: Call, once: Call) -> None:
@@ -114,11 +117,9 @@ def test_success_is_not_logged_when_the_environment_says_so(gw: Call, once: Call
     assert "completed" not in out
 
 
-def test_debug_lines_and_tracebacks_appear_when_the_environment_asks_for_them(gw: Call, once: Call) -> None:
+def test_debug_lines_appear_when_the_environment_asks_for_them(gw: Call, once: Call) -> None:
     gw("add", "hello", '{"name": "Bob", "fail": true}').check()
-    result = once(GRAPHILE_LOGGER_DEBUG="1").check()
-    assert "DEBUG: started, attempt 1 of 25" in result.out
-    assert "Traceback (most recent call last)" in result.err
+    assert "DEBUG: started, attempt 1 of 25" in once(GRAPHILE_LOGGER_DEBUG="1").check().out
 
 
 @pytest.mark.compat("RUN-1")

@@ -10,7 +10,7 @@ import pytest
 from graphile_worker.errors import BatchFailureError
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Jobs, Workers
+from support.working import Jobs, Workers, headline
 
 ITEMS = [{"a": 1}, {"a": 2}, {"a": 3}]
 
@@ -48,7 +48,7 @@ async def test_a_task_that_raises_keeps_the_whole_batch(jobs: Jobs, workers: Wor
     await workers.once({"job1": job1})
     row = await jobs.one()
     assert json.loads(row["payload"]) == ITEMS
-    assert (row["attempts"], row["last_error"]) == (1, "all of it")
+    assert (row["attempts"], headline(row)) == (1, "RuntimeError: all of it")
 
 
 async def _later(item: Any) -> Any:
@@ -77,7 +77,11 @@ async def test_only_failed_items_stay_in_the_payload(
     row = await jobs.one()
     assert json.loads(row["payload"]) == [{"a": 1}, {"a": 3}]
     assert row["attempts"] == 1
-    assert row["last_error"] == "Batch failures:\nitem 1 failed\nitem 3 failed"
+    assert [line.partition(" at ")[0] for line in row["last_error"].split("\n")] == [
+        "Batch failures:",
+        "RuntimeError: item 1 failed",
+        "RuntimeError: item 3 failed",
+    ]
     assert await jobs.locked() == 0
     (event,) = recorder.of(JobErrored)
     assert isinstance(event.error, BatchFailureError)

@@ -13,7 +13,7 @@ from graphile_worker import Events, FailJob, Hooks, Job, JobSpec, SkipJob, make_
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks.events import Event, JobErrored, JobStarted, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import PATIENCE, Jobs, Workers
+from support.working import PATIENCE, Jobs, Workers, headline
 
 
 async def test_observers_that_raise_do_not_break_the_worker(
@@ -41,7 +41,7 @@ async def test_observers_that_raise_do_not_break_the_worker(
     await recorder.wait_for(JobSucceeded, count=8)
     await recorder.wait_for(JobErrored)
     await workers.stop(runner)
-    assert (await jobs.one())["last_error"] == "three"
+    assert headline(await jobs.one()) == "ValueError: three"
     assert "cannot bear job:start later" in caplog.text
     assert "cannot bear pool:create" in caplog.text
 
@@ -122,8 +122,8 @@ async def test_a_before_run_that_raises_or_answers_nonsense_fails_the_job(
     await jobs.add_many("job1", 3)
     await workers.once({"job1": job1}, hooks=hooks)
     assert ran == [2]
-    errors = [row["last_error"] for row in await jobs.all()]
-    assert errors[0] == "broken hook"
+    errors = [headline(row) for row in await jobs.all()]
+    assert errors[0] == "SystemExit: broken hook"
     assert "SkipJob" in errors[1]
 
 
@@ -166,7 +166,10 @@ async def test_after_run_sees_the_error_and_its_own_error_fails_the_job(jobs: Jo
     await jobs.add_many("job1", 3)
     await workers.once({"job1": job1}, hooks=hooks)
     assert seen == [(0, "None"), (1, "None"), (2, "two")]
-    assert [row["last_error"] for row in await jobs.all()] == ["the receipt was lost", "two"]
+    assert [headline(row) for row in await jobs.all()] == [
+        "RuntimeError: the receipt was lost",
+        "ValueError: two",
+    ]
 
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")

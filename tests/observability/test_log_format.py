@@ -67,7 +67,80 @@ def test_a_traceback_is_part_of_the_line() -> None:
     assert json.loads(err.getvalue())["traceback"].endswith("ValueError: boom")
     configure_logging("text", "debug", stdout=out, stderr=(err := io.StringIO()))
     LOGGER.error("bad", exc_info=error)
-    assert err.getvalue() == "[worker] ERROR: bad\nValueError: boom\n"
+    assert err.getvalue() == "[worker] ERROR: bad\n    ValueError: boom\n"
+
+
+FORGED = "no\n[core] INFO: forged\r\x1b[2J\x07\x9b31m\u2028\u202e\ud800 tab\tstays"
+
+
+def test_control_characters_and_line_breaks_of_a_message_are_escaped_in_text() -> None:
+    err = io.StringIO()
+    configure_logging("text", "info", stderr=err)
+    LOGGER.error("%s", FORGED, extra={"worker_id": "w\n", "task_identifier": "t\x1b", "job_id": 1})
+    (line,) = err.getvalue().removesuffix("\n").split("\n")
+    assert line == (
+        r"[worker(w\n: t\x1b{1})] ERROR: no\n[core] INFO: forged\r\x1b[2J\x07\x9b31m\u2028\u202e\ud800 "
+        "tab\tstays"
+    )
+
+
+def test_no_line_of_a_traceback_begins_where_lines_of_the_log_begin() -> None:
+    err = io.StringIO()
+    configure_logging("text", "info", stderr=err)
+    LOGGER.error("bad", exc_info=ValueError(FORGED), stack_info=True)
+    first, *rest = err.getvalue().removesuffix("\n").split("\n")
+    assert first == "[worker] ERROR: bad"
+    assert rest
+    assert all(line.startswith("    ") for line in rest if line)
+    assert not set("\x1b\x07\r\x9b\u2028") & set("".join(rest))
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+    __repr__ = __str__
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+    @property
+    def __notes__(self) -> list[str]:
+        raise SystemExit(3)
+
+
+def test_json_lines_are_written_whatever_is_in_them() -> None:
+    endless: dict[str, object] = {}
+    endless["self"] = endless
+    err = io.StringIO()
+    configure_logging("json", "info", stderr=err)
+    LOGGER.error(
+        "lone \ud800",
+        extra={"odd": Unspeakable(), "endless": endless, "fine": 3},
+        exc_info=UnspeakableError(),
+    )
+    line = json.loads(err.getvalue())
+    assert line["msg"] == r"lone \ud800"
+    assert line["odd"] == "<Unspeakable>"
+    assert line["fine"] == 3
+    assert "UnspeakableError" in line["traceback"]
+
+
+def test_an_error_that_cannot_be_formatted_does_not_lose_the_line() -> None:
+    err = io.StringIO()
+    configure_logging("text", "info", stderr=err)
+    LOGGER.error("bad", exc_info=UnspeakableError())
+    assert err.getvalue().startswith("[worker] ERROR: bad\n    ")
+    assert "UnspeakableError" in err.getvalue()
+
+
+def test_a_stream_of_another_encoding_gets_escapes_for_what_it_cannot_hold() -> None:
+    raw = io.BytesIO()
+    configure_logging("text", "info", stdout=io.TextIOWrapper(raw, encoding="latin-1"))
+    LOGGER.info("5 € … ü")
+    assert raw.getvalue().decode("latin-1") == "[worker] INFO: 5 \\u20ac \\u2026 ü\n"
 
 
 def test_warnings_and_errors_go_to_standard_error_and_the_rest_to_standard_output() -> None:

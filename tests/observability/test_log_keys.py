@@ -22,13 +22,13 @@ RECOVERED = ["dead_pool_id", "returned", "failed", "left"]
 
 KEYS: dict[type[events.Event], list[str]] = {
     events.JobSucceeded: [*JOB, "duration_ms"],
-    events.JobErrored: [*JOB, *ERROR, "duration_ms", "retry_in_s"],
-    events.JobFailed: [*JOB, *ERROR, "duration_ms"],
+    events.JobErrored: [*JOB, *ERROR, "duration_ms", "retry_in_s", "traceback"],
+    events.JobFailed: [*JOB, *ERROR, "duration_ms", "traceback"],
     events.JobInterrupted: [*JOB, *ERROR],
     events.PoolListenSuccess: POOL,
     events.PoolListenError: [*POOL, *ERROR],
     events.PoolFatalError: [*POOL, *ERROR, "action"],
-    events.WorkerFatalError: ["event", "worker_id", *ERROR],
+    events.WorkerFatalError: ["event", "worker_id", *ERROR, "traceback"],
     events.GracefulShutdown: ["event", "signal"],
     events.ForcefulShutdown: ["event", "signal"],
     events.PoolGracefulShutdown: POOL,
@@ -52,8 +52,8 @@ KEYS: dict[type[events.Event], list[str]] = {
 }  # fmt: skip
 JOBS: list[events.Event] = [
     events.JobSucceeded(worker_id="w", job=make_job(), duration=0.1),
-    events.JobErrored(worker_id="w", job=make_job(), error=ValueError("no"), duration=0.1),
-    events.JobFailed(worker_id="w", job=make_job(), error=ValueError("no"), duration=0.1),
+    events.JobErrored(worker_id="w", job=make_job(), error=ValueError("no"), duration=0.1, traceback="tb\nb"),
+    events.JobFailed(worker_id="w", job=make_job(), error=ValueError("no"), duration=0.1, traceback="tb\nb"),
     events.JobInterrupted(worker_id="w", job=make_job(), error=TimeoutError("late")),
 ]
 SAMPLES = [*JOBS, *(event for event, _ in EVERY_LINE)]

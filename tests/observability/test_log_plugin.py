@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from graphile_worker.errors import BatchFailureError, ConfigError, PayloadError
 from graphile_worker.hooks import Events, Hooks, events
 from graphile_worker.job import Job
 from graphile_worker.observability import LogPlugin
-from graphile_worker.observability.log_words import error_text, retry_delay, waiting_time
+from graphile_worker.observability.log_format import TextFormatter
+from graphile_worker.observability.log_words import retry_delay, waiting_time
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -76,7 +78,6 @@ def test_a_failure_is_a_warning_with_the_attempt_and_the_next_try(log: Log) -> N
     assert log.lines == ["WARNING failed after 1.50 s at attempt 2 of 25: ValueError: boom; next try in 7 s"]
     record = log.collected.records[0]
     assert record.retry_in_s == 7.389  # type: ignore[attr-defined]
-    assert record.exc_info is None
 
 
 def test_the_last_failure_is_one_error_although_two_events_tell_of_it(log: Log) -> None:
@@ -95,7 +96,7 @@ def test_failures_of_a_batch_say_how_many_items_failed(log: Log) -> None:
             worker_id="w", job=make_job(), error=ValueError("a\nb"), duration=0, batch_job_errors=parts
         )
     )
-    assert "2 items of the batch: ValueError: a | b; next try in 3 s" in log.lines[0]
+    assert "2 items of the batch: ValueError: a | ValueError: b; next try in 3 s" in log.lines[0]
 
 
 def test_an_interrupted_job_says_that_it_went_back(log: Log) -> None:
@@ -105,13 +106,54 @@ def test_an_interrupted_job_says_that_it_went_back(log: Log) -> None:
     ]
 
 
-def test_tracebacks_appear_at_debug_level_only() -> None:
-    error = ValueError("boom")
+TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in t\n\nKeyError: 1'
+
+
+@pytest.mark.parametrize(("attempts", "level"), [(1, "WARNING"), (3, "ERROR")])
+def test_a_failed_task_is_logged_with_its_traceback(log: Log, attempts: int, level: str) -> None:
+    job = make_job(attempts=attempts, max_attempts=3)
+    error = KeyError(1)
+    kinds = [events.JobErrored, events.JobFailed] if level == "ERROR" else [events.JobErrored]
+    for kind in kinds:
+        log.events.emit(kind(worker_id="w", job=job, error=error, duration=0, traceback=TRACEBACK))
+    (record,) = log.collected.records
+    assert record.levelname == level
+    # As every formatter prints it, that of a program of the user too.
+    assert logging.Formatter().format(record).endswith(f"\n{TRACEBACK}")
+    assert TextFormatter().format(record).splitlines()[1:] == [
+        "    Traceback (most recent call last):",
+        '      File "t.py", line 3, in t',
+        "",
+        "    KeyError: 1",
+    ]
+
+
+def test_an_error_without_frames_is_not_said_twice(log: Log) -> None:
+    error = PayloadError("no such field")
+    log.events.emit(
+        events.JobErrored(worker_id="w", job=make_job(), error=error, duration=0, traceback="no such field")
+    )
+    (record,) = log.collected.records
+    assert TextFormatter().format(record).count("no such field") == 1
+
+
+def test_the_record_of_a_failure_names_the_code_that_logs_it(log: Log) -> None:
+    log.events.emit(events.JobErrored(worker_id="w", job=make_job(), error=ValueError("no"), duration=0))
+    assert (log.collected.records[0].module, log.collected.records[0].funcName) == ("log_plugin", "_errored")
+
+
+def test_tracebacks_of_other_errors_appear_at_debug_level_only() -> None:
+    error = OSError("gone")
     for level, expected in ((logging.INFO, None), (logging.DEBUG, error)):
         log = Log(level, {})
-        log.events.emit(events.JobErrored(worker_id="w", job=make_job(), error=error, duration=0))
+        log.events.emit(events.PoolListenError(pool_id="p", error=error))
         info = log.collected.records[0].exc_info
         assert (info[1] if info else None) is expected
+
+
+def test_a_logger_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"logger must be a logging\.Logger, not LoggerAdapter"):
+        LogPlugin(logging.LoggerAdapter(logging.getLogger("x"), {}))  # type: ignore[arg-type]
 
 
 def test_nobody_wants_events_of_successful_jobs_when_their_level_is_off() -> None:
@@ -159,8 +201,8 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
         "ERROR the worker cannot go on (completeJob): OSError: gone; stopping",
     ),
     (
-        events.WorkerFatalError(worker_id="w", error=KeyError("x"), job_error=ValueError("y")),
-        "ERROR stopped by an error: KeyError: 'x' (the task itself failed with ValueError: y)",
+        events.WorkerFatalError(worker_id="w", error=KeyError("x")),
+        "ERROR stopped by an error: KeyError: 'x'",
     ),
     (
         events.GracefulShutdown(signal="SIGTERM"),
@@ -175,7 +217,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     ),
     (
         events.PoolGracefulShutdownError(pool_id="p", error=OSError("gone")),
-        "ERROR could not stop gracefully: OSError: gone; stopping by force",
+        "ERROR could not stop cleanly: OSError: gone; jobs may still be locked by p",
     ),
     (events.PoolForcefulShutdown(pool_id="p", message="now"), "WARNING stopping by force: now"),
     (
@@ -254,6 +296,11 @@ def test_the_delay_before_a_retry_grows_to_six_hours_and_no_further() -> None:
     assert waiting_time(retry_delay(10)) == "6 h 7 min"
 
 
-def test_an_error_without_a_message_is_named_by_its_type_and_a_huge_one_is_cut() -> None:
-    assert error_text(KeyboardInterrupt()) == "KeyboardInterrupt"
-    assert len(error_text(ValueError("x" * 100_000))) < 1100
+def test_a_batch_with_many_failures_makes_one_line_of_bounded_length(log: Log) -> None:
+    parts = [ValueError("x" * 900) for _ in range(500)]
+    error = BatchFailureError(parts)
+    log.events.emit(
+        events.JobErrored(worker_id="w", job=make_job(), error=error, duration=0, batch_job_errors=parts)
+    )
+    assert "500 items of the batch: ValueError: xxx" in log.lines[0]
+    assert len(log.lines[0]) < 3000

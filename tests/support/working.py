@@ -120,6 +120,11 @@ class Jobs:
         return await self.count() == 0
 
 
+def headline(row: Any) -> str:
+    """The first line of a job's `last_error`; below it stands where the error was raised."""
+    return row["last_error"].split("\n")[0]
+
+
 async def until(
     condition: Callable[[], Awaitable[bool] | bool], *, timeout: float = PATIENCE, every: float = 0.005
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -79,12 +80,15 @@ async def test_check_raises_the_error_of_the_task(
 ) -> None:
     assert len((await run_jobs([fail])).check()) == 0
     await graphile_worker_utils.add_job(fail)
-    with pytest.raises(LookupError, match="not there"):
+    with pytest.raises(LookupError, match="not there") as caught:
         (await run_jobs([fail])).check()
+    assert caught.traceback[-1].name == "fail"  # the task's own frame
     await graphile_worker_utils.add_jobs([JobSpec(fail), JobSpec(fail)])
     with pytest.raises(ExceptionGroup, match="2 of 2 runs") as group:
         (await run_jobs([fail])).check()
     assert [type(error) for error in group.value.exceptions] == [LookupError, LookupError]
+    for error in group.value.exceptions:
+        assert traceback.extract_tb(error.__traceback__)[-1].name == "fail"
 
 
 async def test_the_result_reads_well_in_a_failed_assertion(

@@ -12,7 +12,7 @@ import pytest
 from graphile_worker.hooks.events import JobCompleted, JobErrored, JobSucceeded
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import MODES, PATIENCE, SELDOM, Gate, Jobs, Workers, terminate_workers, until
+from support.working import MODES, PATIENCE, SELDOM, Gate, Jobs, Workers, headline, terminate_workers, until
 
 
 async def test_a_batch_delay_collects_completed_jobs(
@@ -58,7 +58,7 @@ async def test_a_once_run_does_not_wait_for_delays(jobs: Jobs, workers: Workers)
 
     await jobs.add_many("step", 4, queue="serial")
     await workers.once({"step": step}, complete_job_batch_delay=SELDOM, fail_job_batch_delay=SELDOM)
-    assert (await jobs.one())["last_error"] == "no"
+    assert headline(await jobs.one()) == "RuntimeError: no"
 
 
 @pytest.mark.parametrize("mode", list(MODES))
@@ -96,7 +96,7 @@ async def test_outcomes_are_kept_while_the_database_is_away_and_written_once(
     assert ran == Counter(dict.fromkeys(range(6), 1))
     assert recorder.count(JobSucceeded) == 3
     assert recorder.count(JobErrored) == 3
-    assert [row["last_error"] for row in await jobs.all()] == ["odd"] * 3
+    assert [headline(row) for row in await jobs.all()] == ["RuntimeError: odd"] * 3
     assert await jobs.locked() == 0
 
 

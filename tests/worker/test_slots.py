@@ -10,7 +10,7 @@ import pytest
 from graphile_worker import Events
 from graphile_worker.hooks.events import JobStarted, PoolFatalError, WorkerFatalError, WorkerStopped
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import PATIENCE, Gate, Jobs, Workers
+from support.working import PATIENCE, Gate, Jobs, Workers, headline
 
 
 class FaultError(BaseException):
@@ -41,7 +41,7 @@ async def test_a_fault_outside_the_task_fails_the_job_and_ends_the_worker(
     assert [event.error for event in recorder.of(PoolFatalError)] == [fault]
     assert recorder.count(WorkerStopped) == 3
     row = await jobs.one()
-    assert (row["last_error"], row["attempts"]) == ("out of order", 1)
+    assert (headline(row), row["attempts"]) == (f"{__name__}.FaultError: out of order", 1)
     assert await jobs.locked() == 0
 
 

@@ -10,6 +10,7 @@ from graphile_worker.hooks.events import (
     JobStarted,
     JobSucceeded,
     LocalQueueReturnJobs,
+    PoolJobsReturned,
     PoolListenNotification,
 )
 from graphile_worker.testing.recorder import EventRecorder
@@ -74,8 +75,9 @@ async def test_jobs_stuck_behind_a_slow_one_go_back_and_another_worker_runs_them
     await workers.start({"step": step}, events=recorder.events)
     await gate.until_inside(1)
     started = recorder.count(JobStarted)
-    event = await recorder.wait_for(LocalQueueReturnJobs)
+    event = await recorder.wait_for(PoolJobsReturned)
     assert len(event.jobs) > 0
+    assert recorder.count(LocalQueueReturnJobs) == 0  # there is no local queue
     await workers.start({"step": step}, events=others.events)
     await others.wait_for(JobSucceeded, count=600 - started)
     assert await jobs.count() == 1

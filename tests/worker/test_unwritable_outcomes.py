@@ -15,7 +15,7 @@ from graphile_worker import Events
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobOutcomeDiscarded, JobSucceeded
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import SCHEMA, Jobs, Workers, until, workers_of
+from support.working import SCHEMA, Jobs, Workers, headline, until, workers_of
 
 GOOD = 1000
 BAD = 500  # the number of the bad one among the good
@@ -57,7 +57,7 @@ PLAINLY = "Its outcome could not be written: "
 KINDS = {
     "an error whose text cannot be read": Kind(error=BrokenError, last_error="BrokenError"),
     "an error with characters that are none": Kind(
-        error=lambda: ValueError("a\0b \ud83d alone"), last_error="a\N{REPLACEMENT CHARACTER}b ? alone"
+        error=lambda: ValueError("a\0b \ud83d alone"), last_error=r"a\x00b \ud83d alone"
     ),
     "an error that is too long": Kind(
         setup=f"alter table {JOBS} add constraint small check (length(last_error) < 2000)",
@@ -86,7 +86,7 @@ KINDS = {
         setup=trigger("before delete or update", "return null;")
     ),
     "a constraint": Kind(
-        setup=f"alter table {JOBS} add constraint polite check (last_error <> 'rude')",
+        setup=f"alter table {JOBS} add constraint polite check (last_error not like 'ValueError: rude%')",
         error=lambda: ValueError("rude"),
         last_error=f'{PLAINLY}new row for relation "_private_jobs" violates check constraint "polite"',
     ),
@@ -230,7 +230,7 @@ async def test_characters_that_the_database_cannot_hold_are_replaced(latin1_url:
         try:
             jobs = Jobs(connection)
             row = await load.run(jobs, workers, await load.add(jobs), count)
-            assert row["last_error"].endswith("5 ? für ä")
+            assert headline(row).endswith("5 ? für ä")
             load.assert_all_ran_once()
         finally:
             await connection.close()
@@ -248,7 +248,7 @@ async def limited_url(server: DatabaseServer, database_url: str, connection: Any
         + "".join(
             f'create policy limited on {SCHEMA}.{table} to "{role}" using (true) with check ({check});'
             for table, check in (
-                ("_private_jobs", "last_error is distinct from 'secret'"),
+                ("_private_jobs", "last_error is null or last_error not like 'ValueError: secret%'"),
                 ("_private_job_queues", "true"),
                 ("_private_tasks", "true"),
                 ("_private_known_crontabs", "true"),

@@ -6,7 +6,8 @@ import logging
 
 import click
 
-from ..errors import SchemaTooNewError, describe
+from ..error_text import message_of
+from ..errors import SchemaTooNewError
 
 BREAKING_MIGRATION = 57
 
@@ -17,7 +18,7 @@ def report(error: Exception) -> int:
         import traceback
 
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"graphile-worker: error: {describe(error)}", err=True)
+    click.echo(f"graphile-worker: error: {message_of(error)}", err=True)
     from .hints import hint_for
 
     hint = hint_for(error)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..db.connection import Connection
 from ..db.retry import is_refusal
-from ..error_text import describe, storable
+from ..error_text import message_of, storable
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
@@ -188,7 +188,7 @@ class Sweep:
                     "job %d of a dead worker stays locked, for four hours at most: the database refuses to "
                     "change it: %s",
                     decisions[0].job_id,
-                    describe(error),
+                    message_of(error),
                 )
                 decisions = ()
             elif not decisions:

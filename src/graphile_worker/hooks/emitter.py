@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, overload
+from weakref import WeakSet
 
 from ..errors import ConfigError
 from .events import EVENT_TYPES, Event
@@ -29,6 +30,8 @@ class Events:
     def __init__(self) -> None:
         self._handlers: dict[type[Event], list[Handler[Any]]] = {}
         self._running: set[asyncio.Task[Any]] = set()
+        self._runs: WeakSet[RunEvents] = WeakSet()
+        self._found: dict[type[Event], tuple[Handler[Any], ...]] = {}  # what `_handlers_of` said
         self._left: set[asyncio.Task[Any]] = set()  # those for which nobody waits any longer
         self.observed: set[type[Event]] = set()
         """The events that anybody observes; looked at on the hot path before an event is built."""
@@ -50,7 +53,7 @@ class Events:
             return lambda function: self.on(event, function)
         kind = _event_type(event)
         self._handlers.setdefault(kind, []).append(handler)
-        self.observed.update(EVENT_TYPES.values() if kind is Event else (kind,))
+        self._update_observed()
         return handler
 
     def off(self, event: type[Event] | str, handler: Handler[Any]) -> None:
@@ -58,8 +61,7 @@ class Events:
         handlers = self._handlers.get(_event_type(event), [])
         if handler in handlers:
             handlers.remove(handler)
-        if not self._handlers.get(Event):
-            self.observed.intersection_update(kind for kind, left in self._handlers.items() if left)
+        self._update_observed()
 
     def wants(self, event: type[Event]) -> bool:
         """Whether anybody observes this event."""
@@ -70,8 +72,15 @@ class Events:
 
         What is no Exception, as of sys.exit(), is raised when all of them were told.
         """
+        kind = type(event)
+        handlers = self._found.get(kind)
+        if handlers is None:
+            handlers = self._found[kind] = self._handlers_of(kind)
+        self._tell(event, handlers)
+
+    def _tell(self, event: Event, handlers: Iterable[Handler[Any]]) -> None:
         fault: BaseException | None = None
-        for handler in (*self._handlers.get(type(event), ()), *self._handlers.get(Event, ())):
+        for handler in handlers:
             try:
                 result = handler(event)
                 if inspect.iscoroutine(result):
@@ -82,6 +91,23 @@ class Events:
                 fault = fault or error
         if fault is not None:
             raise fault
+
+    def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
+        return (*self._handlers.get(kind, ()), *self._handlers.get(Event, ()))
+
+    def _wanted(self) -> set[type[Event]]:
+        if self._handlers.get(Event):
+            return set(EVENT_TYPES.values())
+        return {kind for kind, handlers in self._handlers.items() if handlers}
+
+    def _update_observed(self) -> None:
+        """Bring `observed` up to date in place, as loops hold on to it."""
+        wanted = self._wanted()
+        self.observed |= wanted
+        self.observed &= wanted
+        self._found.clear()
+        for run in self._runs:
+            run._update_observed()
 
     def _start(self, coroutine: Any) -> None:
         name = f"graphile-worker observer {getattr(coroutine, '__qualname__', '')}".rstrip()
@@ -135,6 +161,42 @@ async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:
         raise
     except BaseException as error:
         logger.error("an observer failed", exc_info=error)
+
+
+class RunEvents(Events):
+    """The events of one run: its plugins observe here, before those who observe the object that was given.
+
+    What a plugin registers for a run is gone with it, and hears nothing of other runs of the same object.
+    """
+
+    def __init__(self, given: Events) -> None:
+        super().__init__()
+        self.given = given
+        self._left = given._left  # they may outlive the run
+        given._runs.add(self)
+        self._update_observed()
+
+    def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
+        return (*super()._handlers_of(kind), *self.given._handlers_of(kind))
+
+    def _wanted(self) -> set[type[Event]]:
+        return super()._wanted() | self.given._wanted()
+
+    def emit_to_plugins(self, event: Event) -> None:
+        """Tell the observers of this run alone."""
+        self._tell(event, super()._handlers_of(type(event)))
+
+
+def emit_once(runs: Iterable[Events], event: Event) -> None:
+    """Tell several runs of something about the process; who observes more than one of them hears it once."""
+    told: set[int] = set()
+    for run in runs:
+        given = run.given if isinstance(run, RunEvents) else run
+        if id(given) not in told:
+            told.add(id(given))
+            run.emit(event)
+        elif isinstance(run, RunEvents):
+            run.emit_to_plugins(event)
 
 
 def _event_type(event: type[Event] | str) -> type[Event]:

@@ -98,7 +98,7 @@ class PoolGracefulShutdownComplete(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolGracefulShutdownError(PoolEvent, frozen=True, kw_only=True):
-    """The graceful way failed; the forceful one follows."""
+    """The shutdown failed; jobs may still be locked by this pool."""
 
     name: ClassVar[str] = "pool:gracefulShutdown:error"
     error: BaseException
@@ -132,17 +132,24 @@ class PoolForcefulShutdownError(PoolEvent, frozen=True, kw_only=True):
     error: BaseException
 
 
+class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
+    """Jobs that were fetched ahead and not started went back to the database; without a local queue."""
+
+    name: ClassVar[str] = "pool:returnJobs"
+    jobs: Sequence[Job]
+
+
 class PoolReleased(PoolEvent, frozen=True, kw_only=True):
     """The pool is gone."""
 
     name: ClassVar[str] = "pool:release"
 
 
-# -- prefetching and the local queue -----------------------------------------------------------------------
+# -- the local queue ---------------------------------------------------------------------------------------
 
 
 class LocalQueueEvent(PoolEvent, frozen=True, kw_only=True):
-    """Something about the jobs that a pool holds locked ahead of its slots."""
+    """Something about the local queue of a pool: jobs that it holds locked ahead of its slots."""
 
 
 class LocalQueueInit(LocalQueueEvent, frozen=True, kw_only=True):
@@ -232,8 +239,8 @@ class WorkerGetJobStart(WorkerEvent, frozen=True, kw_only=True):
     name: ClassVar[str] = "worker:getJob:start"
 
 
-class WorkerGetJobError(WorkerEvent, frozen=True, kw_only=True):
-    """The slot could not get a job because the database failed."""
+class WorkerGetJobError(PoolEvent, frozen=True, kw_only=True):
+    """A fetch failed; it is the pool that fetches, for all of its slots."""
 
     name: ClassVar[str] = "worker:getJob:error"
     error: BaseException
@@ -246,11 +253,10 @@ class WorkerGetJobEmpty(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerFatalError(WorkerEvent, frozen=True, kw_only=True):
-    """An error outside the task ended the slot; `job_error` is the task's own, if it had one."""
+    """An error outside the task ended the slot."""
 
     name: ClassVar[str] = "worker:fatalError"
     error: BaseException
-    job_error: BaseException | None
 
 
 # -- jobs --------------------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 """How log lines look and where they go when the command line runs; a library never calls this.
 
-Text for people: `[label(worker: task{job})] LEVEL: message`, as Graphile Worker for Node prints it. JSON for
-machines: one object per line, `ts`, `level`, `logger`, `label` and `msg` first, then what the record knows.
+Text for people: `[label(worker: task{job})] LEVEL: message`, as Graphile Worker for Node prints it, with a
+traceback indented below. JSON for machines: one object per line, `ts`, `level`, `logger`, `label` and `msg`
+first, then what the record knows.
+
+Messages hold what others wrote: payloads, answers of servers, output of programs. In text their control
+characters are escaped, so that none reaches the terminal and no line break forges a line of the log.
 """
 
 from __future__ import annotations
@@ -9,12 +13,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import msgspec
+
+from ..error_text import format_traceback
 
 ROOT = "graphile_worker"
 DEBUG_VARIABLES = ("GRAPHILE_LOGGER_DEBUG", "GRAPHILE_WORKER_DEBUG")
@@ -28,6 +35,9 @@ KEYS = {
     "max_attempts": "max_attempts",
 }
 """Attributes of a record that come first in JSON, in this order and under these names."""
+INDENT = "    "
+_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but the tab, separators of lines, marks that reorder a line, lone surrogates."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "label"}
 
 
@@ -35,9 +45,10 @@ class TextFormatter(logging.Formatter):
     """`[worker(worker-1: send_email{7})] INFO: …`; the parenthesis only where a worker is known."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"[{_label(record)}{_scope(record)}] {record.levelname}: {record.getMessage()}"
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+        text = escaped(f"[{_label(record)}{_scope(record)}] {record.levelname}: {record.getMessage()}")
+        for block in (_traceback(self, record), record.stack_info):
+            for line in block.split("\n") if block else ():
+                text += f"\n{INDENT}{escaped(line)}" if line else "\n"
         return text
 
 
@@ -56,9 +67,15 @@ class JsonFormatter(logging.Formatter):
         extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
         line |= {key: extra.pop(name) for name, key in KEYS.items() if name in extra}
         line |= {key: value for key, value in extra.items() if key not in line}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        traceback = _traceback(self, record)
+        if traceback:
+            line["traceback"] = traceback
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except (
+            BaseException
+        ):  # a lone surrogate, a structure without end, an object that cannot say what it is
+            return msgspec.json.encode({key: _encodable(value) for key, value in line.items()}).decode()
 
 
 class PipeHandler(logging.Handler):
@@ -80,7 +97,7 @@ class PipeHandler(logging.Handler):
         if id(stream) in self._broken:
             return
         try:
-            stream.write(self.format(record) + "\n")
+            _write_line(stream, self.format(record))
             stream.flush()
         except Exception as error:
             if not is_broken_pipe(error):
@@ -135,6 +152,48 @@ def silence(stream: TextIO) -> None:
         os.close(nowhere)
     except (OSError, ValueError):
         return
+
+
+def escaped(text: str) -> str:
+    """The text on one line of a terminal: `\\n`, `\\x1b`, `\\u2028` in place of the characters."""
+    return text if text.isprintable() else _UNSAFE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return (
+        found[0].encode("ascii", "backslashreplace").decode() if found[0] > "\x7f" else repr(found[0])[1:-1]
+    )
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    """The traceback of a record: the text that it comes with, else made here, whatever the error does."""
+    if record.exc_text:
+        return record.exc_text
+    if not record.exc_info or record.exc_info[1] is None:
+        return None
+    try:
+        return formatter.formatException(record.exc_info)
+    except BaseException:  # what an exception says of itself is code of its own
+        return format_traceback(record.exc_info[1])
+
+
+def _encodable(value: Any) -> Any:
+    try:
+        msgspec.json.encode(value)
+    except BaseException:
+        try:
+            return str(value).encode("utf-8", "backslashreplace").decode()
+        except BaseException:
+            return f"<{type(value).__name__}>"
+    return value
+
+
+def _write_line(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text + "\n")
+    except UnicodeEncodeError:  # a stream that is not UTF-8
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _label(record: logging.LogRecord) -> str:

@@ -1,7 +1,8 @@
-"""Everything the worker says in its log, in one place: an ordinary plugin that turns events into lines.
+"""What the log says of events: an ordinary plugin that turns each into a line.
 
-Handlers are registered only for levels that are switched on when the plugin is installed, so that a job
-costs nothing here when nobody reads about it. Tracebacks appear at debug level only.
+Handlers are registered only for levels that are enabled when the plugin is installed, so that a job costs
+nothing here when its lines are not wanted. A failed task is logged with its traceback. Faults of the worker's
+surroundings, the database above all, have theirs at debug level only.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
+from ..error_text import summarize
+from ..errors import ConfigError
 from ..hooks import Hooks, events
 from .log_words import (
     count,
     elapsed,
     error_fields,
-    error_text,
     failure_fields,
     job_fields,
     job_scope,
@@ -47,15 +51,20 @@ def goes_anywhere(logger: logging.Logger, level: int) -> bool:
 class LogPlugin:
     """Logs what happens to the logger `graphile_worker` and its children, or to a logger of yours.
 
-    A failure that is retried is a warning, one that is not is an error.
+    Lines about the pool go to the logger itself; those about jobs, recurring jobs, and what tasks log go to
+    its children `worker`, `cron` and `job`. A failure that is retried is a warning, the last one an error.
     """
 
     def __init__(
         self, logger: logging.Logger | None = None, *, environ: Mapping[str, str] = os.environ
     ) -> None:
+        if logger is not None and not isinstance(logger, logging.Logger):
+            raise ConfigError(f"logger must be a logging.Logger, not {type(logger).__name__}")
         self._core = logging.getLogger("graphile_worker") if logger is None else logger
+        self.job_logger = self._core.getChild("job")
+        """Where `helpers.logger` writes."""
+        self.cron_logger = self._core.getChild("cron")
         self._worker = self._core.getChild("worker")
-        self._cron = self._core.getChild("cron")
         self._log_success = not environ.get("NO_LOG_SUCCESS")
 
     def install(self, hooks: Hooks) -> None:
@@ -74,7 +83,7 @@ class LogPlugin:
             on(events.PoolGracefulShutdown, self._stopping)
             on(events.PoolGracefulShutdownComplete, self._stopped)
             on(events.GracefulShutdown, self._first_signal)
-        if self._cron.isEnabledFor(logging.INFO):
+        if self.cron_logger.isEnabledFor(logging.INFO):
             on(events.CronStarted, self._cron_started)
             on(events.CronBackfill, self._cron_backfill)
             on(events.CronScheduled, self._cron_scheduled)
@@ -131,7 +140,7 @@ class LogPlugin:
 
     def no_crontab(self, path: str) -> None:
         """There is no crontab file; that is all right."""
-        self._cron.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
+        self.cron_logger.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
 
     def nothing_waits(self) -> None:
         """A run that ends when nothing is left found nothing at all."""
@@ -156,31 +165,52 @@ class LogPlugin:
         if not goes_anywhere(self._worker, logging.WARNING):
             return  # wording a line costs more than running a short job
         delay = retry_delay(job.attempts)
-        self._worker.warning(
-            "failed after %s at attempt %d of %d: %s; next try in %s",
-            elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), waiting_time(delay),
-            extra=job_scope(event) | failure_fields(event) | {"retry_in_s": round(delay, 3)},
-            exc_info=self._traceback(event.error),
+        self._log_failure(
+            logging.WARNING, event, "failed after %s at attempt %d of %d: %s; next try in %s",
+            (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event),
+             waiting_time(delay)),
+            {"retry_in_s": round(delay, 3)},
         )  # fmt: skip
 
     def _failed(self, event: events.JobFailed) -> None:
         job = event.job
+        if not goes_anywhere(self._worker, logging.ERROR):
+            return
         why = " (its key was removed or used again while it ran)" if event.is_cut_off else ""
-        self._worker.error(
+        self._log_failure(
+            logging.ERROR, event,
             "failed for good after %s at attempt %d of %d: %s; the job stays, but is not tried again%s",
-            elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), why,
-            extra=job_scope(event) | failure_fields(event),
-            exc_info=self._traceback(event.error),
+            (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), why),
         )  # fmt: skip
+
+    def _log_failure(
+        self,
+        level: int,
+        event: events.JobErrored | events.JobFailed,
+        message: str,
+        args: tuple[object, ...],
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Log with the traceback in the place that every formatter prints below the line.
+
+        Not as `exc_info`: the exception's frames are gone by now, lest a failure keep its locals alive.
+        """
+        logger = self._worker
+        path, line, function, _ = logger.findCaller(stacklevel=2)
+        extra = job_scope(event) | failure_fields(event) | dict(more)
+        record = logger.makeRecord(logger.name, level, path, line, message, args, None, function, extra)
+        if "\n" in event.traceback:  # a single line says what the message has said
+            record.exc_text = event.traceback
+        logger.handle(record)
 
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
-            "interrupted: %s; the job went back without losing an attempt", error_text(event.error),
+            "interrupted: %s; the job went back without losing an attempt", summarize(event.error),
             extra=job_scope(event) | error_fields(event.error),
         )  # fmt: skip
 
     def _discarded(self, event: events.JobOutcomeDiscarded) -> None:
-        ended = "succeeded" if event.error is None else f"failed: {error_text(event.error)}"
+        ended = "succeeded" if event.error is None else f"failed: {summarize(event.error)}"
         self._worker.warning(
             "%s, but that was not written: %s", ended, event.reason,
             extra=job_scope(event) | ({} if event.error is None else error_fields(event.error)),
@@ -188,19 +218,16 @@ class LogPlugin:
 
     def _get_job_error(self, event: events.WorkerGetJobError) -> None:
         self._worker.debug(
-            "fetching a job failed: %s", error_text(event.error),
-            extra=worker_scope(event) | error_fields(event.error),
+            "fetching jobs failed: %s", summarize(event.error),
+            extra=pool_scope(event) | error_fields(event.error),
             exc_info=self._traceback(event.error),
         )  # fmt: skip
 
     def _worker_fatal(self, event: events.WorkerFatalError) -> None:
-        task_error = (
-            f" (the task itself failed with {error_text(event.job_error)})" if event.job_error else ""
-        )
         self._worker.error(
-            "stopped by an error: %s%s", error_text(event.error), task_error,
+            "stopped by an error: %s", summarize(event.error),
             extra=worker_scope(event) | error_fields(event.error),
-            exc_info=self._traceback(event.error),
+            exc_info=event.error,
         )  # fmt: skip
 
     # -- recovery ----------------------------------------------------------------------------------------
@@ -238,13 +265,13 @@ class LogPlugin:
 
     def _listen_error(self, event: events.PoolListenError) -> None:
         self._core.warning(
-            "not hearing of new jobs: %s; connecting again, polling meanwhile", error_text(event.error),
+            "not hearing of new jobs: %s; connecting again, polling meanwhile", summarize(event.error),
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
 
     def _pool_fatal(self, event: events.PoolFatalError) -> None:
         self._core.error(
-            "the worker cannot go on (%s): %s; stopping", event.action, error_text(event.error),
+            "the worker cannot go on (%s): %s; stopping", event.action, summarize(event.error),
             extra=pool_scope(event) | error_fields(event.error) | {"action": event.action},
             exc_info=self._traceback(event.error),
         )  # fmt: skip
@@ -258,7 +285,7 @@ class LogPlugin:
     def _reset_failed(self, event: events.ResetLockedFailure) -> None:
         again = "" if event.delay is None else f"; next try in {waiting_time(event.delay)}"
         self._core.warning(
-            "clearing locks older than four hours failed: %s%s", error_text(event.error), again,
+            "clearing locks older than four hours failed: %s%s", summarize(event.error), again,
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
 
@@ -284,13 +311,14 @@ class LogPlugin:
     def _not_ended(self, event: events.PoolGracefulShutdownWorkerError) -> None:
         job = event.job
         self._core.warning(
-            "task %s (job %d) did not end in time: %s", job.task_identifier, job.id, error_text(event.error),
+            "task %s (job %d) did not end in time: %s", job.task_identifier, job.id, summarize(event.error),
             extra=pool_scope(event) | job_fields(job) | error_fields(event.error),
         )  # fmt: skip
 
     def _graceful_failed(self, event: events.PoolGracefulShutdownError) -> None:
         self._core.error(
-            "could not stop gracefully: %s; stopping by force", error_text(event.error),
+            "could not stop cleanly: %s; jobs may still be locked by %s", summarize(event.error),
+            event.pool_id,
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
 
@@ -302,7 +330,7 @@ class LogPlugin:
 
     def _force_failed(self, event: events.PoolForcefulShutdownError) -> None:
         self._core.error(
-            "stopping by force failed: %s; jobs may still be locked by %s", error_text(event.error),
+            "stopping by force failed: %s; jobs may still be locked by %s", summarize(event.error),
             event.pool_id,
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
@@ -310,32 +338,32 @@ class LogPlugin:
     # -- recurring jobs ----------------------------------------------------------------------------------
 
     def _cron_started(self, event: events.CronStarted) -> None:
-        self._cron.info("adding recurring jobs when they are due", extra={"event": event.name})
+        self.cron_logger.info("adding recurring jobs when they are due", extra={"event": event.name})
 
     def _cron_backfill(self, event: events.CronBackfill) -> None:
         names = [item.identifier for item in event.items_to_backfill]
-        self._cron.info(
+        self.cron_logger.info(
             "making up for %s missed at %s: %s", count(len(names), "job"), minute(event.timestamp),
             ", ".join(names), extra={"event": event.name, "identifiers": names, "timestamp": event.timestamp},
         )  # fmt: skip
 
     def _cron_scheduled(self, event: events.CronScheduled) -> None:
         names = [job.identifier for job in event.jobs_and_identifiers]
-        self._cron.info(
+        self.cron_logger.info(
             "added %s due at %s: %s", count(len(names), "job"), minute(event.timestamp), ", ".join(names),
             extra={"event": event.name, "identifiers": names, "timestamp": event.timestamp},
         )  # fmt: skip
 
     def _cron_premature(self, event: events.CronPrematureTimer) -> None:
         early = (event.expected_timestamp - event.current_timestamp).total_seconds()
-        self._cron.warning(
+        self.cron_logger.warning(
             "the clock went back, %s to the next minute; waiting again", waiting_time(early),
             extra={"event": event.name},
         )  # fmt: skip
 
     def _cron_overdue(self, event: events.CronOverdueTimer) -> None:
         late = (event.current_timestamp - event.expected_timestamp).total_seconds()
-        self._cron.warning(
+        self.cron_logger.warning(
             "%s late, after a pause or a change of the clock; catching up", waiting_time(late),
             extra={"event": event.name},
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The small words of the log: errors on one line, counts, times, and the fields that machines read."""
+"""The small words of the log: outcomes on one line, counts, times, and the fields that machines read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import math
 from datetime import datetime
 from typing import Any
 
-from ..errors import describe
+from ..error_text import MAX_SUMMARY, message_of, summarize, type_name
 from ..hooks import events
 from ..job import Job
-
-MAX_ERROR_TEXT = 1000
 
 
 def retry_delay(attempts: int) -> float:
@@ -18,22 +16,19 @@ def retry_delay(attempts: int) -> float:
     return math.exp(min(attempts, 10))
 
 
-def error_text(error: BaseException) -> str:
-    """An error on one line: its type and message, cut when very long."""
-    text = " | ".join(line.strip() for line in describe(error).splitlines() if line.strip())
-    name = type(error).__name__
-    text = text if text in ("", name) else f"{name}: {text}"
-    return text if len(text) <= MAX_ERROR_TEXT else f"{text[:MAX_ERROR_TEXT]}…"
-
-
 def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
     """What went wrong with a job; for a batch also with how many items."""
     parts = event.batch_job_errors
-    return (
-        f"{count(len(parts), 'item')} of the batch: {error_text(event.error)}"
-        if parts
-        else error_text(event.error)
-    )
+    if not parts:
+        return summarize(event.error)
+    shown, length = [], 0
+    for part in parts:
+        shown.append(summarize(part))
+        length += len(shown[-1])
+        if length > MAX_SUMMARY:
+            shown.append("…")
+            break
+    return f"{count(len(parts), 'item')} of the batch: {' | '.join(shown)}"
 
 
 def job_fields(job: Job) -> dict[str, Any]:
@@ -63,7 +58,7 @@ def worker_scope(event: events.WorkerEvent) -> dict[str, Any]:
 
 def error_fields(error: BaseException) -> dict[str, Any]:
     """The fields of an error."""
-    return {"error": describe(error), "error_type": type(error).__name__}
+    return {"error": message_of(error), "error_type": type_name(error)}
 
 
 def failure_fields(event: events.JobErrored | events.JobFailed) -> dict[str, Any]:

@@ -88,7 +88,8 @@ class Arguments:
         self.crontab = crontab
         self.parsed_cron_items = parsed_cron_items
         self.forbidden_flags = forbidden_flags
-        self.hooks = hooks if hooks is not None else Hooks(events=events)
+        self.given = hooks if hooks is not None else Hooks(events=events)
+        self.hooks = self.given.for_run()  # the log and plugins must not pile up in what serves several runs
         self.plugins = tuple(plugins)
         self.extensions = extensions
         self.log = LogPlugin(logger)
@@ -152,6 +153,7 @@ class Arguments:
             opened,
             resources,
             self.hooks,
+            self.given.events,
             self.log,
             clock=self.clock,
             extensions=self.extensions,

@@ -12,7 +12,7 @@ from ..clock import Clock
 from ..db.connection import Connection, Pool
 from ..db.dsn import Dsn
 from ..db.open import lend
-from ..hooks import Hooks
+from ..hooks import Events, Hooks
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.queue_names import get_queue_names
@@ -41,6 +41,7 @@ class Parts:
         opened: Opened,
         resources: AsyncExitStack,
         hooks: Hooks,
+        events: Events,
         log: LogPlugin,
         *,
         clock: Clock,
@@ -56,6 +57,8 @@ class Parts:
         self.tasks = opened.tasks
         self.cron_items = opened.cron_items
         self.hooks = hooks
+        self.events = events
+        """Where the user observes; the same object may serve other runs."""
         self.log = log
         self.clock = clock
         self.forbidden_flags = forbidden_flags
@@ -75,6 +78,7 @@ class Parts:
             loop=asyncio.get_running_loop(),
             extensions=Extensions(extensions),
             executables_inherit_database=options.executables_inherit_database,
+            logger=log.job_logger,
         )
 
     @asynccontextmanager
@@ -131,6 +135,7 @@ class Parts:
             events=self.hooks.events,
             clock=self.clock,
             known_tasks=tuple(self.tasks),
+            logger=self.log.cron_logger,
         )
 
     def make_stale_locks(self, pool_id: str) -> StaleLocks:

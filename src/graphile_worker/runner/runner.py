@@ -29,8 +29,9 @@ class Runner:
     """A worker that runs in the background of this event loop until it is stopped."""
 
     def __init__(self, parts: Parts, *, once: bool) -> None:
-        self.events: Events = parts.hooks.events
+        self.events: Events = parts.events
         """Where to observe what happens."""
+        self._events: Events = parts.hooks.events
         self._parts = parts
         self._once = once
         self._pool: WorkerPool | None = None
@@ -56,7 +57,7 @@ class Runner:
 
     async def wait(self) -> None:
         """Until the worker has ended; raises if it died of an error."""
-        self.events.excuse_current()
+        self._events.excuse_current()
         await asyncio.shield(self._ended)
 
     async def stop(self, reason: str = "the worker is stopping") -> None:
@@ -104,7 +105,7 @@ class Runner:
                 await self._pool.start()
                 self._recovery.start()
                 if parts.options.handle_signals:
-                    signal_handling().add(self, self.events)
+                    signal_handling().add(self, self._events)
         except BaseException:
             if self._pool is not None:
                 await self._pool.discard()
@@ -135,7 +136,7 @@ class Runner:
     def _begin_to_stop(self) -> None:
         if not self.is_stopped:
             self.is_stopped = True
-            self.events.emit(Stopped())
+            self._events.emit(Stopped())
             if self._stale_locks is not None:
                 self._stale_locks.begin_to_stop()
             if self._recovery is not None:
@@ -155,7 +156,7 @@ class Runner:
             handling.remove(self)
             if self._recovery is not None:
                 await self._recovery.stop()
-            await self.events.drain()
+            await self._events.drain()
             await self._parts.resources.aclose()
 
     async def _wait_for_parts(self) -> None:

@@ -15,7 +15,6 @@ from ..db.connection import Connection, Pool
 from ..db.open import close_pool, open_pool
 from ..errors import ConfigError
 from ..hooks import Events, Plugin
-from ..hooks.events import Event
 from ..job import Job
 from ..options import WorkerOptions
 from ..queries.inspect import MAX_LIMIT, JobFilter
@@ -88,7 +87,7 @@ class RunJobs:
         schedule = self._schedule(until, crontab, parsed_cron_items)
         observed = Observed()
         more = {
-            "plugins": tuple(plugins), "extensions": extensions, "forbidden_flags": forbidden_flags,
+            "plugins": (*plugins, observed), "extensions": extensions, "forbidden_flags": forbidden_flags,
             "logger": logger,
         }  # fmt: skip
         try:
@@ -194,16 +193,11 @@ class _Drain:
                 return
 
     async def _run(self, clock: SystemClock | None) -> None:
-        # A worker installs its log on the events it gets, so each gets its own.
-        events = Events()
-        self._observed.watch(events)
-        if self._events is not None:
-            events.on(Event, self._events.emit)
         await run_once(
             pg_pool=self._pool,
             task_list=self._tasks,
             options=self._options,
-            events=events,
+            events=self._events,
             clock=clock,
             **self._more,
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Self, overload
 
-from ..hooks import Events
+from ..error_text import related
+from ..hooks import Hooks
 from ..hooks.events import JobCompleted, JobFailed, JobStarted
 from ..job import Job
 
@@ -73,17 +75,19 @@ class JobsRun(Sequence[JobRun]):
 
 
 class Observed:
-    """Collects the runs of one or more workers from their events."""
+    """Collects the runs of one or more workers from their events; a plugin."""
 
     def __init__(self) -> None:
         self.runs: list[JobRun] = []
         self._running: dict[int, Job] = {}
         self._given_up: set[int] = set()
+        self._frames: dict[int, list[tuple[BaseException, TracebackType | None]]] = {}
 
-    def watch(self, events: Events) -> None:
-        events.on(JobStarted, self._started)
-        events.on(JobFailed, self._failed)
-        events.on(JobCompleted, self._completed)
+    def install(self, hooks: Hooks) -> None:
+        hooks.events.on(JobStarted, self._started)
+        hooks.events.on(JobFailed, self._failed)
+        hooks.events.on(JobCompleted, self._completed)
+        hooks.after_run(self._ran)
 
     @property
     def running(self) -> list[str]:
@@ -96,8 +100,15 @@ class Observed:
     def _failed(self, event: JobFailed) -> None:
         self._given_up.add(event.job.id)
 
+    def _ran(self, job: Job, error: BaseException | None) -> None:
+        """Keep the frames, which a worker drops: a test is to fail with the traceback of the task."""
+        if error is not None:
+            self._frames[job.id] = [(each, each.__traceback__) for each in related(error)]
+
     def _completed(self, event: JobCompleted) -> None:
         self._running.pop(event.job.id, None)
+        for error, frames in self._frames.pop(event.job.id, ()):
+            error.with_traceback(frames)
         self.runs.append(JobRun(event.job, event.error, is_final=event.job.id in self._given_up))
 
 

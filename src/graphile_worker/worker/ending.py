@@ -13,7 +13,7 @@ from typing import Any
 
 from ..clock import Clock
 from ..db.retry import Delays, is_refusal, with_retries
-from ..error_text import describe
+from ..error_text import message_of
 from ..errors import JobInterruptedError, TasksLeftBehindError, WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import (
@@ -226,7 +226,7 @@ class Ending:
         trouble = self._sink.trouble
         if trouble is None or not is_refusal(trouble):
             return "the database is away"
-        return f"the database refuses what is written ({describe(trouble)})"
+        return f"the database refuses what is written ({message_of(trouble)})"
 
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it; TimeoutError if the database stays away longer than the grace, or some seconds."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from ..error_text import describe
+from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
 from ..hooks.interceptors import resolve
@@ -115,7 +115,7 @@ class Executor:
         """The task heeded the abort signal; raised without one it is an error like any other."""
         if not self._services.abort_signal.is_set():
             return failed(error)
-        return Interrupted(JobInterruptedError(f"Interrupted: {describe(error)}"))
+        return Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
 
     async def _cancelled(self, error: asyncio.CancelledError) -> Outcome:
         """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..error_text import describe, drop_frames, format_traceback, related, storable
+from ..error_text import describe, drop_frames, format_traceback, message_of, related
 from ..job import Job
 
 FAILURE_WEIGHT = 8_000  # bytes that a failure takes besides its texts, roughly
@@ -44,7 +44,7 @@ def failed(
     remaining_payload: str | None = None,
 ) -> Failed:
     """A failure with its texts; never raises, whatever the exception does when it is looked at."""
-    message, traceback = storable(describe(error)), format_traceback(error)
+    message, traceback = describe(error), format_traceback(error)
     held = sum(map(_held_by, (error, *(batch_errors or ()))))
     texts = len(message) + len(traceback) + len(remaining_payload or "")
     return Failed(error, message, traceback, batch_errors, remaining_payload, FAILURE_WEIGHT + held + texts)
@@ -58,7 +58,7 @@ class Interrupted(msgspec.Struct, frozen=True):
     @property
     def message(self) -> str:
         """The text for `last_error`; empty for a job that was never started."""
-        return storable(describe(self.error)) if self.has_reason else ""
+        return message_of(self.error) if self.has_reason else ""
 
     @property
     def has_reason(self) -> bool:

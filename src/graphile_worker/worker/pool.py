@@ -426,7 +426,7 @@ class WorkerPool:
         self.gate.doubt()
 
     def _fetch_failed(self, error: BaseException) -> None:
-        self._events.emit(WorkerGetJobError(worker_id=self.id, error=error))
+        self._events.emit(WorkerGetJobError(pool_id=self.id, error=error))
         if self.once:
             self._die(translated_error(error, schema=self._options.schema_name) or error, "getJob")
         elif is_schema_missing(error):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from ..errors import WorkerStoppedError
 from ..hooks import Events
+from ..hooks.emitter import emit_once
 from ..hooks.events import ForcefulShutdown, GracefulShutdown
 
 SIGNALS = (signal.SIGUSR2, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGABRT)
@@ -120,8 +121,7 @@ class SignalHandling:
             signal.raise_signal(number)
 
     def _tell(self, event: GracefulShutdown | ForcefulShutdown) -> None:
-        for events in {id(events): events for events in self._workers.values()}.values():
-            events.emit(event)
+        emit_once(list(self._workers.values()), event)
 
 
 # Signals belong to the process, not to an object that could be passed around; so do these.

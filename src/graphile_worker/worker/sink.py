@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from ..clock import Clock
 from ..db.connection import Connection
 from ..db.retry import Backoff, Delays, is_refusal, may_pass
-from ..error_text import describe
+from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..job import Job
@@ -485,7 +485,7 @@ class Sink:
         if may_pass(error):
             self._failed_to_write(error)
             return False
-        why = f"its outcome could not be written: {describe(error)}"
+        why = f"its outcome could not be written: {message_of(error)}"
         try:
             await self._write_part([_failed_plainly(finished, why)], is_last_try=True)
         except _RefusedError as again:
@@ -503,7 +503,7 @@ class Sink:
         job, ledger = finished.job, self._session.ledger
         self._given_up_in_a_row += 1
         ledger.give_up(job)
-        why = f"the database refuses every outcome: {describe(error)}"
+        why = f"the database refuses every outcome: {message_of(error)}"
         logger.error(
             "job %d (%s) has ended, but %s; it stays locked by this worker (%s) and runs again once this "
             "worker has stopped and counts as dead, or after four hours",
@@ -521,7 +521,7 @@ class Sink:
                     lambda connection: release_queue(connection, self._schema, self._pool_id, queue_id)
                 )
         except _RefusedError as refused:
-            logger.error("queue %d stays locked: %s", queue_id, describe(refused.error))
+            logger.error("queue %d stays locked: %s", queue_id, message_of(refused.error))
         else:
             self._has_freed = True
 

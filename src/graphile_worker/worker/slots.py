@@ -197,7 +197,7 @@ class Slots:
         self._fail(slot, error or JobError("the slot that ran the job was cancelled"))
         if error is not None:
             self.error = self.error or error
-            self._events.emit(WorkerFatalError(worker_id=slot.id, error=error, job_error=None))
+            self._events.emit(WorkerFatalError(worker_id=slot.id, error=error))
         self._events.emit(WorkerStopped(worker_id=slot.id, error=error))
         if error is not None:
             self._on_fatal(error)

@@ -22,7 +22,7 @@ from typing import Protocol
 from ..clock import Clock
 from ..db.retry import Backoff, Delays, with_retries
 from ..hooks import Events
-from ..hooks.events import LocalQueueReturnJobs
+from ..hooks.events import PoolJobsReturned
 from ..job import Job
 from .fetcher import Fetcher, may_have_left_some
 from .run_order import insert_in_order
@@ -414,7 +414,7 @@ class AdaptiveSource:
         self._pace.received -= len(jobs)
         if jobs:
             await surely(lambda: self._fetcher.give_back(jobs), self._clock, self._on_error)
-            self._events.emit(LocalQueueReturnJobs(pool_id=self._fetcher.pool_id, jobs=jobs))
+            self._events.emit(PoolJobsReturned(pool_id=self._fetcher.pool_id, jobs=jobs))
 
     async def _rest(self, seconds: float) -> None:
         """Wait after an error; a release ends it early."""

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import TYPE_CHECKING, Protocol
 
 from ...db.dsn import masked
-from ...errors import describe
+from ...error_text import message_of
 from ..live_view.state import ViewState
 from ..watching.child import Reader
 from ..watching.command import LogTeller, how_it_ended, names
@@ -170,7 +170,7 @@ class LiveStage:
             try:
                 found = await utils.statistics()
             except Exception as error:  # the server may be away for a while; the worker says more about it
-                self._state.counts, self._state.trouble = None, describe(error)
+                self._state.counts, self._state.trouble = None, message_of(error)
             else:
                 self._state.counts, self._state.is_estimate = found.jobs, found.is_estimate
             await asyncio.sleep(COUNT_EVERY)

@@ -12,7 +12,8 @@ from ...config import Settings
 from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...db.open import connect, resolve_connection
-from ...errors import GraphileWorkerError, NoDatabaseError, describe
+from ...error_text import message_of
+from ...errors import GraphileWorkerError, NoDatabaseError
 from ...migrate.state import SchemaState, read_state
 from ...queries import diagnose
 from ...sql import load
@@ -58,7 +59,7 @@ async def examine(
                 settings, connection, other, thresholds or Thresholds(), clock or SystemClock()
             ).run()
     except GraphileWorkerError as error:
-        advice = describe(error)
+        advice = message_of(error)
         if isinstance(error, NoDatabaseError):
             advice += f"; {database_hint()}"
         return [
@@ -214,7 +215,7 @@ class _Examination:
                 raise
             self._findings.append(
                 Finding(
-                    check, "error", f"not checked: {describe(error)}",
+                    check, "error", f"not checked: {message_of(error)}",
                     "The server refused the question.", "Look at the other findings first.",
                 )
             )  # fmt: skip

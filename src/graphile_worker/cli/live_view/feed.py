@@ -8,6 +8,7 @@ import time
 
 import msgspec
 
+from ...error_text import summarize
 from ...hooks import Hooks
 from ...hooks.events import (
     JobCompleted,
@@ -18,7 +19,6 @@ from ...hooks.events import (
     PoolCreated,
     PoolReleased,
 )
-from ...observability.log_words import error_text
 from .activity import Activity, Snapshot, error_of
 
 INTERVAL = 0.25
@@ -57,7 +57,7 @@ class FeedPlugin:
                 job.task_identifier,
                 job.attempts,
                 job.max_attempts,
-                error_text(event.error),
+                summarize(event.error),
             )
         )
 
