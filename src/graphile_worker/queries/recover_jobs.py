@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..job import Job
 from ..schema_name import SchemaName
@@ -71,6 +72,7 @@ async def recover_jobs(
     queues_to_leave: Sequence[int] = (),
 ) -> set[int]:
     """Do what was decided about the jobs of these pools; the ids of the jobs that it was done to."""
+    teach_arrays(connection)
     rows = await connection.fetch(
         load("queries/recover_jobs", schema),
         list(pool_ids),
@@ -111,6 +113,7 @@ async def renew_locks(
     now: datetime | None = None,
 ) -> int:
     """Renew the locks that are more than an hour old; how many."""
+    teach_arrays(connection)
     statement = load("queries/renew_locks", schema)
     count: int = await connection.fetchval(statement, pool_id, list(job_ids), now)
     return count
