@@ -211,6 +211,7 @@ async def test_settings_of_the_whole_server_are_looked_at(guarded: GuardedServer
             "default_transaction_isolation is seri",
         ),
         ("default_transaction_read_only = on", "error", "default_transaction_read_only is on"),
+        ("search_path = public, pg_catalog", "warning", "search_path has public before pg_catalog"),
     ],
 )
 async def test_settings_that_do_a_queue_harm_are_named(

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from graphile_worker.migrate import known_extensions, migrate
+from graphile_worker.migrate.own_functions import EARLIER, digest
 from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
+from migrations.earlier import MARKED_FUNCTION
 
 SCHEMA = SchemaName()
 NUMBERS = tuple(extension.number for extension in known_extensions())
@@ -63,3 +66,29 @@ async def test_a_read_only_session_goes_on_without_them(
     report = await migrate(connection, SCHEMA)
     assert not report.has_extensions
     assert "works without them" in caplog.text
+
+
+EARLIER_REMOVE_JOB = """
+create or replace function graphile_worker.remove_job(job_key text)
+returns graphile_worker._private_jobs language plpgsql strict as $body$
+{body}
+$body$
+"""
+
+
+async def test_functions_of_an_earlier_version_are_replaced_and_those_of_others_stay(connection: Any) -> None:
+    await connection.execute("delete from graphile_worker._private_py_migrations where name = 'functions'")
+    present = load("migrations/functions/remove_job", SCHEMA).split("$body$")[1]
+    earlier = present.replace("pg_catalog.set_config", "set_config")
+    assert digest(earlier, SCHEMA) in EARLIER["remove_job"][1]
+    await connection.execute(EARLIER_REMOVE_JOB.format(body=earlier))
+    await connection.execute(MARKED_FUNCTION)
+    assert (await migrate(connection, SCHEMA)).applied_extensions == (6,)
+    bodies = {
+        row["proname"]: row["prosrc"]
+        for row in await connection.fetch(
+            "select proname, prosrc from pg_proc where pronamespace = 'graphile_worker'::regnamespace"
+        )
+    }
+    assert bodies["remove_job"] == present
+    assert "the body of an earlier revision" in bodies["add_jobs"]  # nobody knows whose it is

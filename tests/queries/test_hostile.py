@@ -174,8 +174,18 @@ async def test_no_function_of_the_schema_calls_anything_outside_of_pg_catalog(
 # -- everything ----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["a pool of its own", "a pool of the caller"])
+async def place(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[dict[str, Any]]:
+    """Where a worker or a client finds the database."""
+    if request.param == "a pool of its own":
+        yield {"connection_string": database_url}
+        return
+    async with asyncpg.create_pool(database_url, min_size=0, max_size=10) as pool:
+        yield {"connection_string": None, "pg_pool": pool}
+
+
 async def test_a_worker_and_its_jobs_call_nothing_outside_of_pg_catalog(
-    database_url: str, connection: Any, workers: Workers
+    place: dict[str, Any], connection: Any, workers: Workers
 ) -> None:
     """Fetch, complete, fail, queues, recurring jobs, and the jobs of a worker that died."""
     graveyard = Graveyard(connection)
@@ -187,7 +197,7 @@ async def test_a_worker_and_its_jobs_call_nothing_outside_of_pg_catalog(
             raise ValueError("no")
 
     await graveyard.bury("pool-dead")
-    async with make_worker_utils(connection_string=database_url) as utils:
+    async with make_worker_utils(**place) as utils:
         orphans = [await utils.add_job("work", {"orphan": n}, queue_name=f"orphan {n}") for n in range(2)]
         await graveyard.give("pool-dead", *(job.id for job in orphans))
         runner = await workers.start(
@@ -196,6 +206,7 @@ async def test_a_worker_and_its_jobs_call_nothing_outside_of_pg_catalog(
             forbidden_flags=["never"],
             concurrency=4,
             **QUICK,
+            **place,
         )
         await utils.add_job("work", {"fail": True}, max_attempts=1)
         await utils.add_jobs([JobSpec("work", {"n": n}, queue_name=f"q{n % 3}") for n in range(20)])
@@ -207,8 +218,10 @@ async def test_a_worker_and_its_jobs_call_nothing_outside_of_pg_catalog(
     assert not await hostile_calls(connection)
 
 
-async def test_a_client_calls_nothing_outside_of_pg_catalog(database_url: str, connection: Any) -> None:
-    async with make_worker_utils(connection_string=database_url) as utils:
+async def test_a_client_calls_nothing_outside_of_pg_catalog(
+    place: dict[str, Any], database_url: str, connection: Any
+) -> None:
+    async with make_worker_utils(**place) as utils:
         await _add_in_all_ways(utils, connection)
         await _manage(utils, connection)
         await _look(utils)

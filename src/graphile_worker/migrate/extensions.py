@@ -57,6 +57,10 @@ async def migrate_extensions(
             missing = await _missing(connection, schema, state)
             for extension in missing:
                 await connection.execute(load(extension.path, schema))
+                if extension.name == "functions":
+                    from .own_functions import replace_earlier_functions  # needed once per database
+
+                    await replace_earlier_functions(connection, schema)
     except Exception as error:
         if sqlstate_of(error) not in (DENIED, READ_ONLY):
             raise

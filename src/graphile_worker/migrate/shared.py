@@ -13,6 +13,7 @@ import logging
 import random
 from datetime import timedelta
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection, Transaction
 from ..schema_name import SchemaName
 from ..sql import load
@@ -115,6 +116,7 @@ async def _apply(connection: Connection, schema: SchemaName, revision: int) -> b
 
 async def _mark_breaking(connection: Connection, schema: SchemaName) -> None:
     """Bring a ledger from before the column `breaking` into its present form."""
+    teach_arrays(connection)
     async with read_committed(connection):
         await connection.execute(load("queries/migrate_add_breaking_column", schema))
         await connection.execute(load("queries/migrate_mark_breaking", schema), sorted(BREAKING_REVISIONS))

@@ -14,6 +14,7 @@ import msgspec
 
 from ..db.connection import Connection, Row
 from ..db.errors import sqlstate_of
+from ..db.retry import is_conflict
 from ..job import Job
 from ..payload import encode
 from ..schema_name import SchemaName
@@ -68,7 +69,11 @@ class PlainJobs:
             return None
         if not is_crowded and not row[5]:  # somebody else is about to announce a job
             self._crowd = CROWD
-            await connection.fetchrow(load("queries/announce_job", self._schema))
+            try:
+                await connection.fetchrow(load("queries/announce_job", self._schema))
+            except Exception as error:
+                if not is_conflict(error):  # else the client would add the job again, which is committed
+                    raise
         return _added(row, spec, payload)
 
     def _is_missing(self, code: str | None) -> bool:

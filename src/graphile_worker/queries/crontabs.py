@@ -9,6 +9,7 @@ from itertools import groupby
 
 import msgspec
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..errors import JobNotAddedError
 from ..hooks.events import CronJob
@@ -54,6 +55,7 @@ async def schedule_cron_jobs(
     of a schema that Node installed can come back empty for a key whose job is locked just then; the claim on
     the minute must not stand in that case, so keyed jobs go in a transaction too and are tried again.
     """
+    teach_arrays(connection)
     if len(minutes) == 1 and not _has_keys(minutes[0]):
         await connection.fetch(load("queries/schedule_cron_jobs", schema), *_arguments(minutes[0]))
         return

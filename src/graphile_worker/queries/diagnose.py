@@ -42,6 +42,8 @@ class ServerFacts:
     connections: int
     max_connections: int
     notification_queue: float
+    schemas: list[str]
+    """Those of search_path that exist, in the order in which names are looked for in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

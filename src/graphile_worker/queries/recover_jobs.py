@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..db.encoding import fit_to_server
 from ..job import Job
@@ -82,6 +83,7 @@ async def recover_jobs(
     queues_to_leave: Sequence[int] = (),
 ) -> dict[int, Recovered]:
     """Do what was decided about the jobs of these pools; the jobs that it was done to, by id."""
+    teach_arrays(connection)
     rows = await connection.fetch(
         load("queries/recover_jobs", schema),
         list(pool_ids),
@@ -122,6 +124,7 @@ async def renew_locks(
     now: datetime | None = None,
 ) -> int:
     """Renew the locks that are more than an hour old; how many."""
+    teach_arrays(connection)
     statement = load("queries/renew_locks", schema)
     count: int = await connection.fetchval(statement, pool_id, list(job_ids), now)
     return count

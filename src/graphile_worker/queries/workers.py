@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection, Row
 from ..job import instant
 from ..schema_name import SchemaName
@@ -156,6 +157,7 @@ async def judge_workers(connection: Connection, schema: SchemaName, own_id: str 
 
 async def list_workers(connection: Connection, schema: SchemaName) -> list[WorkerSummary]:
     """Everybody who is at work or has jobs locked."""
+    teach_arrays(connection)
     rows = await connection.fetch(load("queries/list_workers", schema), schema.name)
     return [_summary(row) for row in rows]
 

@@ -4,6 +4,13 @@
 our own additions, `testing/` what only test databases get. Files write the schema as
 `:GRAPHILE_WORKER_SCHEMA`; it is replaced by the quoted name. A line `:include name` stands for a file of
 `parts/`, where text lives that several statements have in common.
+
+A role that may create objects in a schema of search_path, usually `public`, must not get them called with
+our rights. PostgreSQL prefers a function or an operator with exactly the types of the call, in whatever
+schema, to one in `pg_catalog` that needs a conversion. So the arguments of every call and operator have the
+very types of a built-in one (`exp(x::double precision)`, not `exp(integer)`), or the name is qualified
+(`pg_catalog.unnest(…)`, because functions that take any type never match exactly). Calls with more than two
+arguments are always qualified. `tests/queries/test_hostile.py` holds this.
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ...migrate.revisions import OLDEST_SERVER_VERSION
 from ...queries.diagnose import ServerFacts
-from .finding import Finding, Thresholds, well
+from ...schema_name import SchemaName
+from .finding import Finding, Thresholds, some, well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,17 @@ def _bad_settings(server: ServerFacts) -> Iterator[Finding]:
             "When none is left, workers and applications cannot connect.",
             "Lower max_pool_size or the number of processes, put a pooler in front of the applications, or "
             "raise max_connections.",
+        )  # fmt: skip
+    before = list(takewhile(lambda name: name != "pg_catalog", server.schemas))
+    if before:
+        rest = [SchemaName(name).quoted for name in server.schemas if name != "pg_catalog"]
+        yield Finding(
+            "settings", "warning", f"search_path has {some(before)} before pg_catalog",
+            "Whoever may create functions or operators there can have them called in place of PostgreSQL's "
+            "own, with the rights of whoever connects. The sessions in which a worker fetches and writes are "
+            "protected; others, and everything else that uses this database, are not.",
+            f"Where it is set, for the role or the database, leave pg_catalog out, which is searched first "
+            f"unless it is named: alter role {server.role} set search_path = {', '.join(rest)};",
         )  # fmt: skip
     if server.notification_queue > 0.5:
         yield Finding(

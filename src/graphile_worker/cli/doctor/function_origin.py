@@ -6,9 +6,9 @@ releases 0.16 to 0.18 installed. The Rust port's are known by what only they do.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal
 
+from ...migrate.own_functions import digest
 from ...migrate.revisions import FUNCTION_QUOTE
 from ...queries.diagnose import FunctionFacts
 from ...schema_name import SchemaName
@@ -41,11 +41,12 @@ RUST_MARKS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
 def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
     """Who wrote the function that is there now."""
     name, body = function.name, function.body
-    if _digest(body, schema) == _digest(_own_body(name, schema), schema):
+    found = digest(body, schema)
+    if found == digest(_own_body(name, schema), schema):
         return "Python"
-    if _digest(body, schema) == NODE_DIGESTS.get(name):
+    if found == NODE_DIGESTS.get(name):
         return "Node"
-    if _digest(body, schema) == OLDER_NODE_DIGESTS.get(name):
+    if found == OLDER_NODE_DIGESTS.get(name):
         return "Node, before 0.18"
     if name in RUST_MARKS and RUST_MARKS[name] in body:
         return "Rust"
@@ -54,9 +55,3 @@ def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
 
 def _own_body(name: str, schema: SchemaName) -> str:
     return load(f"migrations/functions/{name}", schema).split(FUNCTION_QUOTE)[1]
-
-
-def _digest(body: str, schema: SchemaName) -> str:
-    """Of the text, whatever the schema's name and the white space."""
-    text = " ".join(body.replace(schema.quoted, "S").split())
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

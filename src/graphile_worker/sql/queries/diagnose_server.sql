@@ -1,7 +1,7 @@
 -- What kind of server this is and what the session may do there, for the doctor.
 -- Returns one row: server_version (integer), version (text), role, database, is_superuser, is_standby, is_read_only,
 -- isolation, idle_session_timeout (seconds, null before PostgreSQL 14), autovacuum, track_counts, fsync, full_page_writes,
--- connections (in use), max_connections, notification_queue (share that is full).
+-- connections (in use), max_connections, notification_queue (share that is full), schemas (text[], in the order of search_path).
 select
     current_setting('server_version_num')::integer as server_version,
     current_setting('server_version') as version,
@@ -22,4 +22,5 @@ select
     current_setting('full_page_writes')::boolean as full_page_writes,
     (select count(*)::integer from pg_catalog.pg_stat_activity where backend_type = 'client backend') as connections,
     current_setting('max_connections')::integer as max_connections,
-    pg_notification_queue_usage() as notification_queue
+    pg_notification_queue_usage() as notification_queue,
+    current_schemas(true)::text[] as schemas

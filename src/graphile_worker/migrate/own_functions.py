@@ -1,0 +1,48 @@
+"""Replacing functions that an earlier version of this package installed.
+
+The shared ledger has no revision for that: its numbers are Node's. A function is replaced only if its text is
+one that this package is known to have installed. Those of Node, of the Rust port and of the owner of the
+database stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..db.connection import Connection
+from ..schema_name import SchemaName
+from ..sql import load
+
+EARLIER: dict[str, tuple[str, frozenset[str]]] = {
+    "add_job": (
+        "migrations/functions/add_job",
+        frozenset({"2b372891d492cdcb", "bce47f1a4e0fee1f", "a7782bbb57ae05f1"}),
+    ),
+    "add_jobs": (
+        "migrations/functions/add_jobs",
+        frozenset({"2fb445c5b76921df", "58dc73ad61d43bda", "f5ec9b4b1ef1966c", "68143d06310785ac"}),
+    ),
+    "remove_job": (
+        "migrations/functions/remove_job",
+        frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1"}),
+    ),
+    "_private_py_add_plain_job": ("extensions/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
+}
+"""By the function's name: the file with its present form, and digests of its earlier bodies."""
+
+
+def digest(body: str, schema: SchemaName) -> str:
+    """Of the text, whatever the schema's name and the white space."""
+    text = " ".join(body.replace(schema.quoted, "S").split())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+async def replace_earlier_functions(connection: Connection, schema: SchemaName) -> list[str]:
+    """Bring our own functions to their present form; the names of those that were replaced."""
+    replaced = []
+    for row in await connection.fetch(load("queries/migrate_functions", schema), schema.name):
+        path, earlier = EARLIER.get(row["name"], ("", frozenset()))
+        if digest(row["body"], schema) in earlier:
+            await connection.execute(load(path, schema))
+            replaced.append(row["name"])
+    return replaced
