@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from graphile_worker.error_text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobCompleted, JobErrored, JobFailed, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import Jobs, Workers
@@ -81,7 +82,7 @@ async def test_a_huge_message_is_cut(jobs: Jobs, workers: Workers) -> None:
 
     await jobs.add("talks")
     await workers.once({"talks": talks})
-    assert len((await jobs.one())["last_error"]) == 100_000
+    assert len((await jobs.one())["last_error"]) == MAX_MESSAGE
 
 
 @dataclass

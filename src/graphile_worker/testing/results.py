@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, overload
 
 from ..hooks import Events
-from ..hooks.events import JobCompleted, JobFailed, JobStarted
+from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
 
 
@@ -84,6 +84,7 @@ class Observed:
         events.on(JobStarted, self._started)
         events.on(JobFailed, self._failed)
         events.on(JobCompleted, self._completed)
+        events.on(JobOutcomeDiscarded, lambda event: self._running.pop(event.job.id, None))
 
     @property
     def running(self) -> list[str]:
