@@ -9,7 +9,7 @@ from typing import Any, Self, overload
 
 from ..error_text import related
 from ..hooks import Hooks
-from ..hooks.events import JobCompleted, JobFailed, JobStarted
+from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
 
 
@@ -88,6 +88,7 @@ class Observed:
         hooks.events.on(JobFailed, self._failed)
         hooks.events.on(JobCompleted, self._completed)
         hooks.after_run(self._ran)
+        hooks.events.on(JobOutcomeDiscarded, lambda event: self._running.pop(event.job.id, None))
 
     @property
     def running(self) -> list[str]:
