@@ -60,6 +60,8 @@ class WorkerUtils:
         self._use_local_time = use_local_time
         self._released = False
         self._plain_jobs = PlainJobs(self.schema)
+        # A plain job is not added in a transaction of others: see add_plain_job.
+        self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
 
     # -- the schema ----------------------------------------------------------------------------------------
 
@@ -123,7 +125,9 @@ class WorkerUtils:
         try:
             async with self._connection(connection) as session:
                 is_plain = spec.job_key is None and spec.queue_name is None
-                if is_plain and (connection is None or not connection.is_in_transaction()):
+                if is_plain and (
+                    self._adds_plain_jobs if connection is None else not connection.is_in_transaction()
+                ):
                     job = await self._plain_jobs.add(session, spec, self._now())
                     if job is not None:
                         return job

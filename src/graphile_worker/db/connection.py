@@ -111,6 +111,14 @@ class Borrowing(Protocol):
     def __await__(self) -> Any: ...
 
 
+class AnyConnection(Protocol):
+    """A connection that a program gives us, known by what a pool does not have."""
+
+    def is_in_transaction(self) -> bool: ...
+
+    def transaction(self) -> Any: ...
+
+
 class AnyPool(Protocol):
     """A pool that a program gives us. The driver does not say what it lends, so nothing is asked of that."""
 

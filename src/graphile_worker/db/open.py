@@ -20,10 +20,11 @@ import asyncpg
 from ..errors import ConnectionConfigError, NoDatabaseError
 from .array_types import teach_arrays
 from .borrowed import is_gone
-from .connection import AnyPool, Connection, Pool
+from .connection import AnyConnection, AnyPool, Connection, Pool
 from .dsn import Dsn
 from .errors import translate_connect_errors
 from .hosts import connect_to_first
+from .single import is_connection
 
 APPLICATION_NAME = "graphile_worker"
 CONNECT_WITHIN = 15.0  # seconds for each server of the connection string, unless it says connect_timeout
@@ -44,7 +45,7 @@ _KEEPALIVE_OPTIONS = {
 
 def resolve_connection(
     connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
+    pg_pool: AnyPool | AnyConnection | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Pool | Dsn:
     """Which database is meant: the given pool, the given string, DATABASE_URL, or the PG* variables."""
@@ -52,6 +53,7 @@ def resolve_connection(
     if pg_pool is not None and connection_string is not None:
         raise ConnectionConfigError("both pg_pool and connection_string are set; give only one of them")
     if pg_pool is not None:
+        _check_pool(pg_pool)
         return cast(Pool, pg_pool)
     if connection_string is not None:
         return Dsn.parse(connection_string)
@@ -64,6 +66,19 @@ def resolve_connection(
         "(on the command line -c/--connection), the environment variable DATABASE_URL, "
         "or the PG* environment variables, of which PGDATABASE at least must be set"
     )
+
+
+def _check_pool(given: object) -> None:
+    if all(callable(getattr(given, name, None)) for name in ("acquire", "release", "get_max_size")):
+        return
+    kind = type(given)
+    message = f"pg_pool: expected a pool of asyncpg, got {kind.__module__}.{kind.__qualname__}"
+    if is_connection(given):
+        message += (
+            ", a single connection; only run_once can use one. Give a pool here, made with "
+            "asyncpg.create_pool; methods that add jobs take a connection as connection="
+        )
+    raise ConnectionConfigError(message)
 
 
 async def open_pool(

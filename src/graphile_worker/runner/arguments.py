@@ -12,10 +12,11 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..config import combine
-from ..db.connection import AnyPool, Pool
+from ..db.connection import AnyConnection, AnyPool, Pool
 from ..db.dsn import Dsn
 from ..db.errors import translate_errors
 from ..db.open import close_pool, open_pool, resolve_connection
+from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..hooks import Events, Hooks, Plugin
 from ..migrate.run import migrate
@@ -54,7 +55,7 @@ class Arguments:
 
     def __init__(
         self,
-        pg_pool: AnyPool | None,
+        pg_pool: AnyPool | AnyConnection | None,
         task_list: TaskList | None,
         crontab: str | None,
         parsed_cron_items: Sequence[ParsedCronItem] | None,
@@ -67,6 +68,8 @@ class Arguments:
         clock: Clock | None,
         options: WorkerOptions | None,
         values: dict[str, Any],
+        *,
+        once: bool = False,
     ) -> None:
         if task_list is not None and "task_directory" in values:
             raise ConfigError("both task_list and task_directory are set; give exactly one of them")
@@ -83,6 +86,10 @@ class Arguments:
         self.connection_string = self.options.connection_string
         if pg_pool is not None and values.get("connection_string") is None:
             self.connection_string = None  # one from the environment gives way to a pool that was given
+        if once and is_connection(pg_pool):
+            pg_pool = SingleConnection(pg_pool)
+            # Nothing may stick to a session that is not ours, and nobody else sees what it has not committed.
+            self.options = self.options.with_values(recovery=False, prepared_statements=False)
         self.pg_pool = pg_pool
         self.task_list = task_list
         self.crontab = crontab

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..clock import Clock
-from ..db.connection import AnyPool
+from ..db.connection import AnyConnection, AnyPool
 from ..hooks import Events, Hooks, Plugin
 from ..opening import Opening
 from ..options import WorkerOptions
@@ -62,7 +62,7 @@ def run(
 
 async def run_once(
     *,
-    pg_pool: AnyPool | None = None,
+    pg_pool: AnyPool | AnyConnection | None = None,
     task_list: TaskList | None = None,
     crontab: str | None = None,
     parsed_cron_items: Sequence[ParsedCronItem] | None = None,
@@ -78,11 +78,12 @@ async def run_once(
 ) -> None:
     """Run every job that can run now, named queues to their end, and return; recurring jobs are not added.
 
-    Jobs that fail are no error; an unreachable database is.
+    Jobs that fail are no error; an unreachable database is. `pg_pool` may be a single connection: everything
+    happens there, in its transaction if it is in one.
     """
     given = Arguments(
         pg_pool, task_list, crontab, parsed_cron_items, forbidden_flags, events, hooks, plugins, extensions,
-        logger, clock, options, values,
+        logger, clock, options, values, once=True,
     )  # fmt: skip
     parts = await given.parts_if_any_job_waits()
     if parts is None:
