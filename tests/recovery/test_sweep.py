@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker import make_worker_utils
 from graphile_worker.client import WorkerUtils
 from graphile_worker.client.sweeping import Sweep
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
@@ -329,3 +330,36 @@ async def test_the_default_isolation_does_not_matter(
     finally:
         await connection.close()
     assert report.recovered[0].returned == [job_id]
+
+
+async def test_a_job_that_cannot_be_changed_holds_up_no_other(
+    jobs: Jobs, utils: WorkerUtils, graveyard: Graveyard, connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = [await jobs.add("work", {"n": n}, queue=f"queue {n}") for n in range(8)]
+    await graveyard.bury("pool-dead")
+    await graveyard.give("pool-dead", *ids)
+    await connection.execute(
+        "create function refuse() returns trigger language plpgsql as $$ begin "
+        "if old.payload->>'n' = '5' then raise exception 'hands off'; end if; return new; end $$;"
+        "create trigger refuse before update on graphile_worker._private_jobs "
+        "for each row execute function refuse()"
+    )
+    report = await utils.sweep_stale_workers()
+    bad = ids.pop(5)
+    assert report.recovered[0].returned == ids
+    assert [row["id"] for row in await jobs.all() if row["locked_by"] is not None] == [bad]
+    assert all(queue["locked_by"] is None for queue in await jobs.queues())
+    assert f"job {bad} of a dead worker stays locked" in caplog.text
+
+
+async def test_an_interceptor_may_fail_a_job_with_any_text(
+    jobs: Jobs, database_url: str, graveyard: Graveyard
+) -> None:
+    job_id = await jobs.add("work")
+    await graveyard.bury("pool-dead")
+    await graveyard.give("pool-dead", job_id)
+    hooks = Hooks()
+    hooks.on_recovery(lambda job: FailJob("a\0b \ud83d"))
+    async with make_worker_utils(connection_string=database_url, hooks=hooks) as utils:
+        await utils.sweep_stale_workers()
+    assert (await jobs.one())["last_error"] == "a\N{REPLACEMENT CHARACTER}b ?"

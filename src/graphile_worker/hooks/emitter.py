@@ -68,7 +68,10 @@ class Events:
         return event in self.observed
 
     def emit(self, event: Event) -> None:
-        """Tell every observer of this event, in the order in which they registered."""
+        """Tell every observer of this event, in the order in which they registered.
+
+        What is no Exception, as of sys.exit(), is raised when all of them were told.
+        """
         kind = type(event)
         handlers = self._found.get(kind)
         if handlers is None:
@@ -76,6 +79,7 @@ class Events:
         self._tell(event, handlers)
 
     def _tell(self, event: Event, handlers: Iterable[Handler[Any]]) -> None:
+        fault: BaseException | None = None
         for handler in handlers:
             try:
                 result = handler(event)
@@ -83,6 +87,10 @@ class Events:
                     self._start(result)
             except Exception:
                 logger.exception("an observer of %s failed", event.name)
+            except BaseException as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
 
     def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
         return (*self._handlers.get(kind, ()), *self._handlers.get(Event, ()))

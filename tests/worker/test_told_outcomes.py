@@ -1,0 +1,113 @@
+"""Events of outcomes: only what was written is told as such, and what will not be tried again is told too."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from graphile_worker.hooks.events import (
+    JobCompleted,
+    JobErrored,
+    JobFailed,
+    JobInterrupted,
+    JobOutcomeDiscarded,
+    JobSucceeded,
+)
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import MODES, SCHEMA, Gate, Jobs, Workers, until
+
+JOBS = f"{SCHEMA}._private_jobs"
+
+
+@pytest.fixture(params=list(MODES))
+def mode(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return MODES[request.param]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no")], ids=["succeeds", "fails"])
+@pytest.mark.parametrize("queue", [None, "named"])
+async def test_an_outcome_whose_row_is_gone_is_told_as_discarded(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: Any, error: Any, queue: str | None
+) -> None:
+    gate = Gate()
+    await jobs.add("work", queue=queue)
+    await workers.start({"work": gate}, events=recorder.events, **mode)
+    await gate.until_inside(1)
+    await jobs.connection.execute(f"delete from {JOBS}")
+    gate.open(error)
+    event = await recorder.wait_for(JobOutcomeDiscarded)
+    assert event.error is error
+    assert [recorder.count(kind) for kind in (JobSucceeded, JobErrored, JobFailed, JobCompleted)] == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("error", "key"), [(None, "k"), (ValueError("no"), None)], ids=["succeeds with a key", "fails"]
+)
+async def test_an_outcome_of_a_job_that_others_hold_is_told_as_discarded(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, error: Any, key: str | None
+) -> None:
+    gate = Gate()
+    await jobs.add("work", key=key)
+    await jobs.add("other")
+    await workers.start({"work": gate, "other": gate}, concurrency=2, events=recorder.events)
+    await gate.until_inside(2)
+    await jobs.connection.execute(f"update {JOBS} set locked_by = 'pool-other' where id = 1")
+    gate.open(error)
+    gate.open()
+    assert (await recorder.wait_for(JobOutcomeDiscarded)).job.id == 1
+    assert (await recorder.wait_for(JobSucceeded)).job.id == 2
+    assert recorder.count(JobErrored) == 0
+    assert (await jobs.one())["locked_by"] == "pool-other"
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_job_without_its_key_that_fails_is_told_as_failed_for_good(
+    jobs: Jobs,
+    workers: Workers,
+    recorder: EventRecorder,
+    mode: Any,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    gate = Gate()
+    old = await jobs.add("work", key="k")
+    await workers.start({"work": gate}, events=recorder.events, **mode)
+    await gate.until_inside(1)
+    if how == "removed":
+        await jobs.connection.execute(f"select {SCHEMA}.remove_job('k')")
+    else:
+        await jobs.add("unknown", key="k")
+    gate.open(ValueError("too late"))
+    failed = await recorder.wait_for(JobFailed)
+    assert (failed.job.id, failed.is_cut_off, recorder.of(JobErrored)[0].will_retry) == (old, True, False)
+    await until(lambda: "its key was removed or used again while it ran" in caplog.text)
+    assert "next try" not in caplog.text
+
+
+async def test_an_ordinary_last_failure_was_not_cut_off(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    async def fail(payload: Any) -> None:
+        raise ValueError("no")
+
+    await jobs.add("fail", max_attempts=1)
+    await jobs.add("fail")
+    await workers.once({"fail": fail}, events=recorder.events)
+    assert [event.is_cut_off for event in recorder.of(JobFailed)] == [False]
+    assert sorted(event.will_retry for event in recorder.of(JobErrored)) == [False, True]
+
+
+async def test_a_removed_job_that_is_interrupted_is_not_said_to_have_gone_back(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+    await jobs.add("work", key="k")
+    runner = await workers.start({"work": gate}, grace=0, events=recorder.events)
+    await gate.until_inside(1)
+    await jobs.connection.execute(f"select {SCHEMA}.remove_job('k')")
+    await workers.stop(runner)
+    assert recorder.count(JobInterrupted) == 0
+    assert recorder.of(JobFailed)[0].is_cut_off
