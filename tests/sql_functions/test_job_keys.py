@@ -122,7 +122,9 @@ async def test_a_null_preserve_flag_or_mode_means_replace(connection: Any) -> No
 async def test_a_job_that_cannot_wait_any_more_gives_up_its_key(
     connection: Any, how: str, state: dict[str, str]
 ) -> None:
-    old = await add_keyed(connection, how, "a", payload="[1]", max_attempts=4, queue_name="q", flags=["f"])
+    old = await add_keyed(
+        connection, how, "a", payload='{"n": 1}', max_attempts=4, queue_name="q", flags=["f"]
+    )
     await set_job(connection, old["id"], **state, updated_at="now() - interval '1 day'")
     old = await job_by_id(connection, old["id"])
     new = await add_keyed(connection, how, "a", payload="[2]")

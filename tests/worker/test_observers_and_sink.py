@@ -35,10 +35,10 @@ async def test_an_observer_cannot_keep_outcomes_from_being_written(
 
     async def break_later(event: Any) -> None:
         await asyncio.sleep(0)
-        raise fault
+        raise fault("as asked")
 
     def break_now(event: Any) -> None:
-        raise fault
+        raise fault("as asked")
 
     events.on(kind, break_later if is_async else break_now)
 

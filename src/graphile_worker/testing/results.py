@@ -9,7 +9,7 @@ from typing import Any, Self, overload
 
 from ..error_text import related
 from ..hooks import Hooks
-from ..hooks.events import JobCompleted, JobFailed, JobStarted
+from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
 
 
@@ -87,6 +87,7 @@ class Observed:
         hooks.events.on(JobStarted, self._started)
         hooks.events.on(JobFailed, self._failed)
         hooks.events.on(JobCompleted, self._completed)
+        hooks.events.on(JobOutcomeDiscarded, self._discarded)
         hooks.after_run(self._ran)
 
     @property
@@ -104,6 +105,10 @@ class Observed:
         """Keep the frames, which a worker drops: a test is to fail with the traceback of the task."""
         if error is not None:
             self._frames[job.id] = [(each, each.__traceback__) for each in related(error)]
+
+    def _discarded(self, event: JobOutcomeDiscarded) -> None:
+        self._running.pop(event.job.id, None)
+        self._frames.pop(event.job.id, None)
 
     def _completed(self, event: JobCompleted) -> None:
         self._running.pop(event.job.id, None)

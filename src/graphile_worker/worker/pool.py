@@ -19,6 +19,7 @@ from ..clock import Clock
 from ..db.connection import Connection, Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..db.retry import Delays, with_retries
+from ..error_text import describe
 from ..errors import JobInterruptedError, SchemaTooNewError, WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import (
@@ -406,7 +407,7 @@ class WorkerPool:
             self._ending.fatal = error
             if not (self.once and action == "getJob"):
                 self._events.emit(PoolFatalError(pool_id=self.id, error=error, action=action))
-        self._ending.begin(f"the worker cannot go on: {error}")
+        self._ending.begin(f"the worker cannot go on: {describe(error)}")
 
     # -- stopping ------------------------------------------------------------------------------------------
 

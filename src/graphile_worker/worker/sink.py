@@ -146,8 +146,10 @@ class Sink:
         while self._loop_task is not None:
             task = self._loop_task
             await asyncio.wait((task,))
-            if self._closing or task is not self._loop_task:
+            if self._closing:
                 return
+            if task is not self._loop_task:  # somebody else has started it again
+                continue
             error = None if task.cancelled() else task.exception()
             logger.error("writing outcomes was ended by %r; starting again", error or "a cancellation")
             self._deaths += 1

@@ -89,6 +89,7 @@ class Teller:
                     is_cut_off=True,
                 )
             )
+            self._emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
 
     def discarded(self, finished: Finished, reason: str) -> None:
         """Nothing was written."""

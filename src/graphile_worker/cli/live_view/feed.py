@@ -14,6 +14,7 @@ from ...hooks.events import (
     JobCompleted,
     JobErrored,
     JobInterrupted,
+    JobOutcomeDiscarded,
     JobStarted,
     JobSucceeded,
     PoolCreated,
@@ -42,6 +43,7 @@ class FeedPlugin:
         on(JobErrored, self._errored)
         on(JobCompleted, lambda event: self._activity.ended(event.job.id))
         on(JobInterrupted, lambda event: self._activity.ended(event.job.id))
+        on(JobOutcomeDiscarded, lambda event: self._activity.ended(event.job.id))
         on(PoolCreated, self._created)
         on(PoolReleased, self._released)
 
