@@ -36,7 +36,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .error_text import describe as describe
 from .error_text import summarize_members
 
 

@@ -87,8 +87,8 @@ class Observed:
         hooks.events.on(JobStarted, self._started)
         hooks.events.on(JobFailed, self._failed)
         hooks.events.on(JobCompleted, self._completed)
+        hooks.events.on(JobOutcomeDiscarded, self._discarded)
         hooks.after_run(self._ran)
-        hooks.events.on(JobOutcomeDiscarded, lambda event: self._running.pop(event.job.id, None))
 
     @property
     def running(self) -> list[str]:
@@ -105,6 +105,10 @@ class Observed:
         """Keep the frames, which a worker drops: a test is to fail with the traceback of the task."""
         if error is not None:
             self._frames[job.id] = [(each, each.__traceback__) for each in related(error)]
+
+    def _discarded(self, event: JobOutcomeDiscarded) -> None:
+        self._running.pop(event.job.id, None)
+        self._frames.pop(event.job.id, None)
 
     def _completed(self, event: JobCompleted) -> None:
         self._running.pop(event.job.id, None)
