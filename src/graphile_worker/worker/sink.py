@@ -484,16 +484,13 @@ class Sink:
 
         False if it must wait.
         """
-        if may_pass(error):
+        if may_pass(error) or self._given_up_in_a_row >= MAX_GIVEN_UP:
             self._failed_to_write(error)
             return False
         why = f"its outcome could not be written: {message_of(error)}"
         try:
             await self._write_part([_failed_plainly(finished, why)], is_last_try=True)
         except _RefusedError as again:
-            if self._given_up_in_a_row >= MAX_GIVEN_UP:
-                self._failed_to_write(again.error)
-                return False
             await self._give_up(finished, again.error)
         else:
             job = finished.job
