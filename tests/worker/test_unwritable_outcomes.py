@@ -15,7 +15,7 @@ from graphile_worker import Events
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobOutcomeDiscarded, JobSucceeded
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import SCHEMA, Jobs, Workers, headline, until, workers_of
+from support.working import SCHEMA, Gate, Jobs, Workers, headline, terminate_workers, until, workers_of
 
 GOOD = 1000
 BAD = 500  # the number of the bad one among the good
@@ -177,6 +177,39 @@ async def test_a_job_that_is_given_up_holds_up_neither_its_queue_nor_the_end(
     workers_left = await jobs.connection.fetchval(f"select count(*) from {SCHEMA}._private_py_workers")
     assert workers_left == 1  # so that others find the job when they look for dead workers
     assert "could not stop" not in caplog.text
+
+
+async def test_a_job_that_is_given_up_is_left_alone_after_a_lost_connection(
+    jobs: Jobs, workers: Workers
+) -> None:
+    """What a pool holds without knowing it is given back then; to try that with this job would be refused."""
+    kind = KINDS["a trigger that refuses everything"]
+    load = Load(kind.error)
+    bad = await jobs.add("step", {"n": BAD})
+    await jobs.connection.execute(kind.setup)
+    gate = Gate()
+    await workers.start({"step": load.step, "other": gate}, events=load.events)
+    await load.recorder.wait_for(JobOutcomeDiscarded)
+    await jobs.add("other")
+    await gate.until_inside(1)
+    async with jobs.connection.transaction():
+        await jobs.connection.execute(f"lock table {JOBS} in share row exclusive mode")
+        gate.open()
+        await until(lambda: _is_anybody_waiting(jobs))
+        await terminate_workers(jobs.connection)  # in the middle of the write
+    await load.recorder.wait_for(JobSucceeded)
+    for n in range(3):
+        await jobs.add("step", {"n": n})
+    await load.recorder.wait_for(JobSucceeded, count=4, timeout=SOON)
+    assert (await jobs.one())["id"] == bad
+    assert load.ran[BAD] == 1
+
+
+async def _is_anybody_waiting(jobs: Jobs) -> bool:
+    return await jobs.connection.fetchval(
+        "select exists (select from pg_stat_activity where datname = current_database() "
+        "and application_name = 'graphile_worker' and wait_event_type = 'Lock')"
+    )
 
 
 async def test_a_trigger_that_refuses_all_is_not_taken_for_many_bad_outcomes(
