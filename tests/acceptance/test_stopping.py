@@ -364,39 +364,6 @@ def test_ctrl_c_without_signal_handling_stops_the_worker_in_an_orderly_way(
     assert job["last_error"].startswith("Interrupted")
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_an_exit_in_a_child_task_ends_the_program_and_leaves_no_job_locked(
-    database_url: str, run_program: Callable[[Any], Any], error: BaseException
-) -> None:
-    """It comes out of `asyncio.run`, which cancels everything else, the worker too."""
-    gate = Gate()
-
-    async def leave() -> None:
-        raise error
-
-    async def leaves() -> None:
-        await gate.until_inside(1)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(leave())
-
-    async def program() -> None:
-        async with run(
-            connection_string=database_url,
-            task_list={"wait": gate, "leaves": leaves},
-            concurrency=2,
-            handle_signals=False,
-        ) as runner:
-            for task in ("leaves", "wait", "wait", "wait"):
-                await runner.add_job(task)
-            await runner.wait()
-
-    with pytest.raises(type(error)):
-        run_program(program())
-    rows = jobs_after(database_url)
-    assert sorted(row["identifier"] for row in rows) == ["leaves", "wait", "wait", "wait"]
-    assert {row["attempts"] for row in rows if row["identifier"] == "wait"} == {0}
-
-
 # -- what goes back and what is let go -------------------------------------------------------------------
 
 
