@@ -93,3 +93,8 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     outcome: Outcome
     worker_id: str
     duration: float
+
+
+def queues_of(batch: Sequence[Finished]) -> list[int]:
+    """The named queues that these jobs hold."""
+    return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
