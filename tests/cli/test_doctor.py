@@ -542,7 +542,10 @@ async def test_the_last_error_is_that_of_the_job_that_failed_last(
     await connection.execute(
         f"update {JOBS} set run_at = run_at - interval '1 hour' where payload::text = '\"second\"'"
     )
-    assert "The last error of work: first" in (await doctor(gw)).one("failures", "warning")["meaning"]
+    assert (
+        "The last error of work: ValueError: first"
+        in (await doctor(gw)).one("failures", "warning")["meaning"]
+    )
     await connection.execute("select graphile_worker.add_job('work', run_at => '2100-01-01')")
     await connection.execute(
         f"select graphile_worker.permanently_fail_jobs(array(select max(id) from {JOBS}), 'third')"
