@@ -15,6 +15,7 @@ import pytest
 
 from faults.scene import BRIEF, PATIENCE, SETTINGS, Log, fresh_database
 from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.error_text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, WorkerGetJobError
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import Gate, Jobs, until, workers_of
@@ -97,6 +98,6 @@ async def test_a_worker_keeps_outcomes_until_there_is_room_again(
             rows = await connection.fetch(
                 "select attempts, locked_by, length(last_error) as length from graphile_worker._private_jobs"
             )
-            assert {tuple(row) for row in rows} == {(1, None, 100_000)}
+            assert {tuple(row) for row in rows} == {(1, None, MAX_MESSAGE)}
             assert len(gate.started) == 20
         await connection.close(timeout=10)
