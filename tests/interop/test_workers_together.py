@@ -148,13 +148,13 @@ async def test_a_queue_held_by_a_running_node_job_is_not_entered_by_python(
     async with (
         make_worker_utils(connection_string=our_database.url) as utils,
         node_worker(our_database, "slow"),
+        python_worker(our_database, "quick"),
     ):
         await utils.add_job("slow", {"pause": 700}, queue_name="held")
         await our_database.runs.wait_until("count(*) = 1 FROM public.interop_runs")
         await utils.add_job("quick", {}, queue_name="held", priority=-10)
         await utils.add_job("quick", {}, queue_name="free")
-        async with python_worker(our_database, "quick"):
-            await our_database.runs.wait_until(ENDED, 3)
+        await our_database.runs.wait_until(ENDED, 3)
     runs = await our_database.runs.all()
     assert [(run.worker, run.queue) for run in runs] == [
         ("node", "held"),
