@@ -23,9 +23,11 @@ import graphile_worker
 from graphile_worker import error_text
 from graphile_worker.error_text import (
     MAX_MESSAGE,
+    MAX_PART,
     MAX_SUMMARY,
     MAX_TRACEBACK,
     describe,
+    describe_and_format,
     drop_frames,
     format_traceback,
     message_of,
@@ -465,9 +467,25 @@ def test_any_tree_of_exceptions_has_a_text(error: BaseException) -> None:
         assert "\0" not in text
         text.encode()
     assert "\n" not in summarize(error)
+    assert describe_and_format(error) == (describe(error), format_traceback(error))
     name = type(error).__name__
     if hasattr(builtins, name):
         assert describe(error).startswith(name)
+
+
+@pytest.mark.parametrize(
+    "size", [0, 10, MAX_PART, MAX_PART + 1, MAX_MESSAGE - 10, MAX_MESSAGE, 10 * MAX_MESSAGE]
+)
+def test_the_quick_way_says_what_the_long_one_says(size: int) -> None:
+    def fails(depth: int) -> None:
+        if depth:
+            fails(depth - 1)
+        raise ValueError("x" * size)
+
+    for depth in (0, 1, 30, 200):
+        for _ in range(2):  # the second time from what was kept
+            error = raised(lambda depth=depth: fails(depth))
+            assert describe_and_format(error) == (describe(error), format_traceback(error))
 
 
 # -- memory ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..error_text import describe, drop_frames, format_traceback, message_of, related
+from ..error_text import describe_and_format, drop_frames, message_of, related
 from ..job import Job
 
 FAILURE_WEIGHT = 8_000  # bytes that a failure takes besides its texts, roughly
@@ -44,7 +44,7 @@ def failed(
     remaining_payload: str | None = None,
 ) -> Failed:
     """A failure with its texts; never raises, whatever the exception does when it is looked at."""
-    message, traceback = describe(error), format_traceback(error)
+    message, traceback = describe_and_format(error)
     held = sum(map(_held_by, (error, *(batch_errors or ()))))
     texts = len(message) + len(traceback) + len(remaining_payload or "")
     return Failed(error, message, traceback, batch_errors, remaining_payload, FAILURE_WEIGHT + held + texts)
