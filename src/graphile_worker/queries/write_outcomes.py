@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -73,21 +74,41 @@ async def write_outcomes(
     if not outcomes.failed and go_on is None:
         statement = load("queries/complete_queued_jobs", schema)
         return _completed(await connection.fetch(statement, outcomes.completed, pool_id))
-    tasks = go_on.tasks if go_on is not None else {}
+    arguments = [pool_id, outcomes.completed, *_terms(go_on)]
+    if not outcomes.failed:
+        rows = await connection.fetch(load("queries/complete_and_go_on", schema), *arguments)
+        return Written(jobs=_next_jobs(rows, pool_id, go_on), missing=_not_deleted(outcomes, rows[0][-1]))
     rows = await connection.fetch(
         load("queries/write_outcomes", schema),
-        pool_id,
-        outcomes.completed,
+        *arguments,
         [failure.job_id for failure in outcomes.failed],
         [fit_to_server(connection, failure.message) for failure in outcomes.failed],
         [failure.remaining_payload for failure in outcomes.failed],
-        list(tasks) if go_on is not None else None,
-        list(go_on.forbidden_flags) if go_on is not None and go_on.forbidden_flags else None,
-        go_on.now if go_on is not None else None,
     )
-    *_, missing, final = rows[0]
-    taken = [row[:-2] for row in rows if row[0] is not None]
-    return Written(jobs=taken_jobs(taken, pool_id, tasks), missing=missing or (), final=final or ())
+    *_, deleted, written = rows[0]
+    failed = {failure.job_id for failure in outcomes.failed}.difference(map(abs, written or ()))
+    return Written(
+        jobs=_next_jobs(rows, pool_id, go_on),
+        missing=(*_not_deleted(outcomes, deleted), *failed),
+        final=[-job_id for job_id in written or () if job_id < 0],
+    )
+
+
+def _terms(go_on: Continuation | None) -> tuple[Any, ...]:
+    if go_on is None:
+        return None, None, None
+    return list(go_on.tasks), list(go_on.forbidden_flags) if go_on.forbidden_flags else None, go_on.now
+
+
+def _next_jobs(rows: Sequence[Row], pool_id: str, go_on: Continuation | None) -> Sequence[Job]:
+    if go_on is None or rows[0][0] is None:
+        return ()
+    width = len(Job.__struct_fields__) - 2  # what follows is not about the job
+    return taken_jobs((row[:width] for row in rows), pool_id, go_on.tasks)
+
+
+def _not_deleted(outcomes: Outcomes, deleted: Sequence[int] | None) -> Sequence[int]:
+    return () if deleted is None else list(set(outcomes.completed).difference(deleted))
 
 
 def _completed(rows: Sequence[Row]) -> Written:

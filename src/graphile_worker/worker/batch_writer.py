@@ -154,8 +154,12 @@ class BatchWriter:
             written = await write_outcomes(connection, self._schema, self._pool_id, outcomes, go_on=go_on)
             return written.jobs
 
-        with _refusals():
+        try:
             jobs = await self._session.take(write)
+        except Exception as error:
+            if is_refusal(error):
+                raise _RefusedError(error) from error
+            raise
         self._succeeded()
         self._session.ledger.strike([finished.job for finished in batch])
         if jobs:

@@ -312,7 +312,8 @@ class Sink:
             await self._writer.write(pending, self._leave)
         finally:
             self._in_flight = []
-            self._put_back(pending.left)
+            if pending.parts or pending.kept:
+                self._put_back(pending.left)
         return not pending.kept
 
     def _write_failed(self, error: BaseException) -> None:
