@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from acceptance.worker_process import until_disconnected
-from graphile_worker import Runner, run, run_once
+from graphile_worker import JobHelpers, Runner, make_worker_utils, run, run_once
 from graphile_worker.errors import WorkerStoppedError
 from graphile_worker.hooks.events import (
     ForcefulShutdown,
@@ -362,6 +362,206 @@ def test_ctrl_c_without_signal_handling_stops_the_worker_in_an_orderly_way(
     (job,) = jobs_after(database_url)
     assert (job["attempts"], job["locked_by"]) == (0, None)
     assert job["last_error"].startswith("Interrupted")
+
+
+def test_a_second_ctrl_c_without_signal_handling_leaves_no_job_locked(
+    database_url: str, run_program: Callable[[Any], Any]
+) -> None:
+    """`asyncio.run` raises it inside the event loop; then it cancels the graceful stop with the rest."""
+    gate = Gate()
+
+    async def interrupts(payload: Any, helpers: JobHelpers) -> None:
+        await helpers.abort_signal.wait()
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        await gate()
+
+    async def program() -> None:
+        async with run(
+            connection_string=database_url,
+            task_list={"wait": gate, "interrupts": interrupts},
+            concurrency=2,
+            handle_signals=False,
+            grace=20,
+            graceful_shutdown_abort_timeout=0,
+        ) as runner:
+            for task in ("interrupts", "wait", "wait", "wait"):
+                await runner.add_job(task)
+            await gate.until_inside(1)
+            signal.raise_signal(signal.SIGINT)
+            await runner.wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_program(program())
+    rows = jobs_after(database_url)
+    assert [row["attempts"] for row in rows] == [0] * 4
+
+
+# -- an exit in a child task, which asyncio lets out of the event loop -----------------------------------
+
+Prepare = Callable[[Runner, JobHelpers], Awaitable[Any]]
+
+
+async def nothing(runner: Runner, helpers: JobHelpers) -> None:
+    pass
+
+
+async def stop_and_wait_for_abort(runner: Runner, helpers: JobHelpers) -> None:
+    """The stop has begun and waits for the running tasks."""
+    runner.stop_by_signal("stop")
+    await helpers.abort_signal.wait()
+
+
+async def stop_before_cancellations_arrive(runner: Runner, helpers: JobHelpers) -> None:
+    """The next turn of the loop begins with this; `asyncio.run` makes it when it has cancelled everything."""
+    asyncio.get_running_loop().call_soon(runner.stop_by_signal, "stop")
+
+
+class Exits:
+    """A program whose worker runs a task with a child task that raises SystemExit or KeyboardInterrupt.
+
+    One job has ended and its outcome is not written yet, one runs, and two wait.
+    """
+
+    def __init__(self, database_url: str, error: BaseException, prepare: Prepare = nothing) -> None:
+        self._database_url = database_url
+        self._error = error
+        self._prepare = prepare
+        self._gate = Gate()
+        self._all_added = asyncio.Event()
+        self._runner: Runner | None = None
+        self.has_closed_pool = False
+
+    async def run(self) -> None:
+        await self._run(connection_string=self._database_url)
+
+    async def run_with_own_pool(self) -> None:
+        """The pool waits at its end for every connection that the worker has taken."""
+        pool = await asyncpg.create_pool(
+            self._database_url, server_settings={"application_name": "graphile_worker"}
+        )
+        try:
+            await self._run(pg_pool=pool)
+        finally:
+            await asyncio.wait_for(pool.close(), PATIENCE)
+            self.has_closed_pool = True  # an error here is lost: the exit comes out of `asyncio.run`
+
+    async def _run(self, **options: Any) -> None:
+        async with run(
+            task_list={"end": lambda: None, "wait": self._gate, "leaves": self._leaves},
+            concurrency=2,
+            handle_signals=False,
+            complete_job_batch_delay=SELDOM,
+            grace=20,
+            graceful_shutdown_abort_timeout=0,
+            **options,
+        ) as self._runner:
+            for task in ("end", "leaves", "wait", "wait", "wait"):
+                await self._runner.add_job(task)
+            self._all_added.set()
+            await self._runner.wait()
+
+    async def _leaves(self, payload: Any, helpers: JobHelpers) -> None:
+        assert self._runner is not None
+        await self._all_added.wait()
+        await self._gate.until_inside(1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._leave(self._runner, helpers))
+
+    async def _leave(self, runner: Runner, helpers: JobHelpers) -> None:
+        await self._prepare(runner, helpers)
+        raise self._error
+
+
+def assert_all_given_back(database_url: str) -> None:
+    rows = jobs_after(database_url)
+    assert sorted(row["identifier"] for row in rows) == ["leaves", "wait", "wait", "wait"]
+    assert {row["attempts"] for row in rows if row["identifier"] == "wait"} == {0}
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_exit_in_a_child_task_ends_the_program_and_leaves_no_job_locked(
+    database_url: str, run_program: Callable[[Any], Any], error: BaseException
+) -> None:
+    """It comes out of `asyncio.run`, which cancels everything else, the worker too."""
+    with pytest.raises(type(error)):
+        run_program(Exits(database_url, error).run())
+    assert_all_given_back(database_url)
+
+
+@pytest.mark.parametrize("prepare", [stop_and_wait_for_abort, stop_before_cancellations_arrive])
+def test_an_exit_in_a_child_task_while_the_worker_stops_leaves_no_job_locked(
+    database_url: str, run_program: Callable[[Any], Any], prepare: Prepare
+) -> None:
+    with pytest.raises(SystemExit):
+        run_program(Exits(database_url, SystemExit(3), prepare).run())
+    assert_all_given_back(database_url)
+
+
+@pytest.mark.parametrize("prepare", [stop_and_wait_for_abort, stop_before_cancellations_arrive])
+def test_an_exit_in_a_child_task_while_the_worker_stops_gives_back_connections_of_the_callers_pool(
+    database_url: str, run_program: Callable[[Any], Any], prepare: Prepare
+) -> None:
+    program = Exits(database_url, SystemExit(3), prepare)
+    with pytest.raises(SystemExit):
+        run_program(program.run_with_own_pool())
+    assert program.has_closed_pool
+    assert_all_given_back(database_url)
+
+
+def test_an_exit_in_a_child_task_while_a_worker_finds_out_what_it_holds_leaves_no_job_locked(
+    database_url: str, run_program: Callable[[Any], Any]
+) -> None:
+    """Nothing is written before that is known, and the task that was to find out is cancelled too."""
+
+    async def doubt(runner: Runner, helpers: JobHelpers) -> None:
+        """Announce a migration while nobody can look at the tables; they are let go with the program."""
+        blocker = await asyncpg.connect(database_url)
+        helpers.abort_signal.on_set(blocker.terminate)
+        await blocker.execute("begin; lock table graphile_worker._private_jobs in access exclusive mode")
+        watcher = await asyncpg.connect(database_url)
+        await watcher.execute("""select pg_notify('worker:migrate', '{"migrationNumber":1}')""")
+
+        async def is_blocked() -> bool:
+            return await watcher.fetchval(
+                "select count(*) > 0 from pg_stat_activity where datname = current_database() "
+                "and wait_event_type = 'Lock' and query like '%locked_by = $1%'"
+            )
+
+        await until(is_blocked)
+        await watcher.close()
+
+    with pytest.raises(SystemExit):
+        run_program(Exits(database_url, SystemExit(3), doubt).run())
+    assert_all_given_back(database_url)
+
+
+def test_an_exit_in_a_child_task_of_a_run_once_leaves_no_job_locked(
+    database_url: str, run_program: Callable[[Any], Any]
+) -> None:
+    gate = Gate()
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def leaves() -> None:
+        await gate.until_inside(1)
+        await asyncio.gather(leave())
+
+    async def program() -> None:
+        async with make_worker_utils(connection_string=database_url) as utils:
+            for task in ("leaves", "wait", "wait", "wait"):
+                await utils.add_job(task)
+        await run_once(
+            connection_string=database_url,
+            task_list={"wait": gate, "leaves": leaves},
+            concurrency=2,
+            handle_signals=False,
+            grace=20,
+        )
+
+    with pytest.raises(SystemExit):
+        run_program(program())
+    assert_all_given_back(database_url)
 
 
 # -- what goes back and what is let go -------------------------------------------------------------------

@@ -105,16 +105,26 @@ class Ending:
             self._forced.set()
         self.begin(message)
 
-    async def begin_anew(self, message: str) -> None:
-        """The ending, if it had begun, was cancelled with every other task: do it by force."""
-        if self._stopping is not None:
+    async def cancelled(self) -> bool:
+        """After every task was cancelled: wait for the ending if it is one of them; False if it was complete.
+
+        The program is cancelled too and may have called `stop` since then. That ending is not cancelled. Do
+        not wait for it here: it waits for the sink, which has to be started again first.
+        """
+        if self._stopping is not None and self._stopping.cancelling():
             await asyncio.wait((self._stopping,))
+        return not self._finished.done()
+
+    async def begin_anew(self, message: str) -> None:
+        """End by force: start again if the ending was cancelled, else only cut its waiting short."""
         if self._finished.done():
             return
         self._forced_message = self._forced_message or message
         self._forced.set()
-        await self._sink.revive()
-        await asyncio.wait((self._start(message),))
+        stopping = self._stopping
+        if stopping is None or stopping.done():
+            stopping = self._start(message)
+        await asyncio.wait((stopping,))
 
     def _start(self, message: str) -> asyncio.Task[None]:
         self._stopping = asyncio.get_running_loop().create_task(

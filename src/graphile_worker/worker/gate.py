@@ -36,6 +36,11 @@ class Gate:
         """Whether jobs may be touched now."""
         return self._settled and uptime() < self._ends
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the pool has yet to find out what it still holds."""
+        return not self._settled
+
     async def passed(self) -> None:
         """Until it is open."""
         while not self.is_open:

@@ -222,8 +222,10 @@ class Listener:
                     if self._is_tuned:
                         await connection.reset()
                     await give_back(self._pool, connection)
-            except Exception:
+            except BaseException as error:
                 await throw_away(self._pool, connection)
+                if not isinstance(error, Exception):  # all tasks are cancelled, those that stop us too
+                    raise
         else:
             await throw_away(self._pool, connection)
         if self._stopping:

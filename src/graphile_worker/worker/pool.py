@@ -464,6 +464,12 @@ class WorkerPool:
     async def salvage(self, message: str) -> None:
         """Every task of the event loop was cancelled, ours too: write what is known, give back the rest."""
         self._executor.interruption = self._executor.interruption or f"Interrupted: {message}"
+        if not await self._ending.cancelled():
+            return
+        self._is_closed = False  # an ending that was cancelled has closed it
+        if self.gate.is_in_doubt:  # the task that was to find out is cancelled too, and writing waits for it
+            self._lapsed()
+        await self._sink.revive()
         await self._ending.begin_anew(message)
 
     async def _end_background(self) -> None:

@@ -198,8 +198,10 @@ class Session:
             if self._is_tuned and not is_gone(connection):
                 try:
                     await connection.reset(timeout=CLOSE_WITHIN)
-                except Exception:
+                except BaseException as error:
                     await throw_away(self._pool, connection)
+                    if not isinstance(error, Exception):  # all tasks are cancelled, those that stop us too
+                        raise
                     return
             await give_back(self._pool, connection)
 
