@@ -111,13 +111,16 @@ def _not_deleted(outcomes: Outcomes, deleted: Sequence[int] | None) -> Sequence[
     return () if deleted is None else list(set(outcomes.completed).difference(deleted))
 
 
-def _completed(rows: Sequence[Row]) -> Written:
+def _completed(rows: Sequence[Row | tuple[list[int]]]) -> Written:
     return Written(missing=rows[0][0]) if rows else ALL_WRITTEN
 
 
 async def _complete_jobs(
     connection: Connection, schema: SchemaName, pool_id: str, job_ids: list[int]
-) -> Sequence[Row]:
+) -> Sequence[Row | tuple[list[int]]]:
+    if len(job_ids) == 1:  # the usual write of an idle worker: the number of rows says it all
+        done = await connection.execute(load("queries/complete_job", schema), job_ids[0], pool_id)
+        return () if done == "DELETE 1" else [(job_ids,)]
     first, last = min(job_ids, default=0), max(job_ids, default=0)
     if len(job_ids) < MANY or last - first >= NEAR * len(job_ids):
         return await connection.fetch(load("queries/complete_jobs", schema), job_ids, pool_id)

@@ -370,7 +370,8 @@ class AdaptiveSource:
         ahead = 0
         if 0 < self._typical < self._prefetch:
             ahead = int(self._prefetch / self._typical * self._concurrency)
-            ahead = min(ahead, self._pace.jobs_in(self._prefetch), self._last_limit * GROWTH)
+            # Twice that: more are fetched when half is left, and a job of better priority passes those.
+            ahead = min(ahead, self._pace.jobs_in(2 * self._prefetch), self._last_limit * GROWTH)
         self._ahead = ahead
         self._refill_at = ahead // 2
         held = self._count
