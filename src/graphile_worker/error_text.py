@@ -1,6 +1,6 @@
 """The text of an error for `last_error`, the log and the terminal: bounded in size, and made without raising.
 
-An exception is somebody else's code. Its `__str__` may raise or return megabytes, its causes may form a
+An exception is foreign code. Its `__str__` may raise or return megabytes, its causes may form a
 ring, a group may hold a million members. Nothing that handles a failed job may fail because of that, so every
 access to an exception is guarded here, and attributes are read past what a subclass made of them.
 

@@ -44,7 +44,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload(self) -> Any:
-        """The payload as plain JSON values, decoded anew at each call; PayloadError if it cannot be."""
+        """The payload as plain JSON values, decoded at each call; PayloadError if it cannot be."""
         try:
             return msgspec.json.decode(self.raw_payload)
         except msgspec.DecodeError as error:

@@ -56,7 +56,7 @@ def heartbeats(path: str) -> list[Heartbeat | None]:
 
 
 def _as_it_is(path: str, flags: int) -> int:
-    """Follows no link and waits for nobody: in a folder such as /tmp others may have put something there."""
+    """Follows no link and does not wait: in a folder such as /tmp others may have put something there."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

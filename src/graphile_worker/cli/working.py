@@ -54,7 +54,7 @@ class _TaskExitError(Exception):
 
     def __init__(self, code: object) -> None:
         super().__init__(f"sys.exit({code!r})")
-        # Nobody asked the worker to end, so the status tells that it did.
+        # The worker was not asked to end, so the status tells that it did.
         self.status = code if isinstance(code, int) and 0 < code < 256 else 1
 
 

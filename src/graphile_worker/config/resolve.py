@@ -79,7 +79,7 @@ def resolve_settings(
     sources += [from_environment(environment), from_call(call_values, call)]
     values, places = _merged(sources)
     if isinstance(values.get("crontab_file"), str):
-        # Absolute, and so never equal to the default: a file that somebody named must exist.
+        # Absolute, and so never equal to the default: a file that was named must exist.
         values["crontab_file"] = str(folder / values["crontab_file"])
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)

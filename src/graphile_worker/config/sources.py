@@ -45,7 +45,7 @@ OF_OTHERS = {
     "cleanup": "call WorkerUtils.cleanup, or use the command `graphile-worker cleanup`",
     **dict.fromkeys(("job_key", "job_key_mode", "max_attempts", "priority", "queue_name", "run_at"), _JOB),
 }
-"""Options that somebody else takes, and who; a library call refuses them."""
+"""Options that another command or call takes, and which; a library call refuses them."""
 _WORDS = {
     "true": True,
     "yes": True,

@@ -86,7 +86,7 @@ class ConnectionText(msgspec.Struct, frozen=True):
 
     @property
     def masked(self) -> str:
-        """The same without secrets: of parameters that nobody knows not even the name is shown."""
+        """The same without secrets: of unknown parameters not even the name is shown."""
         if self.is_pairs:
             return " ".join(_shown(name, value, _in_quotes) for name, value in self.parameters)
         user = "" if self.user is None else HIDDEN if ":" in self.user else quote(self.user, safe="")
@@ -100,7 +100,7 @@ class ConnectionText(msgspec.Struct, frozen=True):
     def secrets(self) -> frozenset[str]:
         """What the server may quote and could be part of a password: it must not be repeated.
 
-        Not the password itself, which nobody quotes; often it is also the name of the user or of the host.
+        Not the password itself, which is never quoted; often it is also the name of the user or of the host.
         """
         found = {self.user} if self.user and ":" in self.user else set()
         for name, value in self.parameters:

@@ -16,7 +16,7 @@ Address = tuple[str, int]
 
 _NEXT = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
 
-SETTLED_WITHIN = 1.0  # seconds that an attempt may take to end after nobody wants its connection any more
+SETTLED_WITHIN = 1.0  # seconds that an attempt may take to end after its connection is no longer wanted
 
 
 async def connect_to_first(addresses: Sequence[Address], dsn: str, **arguments: Any) -> Any:
@@ -39,7 +39,7 @@ async def _connect(dsn: str, **arguments: Any) -> Any:
     """Connect; if that is cancelled, let the attempt come to its end first and throw the connection away.
 
     An attempt that is cut off while it asks the server for encryption leaves a future of the driver behind
-    whose error nobody retrieves, and asyncio prints that.
+    whose error is never retrieved, and asyncio prints that.
     """
     attempt = asyncio.ensure_future(asyncpg.connect(dsn, **arguments))
     try:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 MULTIPLIER = 1.5
 MAX_ATTEMPTS = 100
 CONFLICT_ATTEMPTS = 10
-"""Of a call for which somebody waits; the delays before them add up to some four seconds."""
+"""Of a call that its caller awaits; the delays before them add up to some four seconds."""
 
 
 class Delays(msgspec.Struct, frozen=True):

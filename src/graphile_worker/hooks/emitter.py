@@ -32,7 +32,7 @@ class Events:
         self._running: set[asyncio.Task[Any]] = set()
         self._runs: WeakSet[RunEvents] = WeakSet()
         self._found: dict[type[Event], tuple[Handler[Any], ...]] = {}  # what `_handlers_of` said
-        self._left: set[asyncio.Task[Any]] = set()  # those for which nobody waits any longer
+        self._left: set[asyncio.Task[Any]] = set()  # those that are no longer waited for
         self.observed: set[type[Event]] = set()
         """The events that anybody observes; looked at on the hot path before an event is built."""
 
@@ -128,7 +128,7 @@ class Events:
     async def drain(self, within: float = DRAIN_WITHIN, *, unless: asyncio.Event | None = None) -> None:
         """Wait for observers that are coroutines and still run.
 
-        After `within` seconds, or once `unless` is set, nobody waits any longer for those that are left.
+        After `within` seconds, or once `unless` is set, those that are left are no longer waited for.
         """
         if not self._running:
             return

@@ -193,7 +193,7 @@ class LogPlugin:
     ) -> None:
         """Log with the traceback in the place that every formatter prints below the line.
 
-        Not as `exc_info`: the exception's frames are gone by now, lest a failure keep its locals alive.
+        Not as `exc_info`: the exception's frames are gone by now, so that its locals are not kept alive.
         """
         logger = self._worker
         path, line, function, _ = logger.findCaller(stacklevel=2)

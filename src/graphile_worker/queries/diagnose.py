@@ -19,7 +19,7 @@ T = TypeVar("T")
 COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
 LISTED_FAILURES = 10_000
-"""Up to so many failed jobs are counted through their index; beyond that a part of the table is counted."""
+"""Up to this number, failed jobs are counted through their index; beyond that by a part of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,7 @@ async def return_jobs(
     """Unlock jobs that did not run to their end; the attempt does not count.
 
     The ids that were unlocked, and whether each can run again: one that was removed by its key cannot.
-    With `delay` they run again so many seconds later at the soonest, by the server's clock.
+    With `delay`, in seconds, they run again after that at the soonest, by the server's clock.
     """
     rows = await connection.fetch(
         load("queries/return_jobs", schema),

@@ -88,7 +88,7 @@ class Arguments:
             self.connection_string = None  # one from the environment gives way to a pool that was given
         if once and is_connection(pg_pool):
             pg_pool = SingleConnection(pg_pool)
-            # Nothing may stick to a session that is not ours, and nobody else sees what it has not committed.
+            # Nothing may stick to a foreign session, and no other session sees what it has not committed.
             self.options = self.options.with_values(recovery=False, prepared_statements=False)
         self.pg_pool = pg_pool
         self.task_list = task_list

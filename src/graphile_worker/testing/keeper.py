@@ -33,7 +33,7 @@ def kept(folder: Path) -> Iterator[None]:
         [sys.executable, "-P", "-m", __name__, folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # whoever reads our output must not wait for the keeper
+        stderr=subprocess.DEVNULL,  # the reader of our output must not wait for the keeper
         env={**os.environ, "PYTHONPATH": path},
         cwd="/",
         start_new_session=True,  # Ctrl-C and a closed terminal are for the tests
@@ -51,7 +51,7 @@ def kept(folder: Path) -> Iterator[None]:
 
 
 def clean_up(folder: Path) -> bool:
-    """Stop the server that nobody uses any more and remove its folder; whether there is none now."""
+    """Stop the server that is no longer used and remove its folder; whether there is none now."""
     with suppress(EmbeddedPostgresError):
         if EmbeddedPostgres(folder / DATA).stop_if_unused():
             shutil.rmtree(folder, ignore_errors=True)

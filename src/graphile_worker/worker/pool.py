@@ -267,7 +267,7 @@ class WorkerPool:
             self._start_background(self._check_revision(), "revision")
 
     async def _check_revision(self) -> None:
-        """As long as somebody says that the schema was changed, look; but not more than once a second."""
+        """While changes of the schema are announced, look; but not more than once a second."""
         backoff = Backoff()
         try:
             while self._is_migration_suspected:
@@ -409,7 +409,7 @@ class WorkerPool:
             self._sink.put(Finished(job, Interrupted(JobInterruptedError("")), "", 0.0))
 
     def _migrated(self, number: int, breaking: bool) -> None:
-        """Somebody says that a schema was changed.
+        """A change of a schema was announced.
 
         Any role of the database may say so, and of any schema: only what stands in our own ledger stops us.
         Until that is read no job is touched with what was learnt before, for the schema may have been dropped

@@ -110,13 +110,13 @@ class Sink:
         self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
 
     async def watch(self, on_fatal: Callable[[BaseException], None]) -> None:
-        """See to it that writing goes on if the task that does it ends, whoever cancelled or broke it."""
+        """Start writing again if the task that does it was cancelled or has failed."""
         while self._loop_task is not None:
             task = self._loop_task
             await asyncio.wait((task,))
             if self._closing:
                 return
-            if task is not self._loop_task:  # somebody else has started it again
+            if task is not self._loop_task:  # it was started again elsewhere
                 continue
             error = None if task.cancelled() else task.exception()
             logger.error("writing outcomes was ended by %r; starting again", error or "a cancellation")

@@ -147,7 +147,7 @@ class Pace:
         self._measured_at = 0.0
 
     def measure(self, now: float, held: int) -> None:
-        """A fetch came back, and so many jobs of earlier ones are still held."""
+        """A fetch came back while `held` jobs of earlier ones are still here."""
         handed_out = self.received - held
         count = handed_out - self._handed_out
         if self.starved:

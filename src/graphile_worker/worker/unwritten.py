@@ -27,7 +27,7 @@ def weight_of(finished: Finished) -> int:
 
 
 def batch_size(failures: Sequence[Finished], room: int) -> int:
-    """How many of these failures, from the first, fit into one statement that has room for so many."""
+    """How many of these failures, from the first, fit into one statement with this much room."""
     left = MAX_BATCH_BYTES
     for count, finished in enumerate(failures[:room]):
         left -= _sent_bytes(finished)

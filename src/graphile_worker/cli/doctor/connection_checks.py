@@ -102,9 +102,9 @@ def _bad_settings(server: ServerFacts) -> Iterator[Finding]:
         rest = [SchemaName(name).quoted for name in server.schemas if name != "pg_catalog"]
         yield Finding(
             "settings", "warning", f"search_path has {some(before)} before pg_catalog",
-            "Whoever may create functions or operators there can have them called in place of PostgreSQL's "
-            "own, with the rights of whoever connects. The sessions in which a worker fetches and writes are "
-            "protected; others, and everything else that uses this database, are not.",
+            "A role that may create functions or operators there can have them called in place of "
+            "PostgreSQL's own, with the rights of every role that connects. The sessions in which a worker "
+            "fetches and writes are protected; others, and everything else that uses this database, are not.",
             f"Where it is set, for the role or the database, leave pg_catalog out, which is searched first "
             f"unless it is named: alter role {server.role} set search_path = {', '.join(rest)};",
         )  # fmt: skip

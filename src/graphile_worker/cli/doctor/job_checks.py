@@ -64,8 +64,8 @@ def check_lost_queues(queues: Sequence[LostQueue], schema: SchemaName) -> Iterat
     table = f"{schema.quoted}._private_job_queues"
     yield Finding(
         "queues", "error", f"jobs wait for named queues whose rows are gone; the next of each: {jobs}",
-        "A worker locks the row of a queue before it takes a job of it, so these jobs never run. Somebody "
-        "deleted the rows, or a clean-up of another runtime did while the jobs were added.",
+        "A worker locks the row of a queue before it takes a job of it, so these jobs never run. The rows "
+        "were deleted by hand, or by a clean-up of another runtime while the jobs were added.",
         "Give each queue a row again: "  # noqa: S608 — text for people
         f"insert into {table} (id, queue_name) overriding system value values ({first.job_queue_id}, "
         f"'restored {first.job_queue_id}');"

@@ -1,4 +1,4 @@
--- Worker pools of this package and whether each is in reach, judged as the sweep does it (see judge_workers) but without
+-- Worker pools of this package and whether each is alive, judged as the sweep does it (see judge_workers) but without
 -- taking a lock. $1 is the name of the schema.
 lock as (
   select (classid::bigint << 32) | objid::bigint as key

@@ -1,4 +1,4 @@
--- Waiting jobs whose named queue has no row, for the doctor: a fetch locks the row of the queue, so nobody ever takes them.
+-- Waiting jobs whose named queue has no row, for the doctor: a fetch locks the row of the queue, so they are never taken.
 -- Goes from queue to queue through the index of waiting jobs of named queues (extensions/0002_queue_indexes).
 -- Returns job_queue_id, and job_id and task_identifier of its next job; at most 100 rows.
 with recursive waiting_queue (id) as (
