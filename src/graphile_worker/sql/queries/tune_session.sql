@@ -9,16 +9,7 @@
 -- the limits of time are for a server that cannot tell any more that the worker is gone: neither a statement that
 -- waits for a lock nor an open transaction may hold up the other workers.
 select
-  -- Nothing is looked for before PostgreSQL's own, whatever the role or the database says (see sql/__init__.py). What
-  -- triggers of the application look for is found after that.
-  pg_catalog.set_config(
-    'search_path',
-    case
-      when pg_catalog.current_setting('search_path') operator(pg_catalog.=) '' then 'pg_catalog'
-      else pg_catalog.concat('pg_catalog, ', pg_catalog.current_setting('search_path'))
-    end,
-    false
-  ),
+:include safe_search_path
   pg_catalog.set_config('enable_seqscan', 'off', false),
   pg_catalog.set_config('enable_bitmapscan', 'off', false),
   pg_catalog.set_config('enable_hashjoin', 'off', false),
