@@ -6,6 +6,7 @@ Everything happens in a temporary folder and ends by itself within a few seconds
 from __future__ import annotations
 
 import asyncio
+import logging
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +71,8 @@ class Outcomes:
             self._changed.notify_all()
 
     async def _failed(self, event: JobErrored) -> None:
-        first_line = str(event.error).splitlines()[0]
-        say(f"    {event.job.task_identifier} failed at attempt {event.job.attempts}: {first_line}")
+        message = " ".join(str(event.error).splitlines())
+        say(f"    {event.job.task_identifier} failed at attempt {event.job.attempts}: {message}")
         async with self._changed:
             self._failed_count += 1
             self._changed.notify_all()
@@ -90,6 +91,8 @@ class Outcomes:
 async def demo(url: str) -> None:
     await run_migrations(connection_string=url)
     outcomes = Outcomes()
+    # A worker logs each failure with its traceback. Here failures are meant, and reported by an observer.
+    logging.getLogger("graphile_worker").setLevel(logging.CRITICAL)
     tasks = [greet, flaky, number_invoice, import_rows, reindex]
     async with make_worker_utils(connection_string=url) as utils:
         say("\n* Five requests to reindex one product arrive before a worker runs: one job, by its key.")
