@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 
 import graphile_worker
 from graphile_worker import error_text
+from graphile_worker.error_parts import MAX_MESSAGE, MAX_PART, type_name
 from graphile_worker.error_text import (
-    MAX_MESSAGE,
-    MAX_PART,
     MAX_SUMMARY,
     MAX_TRACEBACK,
     describe,
@@ -32,7 +31,6 @@ from graphile_worker.error_text import (
     format_traceback,
     message_of,
     summarize,
-    type_name,
 )
 from graphile_worker.errors import BatchFailureError, ExtensionMissingError, JobError, PayloadError
 from graphile_worker.payload import decoder_for

@@ -10,16 +10,40 @@ above: the event loop and the threads.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from types import CodeType, TracebackType
-from typing import Any
 
-MAX_MESSAGE = 20_000  # characters of a description; each fetch of the job brings it along
+from .error_parts import (
+    MAX_LOCATION,
+    MAX_MESSAGE,
+    MAX_NOTES,
+    MAX_PART,
+    PACKAGE,
+    PACKAGE_FOLDER,
+    cause_of,
+    context_of,
+    cut,
+    filename_of,
+    frames_of,
+    headline_of,
+    is_a,
+    is_above_tasks,
+    is_ours,
+    members_of,
+    notes_of,
+    on_one_line,
+    own_frame_of,
+    place_of,
+    qualified_name,
+    short_path,
+    storable,
+    suppresses_context,
+    text_of,
+)
+
 MAX_TRACEBACK = 20_000  # characters
 MAX_LINE = 300  # characters of a line of source code in a traceback
-MAX_PART = 2_000  # characters of a cause, a note, or a message in a traceback
 MAX_SUMMARY = 1_000  # characters of an error on one line
 MAX_FRAMES = 40  # shown of one exception, most of them the innermost
 OUTER_FRAMES = 10  # of those the outermost
@@ -27,18 +51,11 @@ MAX_CHAIN = 8  # causes of one exception
 MAX_WIDTH = 15  # members shown of a group, as in Python
 MAX_DEPTH = 10  # groups within groups, as in Python
 MAX_EXCEPTIONS = 50  # in one traceback
-MAX_NOTES = 20
-MAX_LOCATION = 500
 MAX_REPEATS = 3  # of a frame that calls itself, as in Python
 MAX_KEPT = 500  # texts of frames
 
 _frame_texts: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the code, so that no id is used twice
 _stacks: dict[tuple[int, ...], tuple[list[CodeType], str, tuple[str, str] | None]] = {}  # the same
-_PACKAGE = __name__.partition(".")[0]
-_PACKAGE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
-_LIBRARY_FOLDER = os.path.join(os.path.dirname(os.__file__), "")
-_GLUE = tuple(_LIBRARY_FOLDER + name for name in ("asyncio", "concurrent", "threading.py", "contextlib.py"))
-_SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
@@ -53,9 +70,9 @@ def describe(error: BaseException) -> str:
     """
     try:
         rest = "".join(f"\n{line}" for line in _circumstances(error))[: MAX_MESSAGE // 2]
-        return storable(_headline(error, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
+        return storable(headline_of(error, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
     except BaseException:
-        return _type_name(error)
+        return qualified_name(error)
 
 
 def format_traceback(error: BaseException) -> str:
@@ -63,7 +80,7 @@ def format_traceback(error: BaseException) -> str:
     try:
         text = "\n".join(_Report().chain(error, 0))
     except BaseException:
-        text = _headline(error, MAX_PART)
+        text = headline_of(error, MAX_PART)
     if len(text) > MAX_TRACEBACK:
         half = MAX_TRACEBACK // 2 - 20
         text = f"{text[:half]}\n[… cut …]\n{text[-half:]}"
@@ -82,12 +99,12 @@ def describe_and_format(error: BaseException) -> tuple[str, str]:
 
 def summarize(error: BaseException) -> str:
     """An error on one line: type and message, cut when very long."""
-    return _cut(_on_one_line(storable(_headline(error, MAX_SUMMARY), MAX_SUMMARY)), MAX_SUMMARY)
+    return cut(on_one_line(storable(headline_of(error, MAX_SUMMARY), MAX_SUMMARY)), MAX_SUMMARY)
 
 
 def message_of(error: BaseException) -> str:
     """The message, else the type's name: for people who are not about to look at code."""
-    return storable(_message(error, MAX_MESSAGE), MAX_MESSAGE) or _type_name(error)
+    return storable(text_of(error, MAX_MESSAGE), MAX_MESSAGE) or qualified_name(error)
 
 
 def summarize_members(errors: Iterable[BaseException]) -> list[str]:
@@ -96,7 +113,7 @@ def summarize_members(errors: Iterable[BaseException]) -> list[str]:
     errors = list(errors)
     room = MAX_MESSAGE // 2
     for number, error in enumerate(errors):
-        place = _place(error)
+        place = place_of(error)
         line = summarize(error) + (f" {place}" if place else "")
         room -= len(line)
         if room < 0:
@@ -117,8 +134,8 @@ def related(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(each))
         yield each
-        waiting += (found for found in (_cause(each), _context(each)) if found is not None)
-        waiting += _members(each)
+        waiting += (found for found in (cause_of(each), context_of(each)) if found is not None)
+        waiting += members_of(each)
 
 
 def drop_frames(error: BaseException) -> None:
@@ -136,34 +153,34 @@ def drop_frames(error: BaseException) -> None:
 def _is_lone(error: BaseException) -> bool:
     """Whether nothing led to the error and nothing is in it; one of this package has wordings of its own."""
     return (
-        _cause(error) is None
-        and _context(error) is None
+        cause_of(error) is None
+        and context_of(error) is None
         and not issubclass(type(error), (BaseExceptionGroup, SyntaxError))
-        and not _is_ours(error)
+        and not is_ours(error)
     )
 
 
 def _texts_of_lone(error: BaseException) -> tuple[str, str]:
-    if _notes(error):
+    if notes_of(error):
         return describe(error), format_traceback(error)
     frames, own = _stack_of(error)
     rest = ""
     if own is not None:
         filename, where = own
-        rest = f"\n  {_on_one_line(f'at {_short_path(filename)}{where}'[:MAX_LOCATION])}"
-    name, message = _type_name(error), _message(error, MAX_MESSAGE)
+        rest = f"\n  {on_one_line(f'at {short_path(filename)}{where}'[:MAX_LOCATION])}"
+    name, message = qualified_name(error), text_of(error, MAX_MESSAGE)
     headline = f"{name}: {message}" if message else name
-    description = storable(_cut(headline, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
+    description = storable(cut(headline, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
     if len(headline) + len(frames) > MAX_PART + 5000:  # to be cut in more places than one
         return description, format_traceback(error)
-    return description, storable(frames + _cut(headline, MAX_PART), MAX_TRACEBACK)
+    return description, storable(frames + cut(headline, MAX_PART), MAX_TRACEBACK)
 
 
 def _stack_of(error: BaseException) -> tuple[str, tuple[str, str] | None]:
     """The frames as lines of a traceback, and file and place of the user's own; kept like `_frame_text`."""
     codes: list[CodeType] = []
     key: list[int] = []
-    for frame in _walk(error):
+    for frame in frames_of(error):
         codes.append(frame.tb_frame.f_code)
         key += (id(codes[-1]), frame.tb_lasti)
     known = _stacks.get(tuple(key))
@@ -172,7 +189,7 @@ def _stack_of(error: BaseException) -> tuple[str, tuple[str, str] | None]:
         text = (
             "".join(f"{line}\n" for line in ("Traceback (most recent call last):", *lines)) if lines else ""
         )
-        found = _own_frame(error)
+        found = own_frame_of(error)
         own = None
         if found is not None:
             code = found.tb_frame.f_code
@@ -190,21 +207,21 @@ def _stack_of(error: BaseException) -> tuple[str, tuple[str, str] | None]:
 
 def _circumstances(error: BaseException) -> Iterator[str]:
     """Where an error was raised, its notes, the errors in it and those behind it."""
-    place = _place(error)
+    place = place_of(error)
     if place:
         yield f"  {place}"
-    yield from _notes(error)
-    if _is_a(error, BaseExceptionGroup):
+    yield from notes_of(error)
+    if is_a(error, BaseExceptionGroup):
         for number, leaf in enumerate(_leaves(error)):
             if number == MAX_WIDTH:
                 yield "  - …"
                 break
-            place = _place(leaf)
+            place = place_of(leaf)
             yield f"  - {summarize(leaf)}" + (f" {place}" if place else "")
     for link, behind in islice(_behind(error), MAX_CHAIN):
         word = "caused by" if link == _CAUSE else "while handling"
-        yield f"{word} {_headline(behind, MAX_PART)}"
-        place = _place(behind)
+        yield f"{word} {headline_of(behind, MAX_PART)}"
+        place = place_of(behind)
         if place:
             yield f"  {place}"
 
@@ -217,8 +234,8 @@ def _leaves(group: BaseException) -> Iterator[BaseException]:
         if id(error) in seen:
             continue
         seen.add(id(error))
-        if _is_a(error, BaseExceptionGroup):
-            waiting += reversed(_members(error)[: MAX_WIDTH + 1])
+        if is_a(error, BaseExceptionGroup):
+            waiting += reversed(members_of(error)[: MAX_WIDTH + 1])
         else:
             yield error
 
@@ -227,10 +244,10 @@ def _behind(error: BaseException) -> Iterator[tuple[str, BaseException]]:
     """The errors that led to this one, each with the sentence that Python prints between the two."""
     seen = {id(error)}
     while True:
-        cause = _cause(error)
-        found = cause if cause is not None else None if _suppresses_context(error) else _context(error)
+        cause = cause_of(error)
+        found = cause if cause is not None else None if suppresses_context(error) else context_of(error)
         # What this package raises says all there is to say, unless code of the user is behind it.
-        if found is None or id(found) in seen or (_is_ours(error) and _own_frame(found) is None):
+        if found is None or id(found) in seen or (is_ours(error) and own_frame_of(found) is None):
             return
         seen.add(id(found))
         yield (_CONTEXT if cause is None else _CAUSE), found
@@ -262,11 +279,11 @@ class _Report:
         return lines
 
     def _exception(self, error: BaseException, depth: int) -> list[str]:
-        frames, members = _frames(error), _members(error)
+        frames, members = _frames(error), members_of(error)
         text = _exception_lines(error)
         if not members:
             return [*(["Traceback (most recent call last):"] if frames else []), *frames, *text]
-        if _is_ours(error):  # a batch: the rest of its message says what the members say
+        if is_ours(error):  # a batch: the rest of its message says what the members say
             text = text[:1]
         lines = [f"  | {line}" for line in (*frames, *text)]
         if frames:
@@ -294,11 +311,13 @@ class _Report:
 
 def _frames(error: BaseException) -> list[str]:
     """The frames that matter, as Python prints them; none for an error that is all this package's own."""
-    frames = list(_walk(error))
-    while frames and _is_above_tasks(_filename(frames[0])):
+    frames = list(frames_of(error))
+    while frames and is_above_tasks(filename_of(frames[0])):
         frames.pop(0)
-    if not frames and not _is_ours(error):
-        shown: list[TracebackType | str] = list(_walk(error))  # a fault of this package: all that there is
+    if not frames and not is_ours(error):
+        shown: list[TracebackType | str] = list(
+            frames_of(error)
+        )  # a fault of this package: all that there is
     else:
         shown = list(_folded(frames))
     if len(shown) > MAX_FRAMES:
@@ -333,7 +352,7 @@ def _frame_text(frame: TracebackType) -> str:
 def _folded(frames: Iterable[TracebackType]) -> Iterator[TracebackType | str]:
     count = 0
     for frame in frames:
-        if _filename(frame).startswith(_PACKAGE_FOLDER):
+        if filename_of(frame).startswith(PACKAGE_FOLDER):
             count += 1
             continue
         if count:
@@ -345,12 +364,12 @@ def _folded(frames: Iterable[TracebackType]) -> Iterator[TracebackType | str]:
 
 
 def _fold(count: int) -> str:
-    return f"  … {count} frame{'' if count == 1 else 's'} of {_PACKAGE}"
+    return f"  … {count} frame{'' if count == 1 else 's'} of {PACKAGE}"
 
 
 def _exception_lines(error: BaseException) -> list[str]:
     """Type, message and notes; for a syntax error also the line that it is about."""
-    if _is_a(error, SyntaxError):
+    if is_a(error, SyntaxError):
         try:
             from traceback import format_exception_only
 
@@ -358,189 +377,5 @@ def _exception_lines(error: BaseException) -> list[str]:
                 line[:MAX_LINE] for line in "".join(format_exception_only(error)).splitlines()[:MAX_NOTES]
             ]
         except BaseException:
-            return [_headline(error, MAX_PART)]
-    return [*_headline(error, MAX_PART).split("\n"), *_notes(error)]
-
-
-# -- one exception -----------------------------------------------------------------------------------------
-
-
-def _headline(error: BaseException, limit: int) -> str:
-    """`KeyError: 'sku'`, as Python prints it; the message alone where this package says it all."""
-    message = _message(error, limit)
-    if _is_ours(error) and message and _own_frame(error) is None:
-        return message
-    name = _type_name(error)
-    return _cut(f"{name}: {message}", limit) if message else name
-
-
-def _message(error: BaseException, limit: int) -> str:
-    """What `str` says, cut to size; a plain `str` whatever `__str__` returned."""
-    try:
-        text = str(error)
-        return _cut(str.__getitem__(text, slice(limit + 1)), limit)
-    except BaseException as broken:
-        return f"<its message cannot be read: __str__ raised {_type_name(broken)}>"
-
-
-def type_name(error: BaseException) -> str:
-    """The name of the error's class, without its module."""
-    return _type_name(error).rpartition(".")[2]
-
-
-def _type_name(error: BaseException) -> str:
-    """As Python prints it: with the module, unless that is `builtins` or `__main__`; ours without it."""
-    try:
-        kind = type(error)
-        name, module = str.__getitem__(kind.__qualname__, slice(200)), kind.__module__
-        if not isinstance(module, str) or module in ("builtins", "__main__") or _is_ours(error):
-            return name
-        return f"{str.__getitem__(module, slice(200))}.{name}"
-    except BaseException:
-        return "Exception"
-
-
-def _notes(error: BaseException) -> list[str]:
-    """What `add_note` added."""
-    try:
-        notes = getattr(error, "__notes__", None)
-        if not isinstance(notes, list | tuple):
-            return []
-        return [
-            line
-            for note in notes[:MAX_NOTES]
-            for line in str.__getitem__(str(note), slice(MAX_PART)).split("\n")
-        ]
-    except BaseException:
-        return []
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Whether the error's class is one of this package."""
-    try:
-        module = type(error).__module__
-        return isinstance(module, str) and module.partition(".")[0] == _PACKAGE
-    except BaseException:
-        return False
-
-
-def _is_a(error: BaseException, kind: type[BaseException]) -> bool:
-    """As `isinstance`, which asks the object's own `__class__` too."""
-    return issubclass(type(error), kind)
-
-
-# Read as Python's own machinery does, past a property of the same name.
-
-
-def _cause(error: BaseException) -> BaseException | None:
-    return _plain(BaseException, "__cause__", error)  # type: ignore[no-any-return]
-
-
-def _context(error: BaseException) -> BaseException | None:
-    return _plain(BaseException, "__context__", error)  # type: ignore[no-any-return]
-
-
-def _suppresses_context(error: BaseException) -> bool:
-    return bool(_plain(BaseException, "__suppress_context__", error))
-
-
-def _members(error: BaseException) -> Sequence[BaseException]:
-    """The exceptions of a group or of a batch."""
-    if _is_a(error, BaseExceptionGroup):
-        members = _plain(BaseExceptionGroup, "exceptions", error)
-    else:
-        members = getattr(error, "errors", ()) if _is_ours(error) else ()
-    return members if isinstance(members, tuple) else ()
-
-
-def _plain(owner: type, name: str, error: BaseException) -> Any:
-    return owner.__dict__[name].__get__(error, type(error))
-
-
-# -- frames ------------------------------------------------------------------------------------------------
-
-
-def _walk(error: BaseException) -> Iterator[TracebackType]:
-    traceback: TracebackType | None = _plain(BaseException, "__traceback__", error)
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
-
-
-def _filename(frame: TracebackType) -> str:
-    return frame.tb_frame.f_code.co_filename
-
-
-def _place(error: BaseException) -> str:
-    """`at tasks/orders.py, line 12, in ship`: the innermost frame of the user's own code, if there is one."""
-    frame = _own_frame(error)
-    if frame is None:
-        return ""
-    code = frame.tb_frame.f_code
-    place = f"at {_short_path(code.co_filename)}, line {frame.tb_lineno}, in {code.co_name}"
-    return _on_one_line(place[:MAX_LOCATION])
-
-
-def _own_frame(error: BaseException) -> TracebackType | None:
-    """The innermost frame of the user's own code.
-
-    That is not a library's, unless a task itself is: then the library is the user's program.
-    """
-    program: str | None = None
-    found: TracebackType | None = None
-    for frame in _walk(error):
-        name = _filename(frame)
-        if name.startswith(_PACKAGE_FOLDER):
-            continue
-        if program is None and not _is_above_tasks(name):
-            program = _distribution(name)
-        if program is not None and (name.startswith(program) or not _is_library(name)):
-            found = frame
-    return found
-
-
-def _is_above_tasks(filename: str) -> bool:
-    """Whether a frame belongs to what calls tasks: this package, the event loop, threads."""
-    return filename.startswith((_PACKAGE_FOLDER, *_GLUE))
-
-
-def _is_library(filename: str) -> bool:
-    return filename.startswith((_LIBRARY_FOLDER, "<frozen ")) or any(site in filename for site in _SITES)
-
-
-def _distribution(filename: str) -> str:
-    """The folder of the installed package that a file is in; else the file itself."""
-    for site in _SITES:
-        before, found, after = filename.rpartition(site)
-        if found:
-            return before + found + "".join(after.partition(os.sep)[:2])
-    return filename
-
-
-def _short_path(filename: str) -> str:
-    try:
-        here = os.path.join(os.getcwd(), "")
-    except OSError:  # the folder is gone
-        return filename
-    return filename.removeprefix(here)
-
-
-# -- text --------------------------------------------------------------------------------------------------
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def _on_one_line(text: str) -> str:
-    return " | ".join(stripped for line in text.splitlines() if (stripped := line.strip()))
-
-
-def storable(text: str, limit: int = MAX_MESSAGE) -> str:
-    """The text in a form that a database and a stream take: no NUL, no lone surrogates, not too long."""
-    text = _cut(text, limit)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-8", "backslashreplace").decode()
-    return _cut(text.replace("\0", "\\x00"), limit)
+            return [headline_of(error, MAX_PART)]
+    return [*headline_of(error, MAX_PART).split("\n"), *notes_of(error)]

@@ -15,7 +15,7 @@ import pytest
 
 from faults.scene import BRIEF, PATIENCE, SETTINGS, Log, fresh_database
 from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.error_text import MAX_MESSAGE
+from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, WorkerGetJobError
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import Gate, Jobs, until, workers_of

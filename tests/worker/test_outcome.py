@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphile_worker.error_text import MAX_MESSAGE
+from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.errors import JobInterruptedError
 from graphile_worker.worker.outcome import Interrupted, failed
 

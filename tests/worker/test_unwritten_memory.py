@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import Hooks
-from graphile_worker.error_text import MAX_MESSAGE
+from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.outcome import Finished, failed

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from ..db.connection import Connection
 from ..db.retry import is_refusal
-from ..error_text import message_of, storable
+from ..error_parts import storable
+from ..error_text import message_of
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve

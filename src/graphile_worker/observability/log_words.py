@@ -6,7 +6,8 @@ import math
 from datetime import datetime
 from typing import Any
 
-from ..error_text import MAX_SUMMARY, message_of, summarize, type_name
+from ..error_parts import type_name
+from ..error_text import MAX_SUMMARY, message_of, summarize
 from ..hooks import events
 from ..job import Job
 
