@@ -19,7 +19,7 @@ GROUPS = (
     ("local_queue.refetch_delay.", RefetchDelayOptions),
 )
 ARGUMENTS = {
-    "pg_pool": "An asyncpg pool of yours in place of `connection_string`; it stays open. "
+    "pg_pool": "Your own asyncpg pool in place of `connection_string`; it stays open. "
     "For `run_once` a connection will do.",
     "task_list": "Tasks or functions, or a mapping of identifiers to them, in place of `task_directory`.",
     "crontab": "Recurring jobs as the text of a crontab, in place of `crontab_file`.",
