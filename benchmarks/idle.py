@@ -19,9 +19,9 @@ from pathlib import Path
 import asyncpg
 
 from graphile_worker import WorkerOptions, run
-from graphile_worker.cli.benchmarks.growth import BACKLOGS
-from graphile_worker.cli.benchmarks.scratch import PROBE, Scratch, scratch_schema
-from graphile_worker.cli.benchmarks.worker_process import worker_process
+from graphile_worker.cli.bench.growth import BACKLOGS
+from graphile_worker.cli.bench.scratch import PROBE, Scratch, scratch_schema
+from graphile_worker.cli.bench.worker_process import worker_process
 
 SETTLE = 8.0  # seconds: the first fetches, and the first beats of the heart
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")

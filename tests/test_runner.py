@@ -21,7 +21,7 @@ from graphile_worker.errors import (
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
 from graphile_worker.runner import arguments
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import ending
+from graphile_worker.worker import shutdown
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
 
 
@@ -279,7 +279,7 @@ class TestTheEnd:
     async def test_a_task_that_keeps_a_connection_does_not_keep_the_worker_from_ending(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ending, "FORCED_WAIT", 0.1)
+        monkeypatch.setattr(shutdown, "FORCED_WAIT", 0.1)
         monkeypatch.setattr(arguments, "CLOSE_WITHIN", 0.2)
         stubborn, inside = asyncio.Event(), asyncio.Event()
 

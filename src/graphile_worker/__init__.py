@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
     from .job import Job
     from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
-    from .queries.inspect import JobFilter
+    from .queries.inspection import JobFilter
     from .runner import run, run_once
     from .runner.runner import Runner
     from .spec import JobSpec
@@ -57,7 +57,7 @@ _HOMES = {
     "hooks": ("Events", "FailJob", "Hooks", "Plugin", "SkipJob"),
     "job": ("Job",),
     "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
-    "queries.inspect": ("JobFilter",),
+    "queries.inspection": ("JobFilter",),
     "runner": ("run", "run_once"),
     "runner.runner": ("Runner",),
     "spec": ("JobSpec",),

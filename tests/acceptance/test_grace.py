@@ -152,7 +152,7 @@ async def test_a_task_that_ends_well_although_it_was_cancelled_is_done(workers: 
 async def test_a_task_that_swallows_cancellation_is_left_behind_and_its_job_given_back(
     workers: Workers, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphile_worker.worker.ending.FORCED_WAIT", 0.2)
+    monkeypatch.setattr("graphile_worker.worker.shutdown.FORCED_WAIT", 0.2)
     started, release = asyncio.Event(), asyncio.Event()
 
     async def swallow(payload: Any, helpers: JobHelpers) -> None:

@@ -92,7 +92,7 @@ async def test_a_fetch_whose_answer_is_lost_while_the_worker_stops_leaves_nothin
 async def test_a_server_that_does_not_answer_any_more_does_not_keep_the_worker_from_ending(
     workers: Workers, jobs: Jobs, database_url: str, short_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphile_worker.worker.ending.LAST_WRITE", 0.3)
+    monkeypatch.setattr("graphile_worker.worker.shutdown.LAST_WRITE", 0.3)
     gate = Gate()
     await jobs.add("wait")
     async with proxy_to(database_url, short_folder) as (proxy, url):

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from acceptance.worker_process import Start, let_go, until_disconnected
-from graphile_worker.worker.shutdown import SignalHandling
+from graphile_worker.worker.signals import SignalHandling
 from support.working import Jobs, until
 
 

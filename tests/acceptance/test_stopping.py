@@ -22,7 +22,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.options import WorkerOptions
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.shutdown import SIGNALS, SignalHandling
+from graphile_worker.worker.signals import SIGNALS, SignalHandling
 from support.working import PATIENCE, SELDOM, Gate, Jobs, Workers, until
 
 LOOPS = ["asyncio", "uvloop"]

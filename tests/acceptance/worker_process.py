@@ -19,10 +19,11 @@ TASKS = Path(__file__).with_name("tasks_to_stop.py")
 # The command with shorter times than a user would want: `-c` because the five seconds are no setting.
 IMPATIENT = """
 import sys
-from graphile_worker.worker import ending, shutdown
-shutdown.SignalHandling.ignore_for = {ignore_for}
-ending.FORCED_WAIT = {forced_wait}
-ending.LAST_WRITE = {last_write}
+from graphile_worker.worker import shutdown
+from graphile_worker.worker import signals
+signals.SignalHandling.ignore_for = {ignore_for}
+shutdown.FORCED_WAIT = {forced_wait}
+shutdown.LAST_WRITE = {last_write}
 from graphile_worker.cli.main import main
 main(sys.argv[1:])
 """

@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from cli.command_line import COMMAND, Call, clean_environment
-from graphile_worker.cli.benchmarks.chart import growth_chart
-from graphile_worker.cli.benchmarks.results import (
+from graphile_worker.cli.bench.chart import growth_chart
+from graphile_worker.cli.bench.results import (
     Adding,
     Growth,
     Latency,
@@ -23,11 +23,11 @@ from graphile_worker.cli.benchmarks.results import (
     Throughput,
     percentile,
 )
-from graphile_worker.cli.benchmarks.scratch import Jobs, scratch_schema
-from graphile_worker.cli.benchmarks.tables import print_report
-from graphile_worker.cli.benchmarks.throughput import run_ready_jobs
-from graphile_worker.cli.benchmarks.workbench import Extent, Workbench
-from graphile_worker.cli.benchmarks.worker_process import drain
+from graphile_worker.cli.bench.scratch import Jobs, scratch_schema
+from graphile_worker.cli.bench.tables import print_report
+from graphile_worker.cli.bench.throughput import run_ready_jobs
+from graphile_worker.cli.bench.workbench import Extent, Workbench
+from graphile_worker.cli.bench.worker_process import drain
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.options import WorkerOptions
 from support.server import DatabaseServer

@@ -17,15 +17,15 @@ import pytest
 from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from cli.command_line import Call
 from cli.guarded import GuardedServer
-from graphile_worker.cli.doctor import examine as examining
-from graphile_worker.cli.doctor.connection_checks import check_server, check_settings
-from graphile_worker.cli.doctor.examine import examine
-from graphile_worker.cli.doctor.finding import Finding, Thresholds
-from graphile_worker.cli.doctor.function_origin import SHARED_FUNCTIONS
-from graphile_worker.cli.doctor.schema_checks import SHARED_INDEXES, index_statement, own_indexes
-from graphile_worker.cli.doctor.upkeep_checks import check_transactions
 from graphile_worker.config import resolve_settings
-from graphile_worker.queries.diagnose import OldTransaction, server_facts
+from graphile_worker.diagnostics import examine as examining
+from graphile_worker.diagnostics.connection_checks import check_server, check_settings
+from graphile_worker.diagnostics.examine import examine
+from graphile_worker.diagnostics.facts import OldTransaction, server_facts
+from graphile_worker.diagnostics.finding import Finding, Thresholds
+from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
+from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_statement, own_indexes
+from graphile_worker.diagnostics.upkeep_checks import check_transactions
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from support.server import DatabaseServer

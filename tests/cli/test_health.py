@@ -12,9 +12,9 @@ import pytest
 from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from cli.command_line import Call
 from cli.running import Run, running_in
-from graphile_worker.cli.health import LISTEN_INTERVAL, judge
-from graphile_worker.cli.health_file import Heartbeat, heartbeats
-from graphile_worker.cli.heartbeat import HeartbeatPlugin
+from graphile_worker.cli.commands.health import LISTEN_INTERVAL, judge
+from graphile_worker.cli.support.health_file import Heartbeat, heartbeats
+from graphile_worker.cli.support.health_plugin import HeartbeatPlugin
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolListenEcho, PoolReleased

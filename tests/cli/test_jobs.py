@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from cli.command_line import COMMAND, Call, clean_environment
-from graphile_worker.cli.parameters import parse_when
+from graphile_worker.cli.support.parameters import parse_when
 
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",

@@ -12,7 +12,7 @@ from graphile_worker.cli.live_view.activity import MOST_ERRORS, MOST_RUNNING, Ac
 from graphile_worker.cli.live_view.feed import WHOLE, decode, encode
 from graphile_worker.cli.live_view.render import render
 from graphile_worker.cli.live_view.state import Rate, ViewState
-from graphile_worker.queries.inspect import JobCounts
+from graphile_worker.queries.inspection import JobCounts
 
 
 def snapshot(completed: int = 0, failed: int = 0) -> Snapshot:

@@ -13,9 +13,9 @@ import click
 import pytest
 
 from cli.command_line import COMMAND, Call, clean_environment
-from graphile_worker.cli.failure import exit_status, report
 from graphile_worker.cli.main import COMMANDS, graphile_worker, run_main
-from graphile_worker.cli.parameters import CLEANUP_TASKS
+from graphile_worker.cli.support.error_report import exit_status, report
+from graphile_worker.cli.support.parameters import CLEANUP_TASKS
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
 from graphile_worker.queries import maintenance
 from support.server import DatabaseServer
@@ -187,7 +187,7 @@ def test_a_command_that_is_interrupted_ends_with_status_130(monkeypatch: pytest.
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graphile_worker.cli.configuration.load_settings", interrupted)
+    monkeypatch.setattr("graphile_worker.cli.commands.config.load_settings", interrupted)
     assert run_main(["config"]) == 130
 
 
@@ -205,7 +205,8 @@ def _imported_by(arguments: list[str], **environment: str) -> set[str]:
 def test_heavy_modules_are_imported_only_when_they_are_used(place: Path) -> None:
     for_version = _imported_by(["--version"])
     assert "click" in for_version
-    assert not for_version & {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.cli.working"}
+    heavy = {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.cli.support.run_worker"}
+    assert not for_version & heavy
     for_listing = _imported_by(["-c", UNREACHABLE, "list"])
     assert "asyncpg" in for_listing
     assert not for_listing & {"rich", "json5", "tomllib", "graphile_worker.embedded", "pydantic"}
@@ -231,4 +232,7 @@ def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
     assert not parts & {"graphile_worker.client", "graphile_worker.cron", "graphile_worker.recovery"}
     assert "graphile_worker.worker.pool" not in imported
     ours = {name.removeprefix("graphile_worker.cli.") for name in imported if ".cli." in name}
-    assert ours == {"main", "parameters", "run", "session", "working"}
+    assert ours == {
+        "main", "commands", "commands.run", "support", "support.client", "support.parameters",
+        "support.run_worker",
+    }  # fmt: skip

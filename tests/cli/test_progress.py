@@ -11,7 +11,7 @@ import pytest
 
 from cli.command_line import COMMAND, clean_environment
 from cli.terminal import Terminal
-from graphile_worker.cli.bulk import CHUNK, LONG
+from graphile_worker.cli.support.bulk_input import CHUNK, LONG
 from graphile_worker.queries.maintenance import DELETED_AT_ONCE
 from support.server import DatabaseServer
 

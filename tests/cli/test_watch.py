@@ -15,7 +15,7 @@ import pytest
 
 from cli.command_line import Call, clean_environment
 from cli.running import Run, command_without, running_in
-from graphile_worker.cli.watching.files import WatchedFiles, changed_files
+from graphile_worker.cli.watch.files import WatchedFiles, changed_files
 from support.working import Jobs, until
 
 TASK = (
@@ -171,10 +171,11 @@ def test_a_worker_that_watches_nothing_imports_nothing_of_this(project: Path, da
     )  # fmt: skip
     status, *modules = done.stdout.splitlines()[-1].split()
     assert status == "0"
-    assert "graphile_worker.cli.working" in modules
+    assert "graphile_worker.cli.support.run_worker" in modules
     heavy = ("rich", "watchfiles", "graphile_worker.embedded")
     ours = tuple(
-        f"graphile_worker.cli.{name}" for name in ("dev", "watching", "live_view", "doctor", "he", "i")
+        f"graphile_worker.cli.{name}"
+        for name in ("dev", "watch", "live_view", "support.he", "support.hi", "commands.i")
     )
     assert [name for name in modules if name.startswith((*heavy, *ours))] == []
 
@@ -246,7 +247,7 @@ def test_tasks_in_a_file_or_outside_of_the_folder_are_watched(place: Path) -> No
 
 
 def test_a_huge_folder_is_not_read_to_its_end(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphile_worker.cli.watching.files.MAX_FOLDERS", 10)
+    monkeypatch.setattr("graphile_worker.cli.watch.files.MAX_FOLDERS", 10)
     for number in range(30):
         (place / f"folder{number}").mkdir()
     assert len(WatchedFiles(root=place, tasks=place / "tasks").folders()) == 10

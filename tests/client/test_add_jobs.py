@@ -96,7 +96,7 @@ async def test_rows_come_back_in_order_with_the_right_task_names(utils: WorkerUt
 
 
 def _all_filter() -> Any:
-    from graphile_worker.queries.inspect import JobFilter
+    from graphile_worker.queries.inspection import JobFilter
 
     return JobFilter(limit=100_000)
 

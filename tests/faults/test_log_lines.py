@@ -13,14 +13,14 @@ from faults.scene import Log
 from graphile_worker.db.errors import explained
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.worker.trouble import Trouble
+from graphile_worker.worker.failure_log import FailureLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
 async def test_a_night_of_failures_takes_few_lines(log: Log) -> None:
     clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
-    trouble = Trouble(clock, SchemaName(), "it fails: %s; trying again", "it works again")
+    trouble = FailureLog(clock, SchemaName(), "it fails: %s; trying again", "it works again")
     for _ in range(8 * 3600 // 5):
         trouble.failed(ConnectionRefusedError(111, "Connection refused"))
         await clock.advance(5.0)

@@ -15,7 +15,7 @@ from graphile_worker.hooks.events import PoolFatalError, PoolListenSuccess, Work
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import ending
+from graphile_worker.worker import shutdown
 from support.working import SCHEMA, Gate, Jobs, Workers, terminate_workers, until, until_listening
 
 ADVICE = "install it with `graphile-worker migrate`"
@@ -98,7 +98,7 @@ async def is_idle(jobs: Jobs) -> bool:
 async def test_a_run_that_ends_by_itself_fails_with_advice(
     workers: Workers, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "LAST_WRITE", 0.3)
+    monkeypatch.setattr(shutdown, "LAST_WRITE", 0.3)
 
     async def drop(payload: Any) -> None:
         await jobs.connection.execute(f"drop schema {SCHEMA} cascade")

@@ -131,7 +131,7 @@ class ExplainingConnection:
 
 async def tune(connection: Any, schema: SchemaName) -> None:
     """Make it a connection like those of the worker."""
-    await connection.fetch(load("queries/tune_session", schema))
+    await connection.fetch(load("session/tune_session", schema))
 
 
 def _pages(node: dict[str, Any]) -> int:

@@ -46,12 +46,15 @@ class Call:
     has_names: bool
 
 
+NOT_STATEMENTS = ("parts", "testing")
+
+
 def paths() -> list[str]:
     """All files with SQL that runs in databases of users."""
     return sorted(
         str(file.relative_to(FOLDER).with_suffix(""))
-        for folder in ("queries", "migrations", "extensions")
-        for file in (FOLDER / folder).rglob("*.sql")
+        for file in FOLDER.rglob("*.sql")
+        if file.relative_to(FOLDER).parts[0] not in NOT_STATEMENTS
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from graphile_worker.job import Job
-from graphile_worker.queries.get_jobs import get_announced_jobs, get_jobs, get_plain_jobs
+from graphile_worker.queries.fetch import get_announced_jobs, get_jobs, get_plain_jobs
 from graphile_worker.queries.task_ids import register_tasks
-from graphile_worker.queries.write_outcomes import Failure, Outcomes, Written, return_jobs, write_outcomes
+from graphile_worker.queries.write import Failure, Outcomes, Written, return_jobs, write_outcomes
 from graphile_worker.schema_name import SchemaName
 
 

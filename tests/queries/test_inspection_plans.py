@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from graphile_worker.queries import diagnose, inspect
-from graphile_worker.queries.inspect import JobFilter, JobOrder, JobState
+from graphile_worker.diagnostics import facts as diagnose
+from graphile_worker.queries import inspection as inspect
+from graphile_worker.queries.inspection import JobFilter, JobOrder, JobState
 from graphile_worker.queries.maintenance import cleanup
-from graphile_worker.queries.workers import list_workers
+from graphile_worker.recovery.worker_rows import list_workers
 from queries.backlogs import LATER, SIZE, jobs, queues
 from queries.desks import STATISTICS, Desk, desk_in, filled_databases
 from queries.explaining import Plan

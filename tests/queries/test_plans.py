@@ -15,7 +15,7 @@ import pytest
 
 from graphile_worker.job import Job
 from graphile_worker.queries.add_jobs import add_job, add_jobs
-from graphile_worker.queries.get_jobs import (
+from graphile_worker.queries.fetch import (
     MANY_PRIORITIES,
     Ranges,
     get_announced_jobs,
@@ -24,7 +24,7 @@ from graphile_worker.queries.get_jobs import (
     list_priorities,
     may_queues_be_next,
 )
-from graphile_worker.queries.write_outcomes import (
+from graphile_worker.queries.write import (
     Continuation,
     Failure,
     Outcomes,
@@ -32,8 +32,8 @@ from graphile_worker.queries.write_outcomes import (
     write_outcomes,
 )
 from graphile_worker.spec import JobSpec
-from graphile_worker.worker import marks
-from graphile_worker.worker.marks import Marks
+from graphile_worker.worker import watermarks as marks
+from graphile_worker.worker.watermarks import Watermarks
 from queries.backlogs import (
     BACKLOGS,
     BETTER,
@@ -128,7 +128,7 @@ async def fetch_announced(desk: Desk, limit: int) -> Sequence[Job]:
 async def marks_at_the_end(desk: Desk) -> Ranges:
     """The marks of a worker that has just seen everything that is due."""
     priorities, now = await list_priorities(desk.connection, desk.schema)
-    seen = Marks()
+    seen = Watermarks()
     seen.set(priorities, [], now, full=False)
     return seen.ranges()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.queries.write_outcomes import reset_locked
+from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from recovery.dead import QUICK, Graveyard

@@ -19,13 +19,13 @@ from graphile_worker.errors import WorkerStoppedError
 from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
 from graphile_worker.job import Job
-from graphile_worker.queries.get_jobs import get_jobs
+from graphile_worker.queries.fetch import get_jobs
 from graphile_worker.queries.task_ids import register_tasks
+from graphile_worker.recovery.lease import Lease
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import ending
+from graphile_worker.worker import shutdown
 from graphile_worker.worker.fetcher import Fetcher
-from graphile_worker.worker.gate import Gate as WorkerGate
 from graphile_worker.worker.session import Sessions
 from graphile_worker.worker.source import AdaptiveSource
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
@@ -202,7 +202,7 @@ class TestWhileItIsInDoubt:
         runner = await workers.start({"work": gate}, concurrency=2, **QUICK)
         await gate.until_inside(1)
         await silenced()
-        await until(lambda: not runner._running_pool.gate.is_open)
+        await until(lambda: not runner._running_pool.lease.is_open)
         gate.open()
         await watching.add("work")
         runner._running_pool.nudge()
@@ -222,12 +222,12 @@ class TestWhileItIsInDoubt:
         silenced: Any,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(ending, "LAST_WRITE", 0.3)
+        monkeypatch.setattr(shutdown, "LAST_WRITE", 0.3)
         await watching.add("work")
         runner = await workers.start({"work": gate}, grace=0.3, **QUICK)
         await gate.until_inside(1)
         await silenced()
-        await until(lambda: not runner._running_pool.gate.is_open)
+        await until(lambda: not runner._running_pool.lease.is_open)
         gate.open()
         with pytest.raises(WorkerStoppedError, match="run again once it counts as dead"):
             await workers.stop(runner)
@@ -240,7 +240,7 @@ class TestWhileItIsInDoubt:
 async def test_a_worker_that_could_not_write_everything_leaves_its_row_so_that_others_find_its_jobs(
     workers: Workers, jobs: Jobs, connection: Any, monkeypatch: pytest.MonkeyPatch, graveyard: Graveyard
 ) -> None:
-    monkeypatch.setattr(ending, "LAST_WRITE", 0.3)
+    monkeypatch.setattr(shutdown, "LAST_WRITE", 0.3)
     gate = Gate()
     await jobs.add("work")
     runner = await workers.start({"work": gate}, grace=0.3, **QUICK)
@@ -258,7 +258,7 @@ async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
 ) -> None:
     """The answer to a fetch was on its way for so long that nobody knows whose the jobs are now."""
     job_id = await jobs.add("work")
-    door = WorkerGate()
+    door = Lease()
     door.begin(60.0, uptime())
     async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as database:
         sessions = Sessions(database, SchemaName(), "pool-late", door, prepared_statements=True)

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.queries.reclaim_jobs import reclaim_jobs
-from graphile_worker.queries.recover_jobs import renew_locks
-from graphile_worker.queries.write_outcomes import Outcomes, write_outcomes
+from graphile_worker.queries.write import Outcomes, write_outcomes
+from graphile_worker.recovery.orphaned_jobs import renew_locks
+from graphile_worker.recovery.reclaim import reclaim_jobs
 from graphile_worker.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import SCHEMA, Gate, Jobs, Workers

@@ -12,11 +12,11 @@ import pytest
 
 from graphile_worker import make_worker_utils
 from graphile_worker.client import WorkerUtils
-from graphile_worker.client.sweeping import Sweep
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from graphile_worker.job import Job
-from graphile_worker.queries.recover_jobs import forget_recoveries
+from graphile_worker.recovery.orphaned_jobs import forget_recoveries
+from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import Graveyard

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from graphile_worker.queries.recover_jobs import sweep_lock
+from graphile_worker.recovery.orphaned_jobs import sweep_lock
 from graphile_worker.schema_name import SchemaName
 from support.working import until
 

@@ -14,33 +14,33 @@ from typing import Any
 import click
 
 from ..errors import GraphileWorkerError
-from .parameters import ARGUMENTS, CONFIG_OPTION, SHARED_FLAGS, connection_options, worker_options
+from .support.parameters import ARGUMENTS, CONFIG_OPTION, SHARED_FLAGS, connection_options, worker_options
 
 PROGRAM = "graphile-worker"
 COMMANDS = {
-    "add": "adding:add_command",
+    "add": "add:add_command",
     "bench": "bench:bench_command",
-    "cleanup": "maintenance:cleanup_command",
-    "complete": "managing:complete_command",
-    "config": "configuration:config_command",
+    "cleanup": "cleanup:cleanup_command",
+    "complete": "jobs:complete_command",
+    "config": "config:config_command",
     "crontab": "crontab:crontab_group",
-    "dev": "dev.command:dev_command",
-    "doctor": "doctor.command:doctor_command",
-    "fail": "managing:fail_command",
-    "force-unlock": "maintenance:force_unlock_command",
+    "dev": "dev:dev_command",
+    "doctor": "doctor:doctor_command",
+    "fail": "jobs:fail_command",
+    "force-unlock": "cleanup:force_unlock_command",
     "health": "health:health_command",
     "init": "init:init_command",
-    "list": "listing:list_command",
-    "migrate": "database:migrate_command",
-    "queues": "statistics:queues_command",
-    "remove": "managing:remove_command",
-    "reschedule": "managing:reschedule_command",
-    "show": "listing:show_command",
-    "stats": "statistics:stats_command",
+    "list": "list:list_command",
+    "migrate": "migrate:migrate_command",
+    "queues": "stats:queues_command",
+    "remove": "jobs:remove_command",
+    "reschedule": "jobs:reschedule_command",
+    "show": "list:show_command",
+    "stats": "stats:stats_command",
     "sweep": "workers:sweep_command",
     "workers": "workers:workers_command",
 }
-"""Sub-commands and where they are: module in this folder, and name in it."""
+"""Sub-commands and where they are: module in `commands`, and name in it."""
 
 
 RUN_A_WORKER = (
@@ -90,7 +90,7 @@ class LazyGroup(click.Group):
         from importlib import import_module
 
         module, _, name = target.partition(":")
-        command: click.Command = getattr(import_module(f".{module}", __package__), name)
+        command: click.Command = getattr(import_module(f".commands.{module}", __package__), name)
         return command
 
     def resolve_command(
@@ -149,7 +149,7 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     if ctx.invoked_subcommand is not None:
         _refuse_worker_flags(ctx)
         return 0
-    from .run import run_command
+    from .commands.run import run_command
 
     return run_command(ctx, values)
 
@@ -186,14 +186,14 @@ def run_main(arguments: list[str] | None = None) -> int:
     except click.Abort:
         return 130
     except GraphileWorkerError as error:
-        from .failure import report
+        from .support.error_report import report
 
         return report(error)
     except Exception as error:
         # What the server says and nobody has better words for: its own words, without a traceback.
         if getattr(error, "sqlstate", None) is None:
             raise
-        from .failure import report
+        from .support.error_report import report
 
         return report(error)
     return status if isinstance(status, int) else 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..opening import Opening
-from .entry import add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
+from ..awaitable import AwaitableContext
+from .api import add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
 from .worker_utils import WorkerUtils
 
 __all__ = [
-    "Opening",
+    "AwaitableContext",
     "WorkerUtils",
     "add_job_adhoc",
     "make_worker_utils",

@@ -6,7 +6,7 @@ from types import TracebackType
 
 from ..db.connection import Connection, Pool
 from ..db.errors import translate_errors, translated_error
-from ..db.kept import KeptConnections
+from ..db.idle_connections import IdleConnections
 from ..schema_name import SchemaName
 
 
@@ -19,7 +19,7 @@ class Borrowing:
     __slots__ = ("_connection", "_given", "_kept", "_pool", "_schema")
 
     def __init__(
-        self, pool: Pool, kept: KeptConnections | None, schema: SchemaName, given: Connection | None
+        self, pool: Pool, kept: IdleConnections | None, schema: SchemaName, given: Connection | None
     ) -> None:
         self._pool = pool
         self._kept = kept

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection, Pool
-from ..db.kept import KeptConnections
+from ..db.idle_connections import IdleConnections
 from ..db.open import lend
 from ..db.retry import is_conflict, past_conflicts
 from ..errors import GraphileWorkerError, InvalidArgumentError
@@ -25,10 +25,10 @@ from .refused_payload import refused_payload
 
 if TYPE_CHECKING:
     # Imported by the methods that use them: a worker, and a program that only adds jobs, starts without.
-    from ..queries.inspect import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
-    from ..queries.workers import WorkerSummary
-    from .sweeping import SweepReport
+    from ..recovery.sweep import SweepReport
+    from ..recovery.worker_rows import WorkerSummary
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class WorkerUtils:
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
         self._owns_pool = owns_pool
-        self._kept = KeptConnections(pool) if owns_pool else None
+        self._kept = IdleConnections(pool) if owns_pool else None
         self._clock = clock if clock is not None else SystemClock()
         self._use_local_time = use_local_time
         self._released = False
@@ -280,20 +280,20 @@ class WorkerUtils:
 
     async def get_job(self, job_id: int, *, connection: Connection | None = None) -> JobDetails | None:
         """One job with its queue's name and its state, or None."""
-        from ..queries import inspect
+        from ..queries import inspection
 
         async with self._connection(connection) as session:
-            return await inspect.get_job(session, self.schema, job_id)
+            return await inspection.get_job(session, self.schema, job_id)
 
     async def list_jobs(
         self, filter: JobFilter | None = None, *, connection: Connection | None = None
     ) -> list[JobDetails]:
         """The jobs that the filter lets through, in its order, a page at a time."""
-        from ..queries import inspect
-        from ..queries.inspect import JobFilter
+        from ..queries import inspection
+        from ..queries.inspection import JobFilter
 
         async with self._connection(connection) as session:
-            return await inspect.list_jobs(
+            return await inspection.list_jobs(
                 session, self.schema, filter if filter is not None else JobFilter()
             )
 
@@ -301,26 +301,26 @@ class WorkerUtils:
         self, *, limit: int = 100, exact: bool = False, connection: Connection | None = None
     ) -> list[QueueSummary]:
         """Named queues, the fullest first, with who holds them; counts as in `statistics`."""
-        from ..queries import inspect
+        from ..queries import inspection
 
         async with self._connection(connection) as session:
-            return await inspect.list_queues(session, self.schema, limit=limit, exact=exact)
+            return await inspection.list_queues(session, self.schema, limit=limit, exact=exact)
 
     async def statistics(self, *, exact: bool = False, connection: Connection | None = None) -> Statistics:
         """How many jobs there are, by state and by task; estimated in a large table unless `exact`."""
-        from ..queries import inspect
+        from ..queries import inspection
 
         async with self._connection(connection) as session:
-            return await inspect.statistics(session, self.schema, exact=exact)
+            return await inspection.statistics(session, self.schema, exact=exact)
 
     # -- workers -------------------------------------------------------------------------------------------
 
     async def list_workers(self, *, connection: Connection | None = None) -> list[WorkerSummary]:
         """Every worker pool that is at work or has jobs locked; of other runtimes' pools little is known."""
-        from ..queries import workers
+        from ..recovery import worker_rows
 
         async with self._connection(connection) as session:
-            return await workers.list_workers(session, self.schema)
+            return await worker_rows.list_workers(session, self.schema)
 
     async def sweep_stale_workers(
         self,
@@ -334,7 +334,7 @@ class WorkerUtils:
         A worker that was in reach until now counts as dead only after its grace: `lost` in the report says
         when to sweep again. With `dry_run` nothing is changed and interceptors are not asked.
         """
-        from .sweeping import DEFAULT_MAX_RECOVERIES, Sweep
+        from ..recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
 
         async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
             async with self._connection(None) as session:
@@ -358,7 +358,7 @@ class WorkerUtils:
         return self._lend(self._kept) if self._kept is not None else self.pool.acquire()
 
     @asynccontextmanager
-    async def _lend(self, kept: KeptConnections) -> AsyncIterator[Connection]:
+    async def _lend(self, kept: IdleConnections) -> AsyncIterator[Connection]:
         await kept.spare()
         async with lend(self.pool) as connection:
             yield connection

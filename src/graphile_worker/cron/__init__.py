@@ -3,13 +3,13 @@
 `crontab` and `code` read, `matcher` and `due` decide, `scheduler` acts.
 """
 
-from .code import parse_cron_item, parse_cron_items
 from .crontab import parse_crontab, read_crontab
 from .digest import TimestampDigest
+from .from_code import parse_cron_item, parse_cron_items
 from .item import CronItem, CronItemOptions, ParsedCronItem, ParsedCronOptions
+from .load import collect_cron_items, read_crontab_file
 from .preview import UpcomingRun, upcoming_runs
 from .scheduler import CronScheduler
-from .source import collect_cron_items, read_crontab_file
 
 __all__ = [
     "CronItem",

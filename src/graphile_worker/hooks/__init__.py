@@ -2,7 +2,7 @@
 
 from . import events
 from .emitter import Events
+from .hooks import Hooks, Plugin
 from .interceptors import FailJob, LeaveLocked, SkipJob
-from .plugin import Hooks, Plugin
 
 __all__ = ["Events", "FailJob", "Hooks", "LeaveLocked", "Plugin", "SkipJob", "events"]

@@ -6,7 +6,7 @@ tools. `shared` is the line we have in common with Node and Rust, `extensions` o
 
 from __future__ import annotations
 
-from .extensions import known_extensions
+from .own_objects import known_extensions
 from .revisions import BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
 from .run import MigrationReport, migrate
 from .script import migration_sql

@@ -26,7 +26,7 @@ EARLIER: dict[str, tuple[str, frozenset[str]]] = {
         "migrations/functions/remove_job",
         frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1"}),
     ),
-    "_private_py_add_plain_job": ("extensions/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
+    "_private_py_add_plain_job": ("own_objects/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
 }
 """By the function's name: the file with its present form, and digests of its earlier bodies."""
 
@@ -40,7 +40,7 @@ def digest(body: str, schema: SchemaName) -> str:
 async def replace_earlier_functions(connection: Connection, schema: SchemaName) -> list[str]:
     """Bring our own functions to their present form; the names of those that were replaced."""
     replaced = []
-    for row in await connection.fetch(load("queries/migrate_functions", schema), schema.name):
+    for row in await connection.fetch(load("migrate/functions", schema), schema.name):
         path, earlier = EARLIER.get(row["name"], ("", frozenset()))
         if digest(row["body"], schema) in earlier:
             await connection.execute(load(path, schema))

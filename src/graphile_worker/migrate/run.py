@@ -6,7 +6,7 @@ import msgspec
 
 from ..db.connection import Connection
 from ..schema_name import SchemaName
-from .extensions import known_extensions, migrate_extensions
+from .own_objects import known_extensions, migrate_extensions
 from .revisions import SUPPORTED_REVISION, check_name
 from .shared import migrate_shared
 

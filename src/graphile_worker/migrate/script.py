@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..schema_name import SchemaName
 from ..sql import load
-from .extensions import known_extensions
+from .own_objects import known_extensions
 from .revisions import BASELINE, check_name
 
 

@@ -71,17 +71,17 @@ async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[Sc
 async def _install(connection: Connection, schema: SchemaName) -> range:
     """Create everything in one transaction, unless somebody else was quicker; return what was applied."""
     async with read_committed(connection):
-        await connection.fetchval(load("queries/migrate_lock", schema), schema.name)
+        await connection.fetchval(load("migrate/lock", schema), schema.name)
         state = await read_state(connection, schema)
         if state.revision is not None:
             return range(0)
         check_nothing_in_the_way(state, schema)
         if not state.schema_exists:
-            await connection.execute(load("queries/migrate_create_schema", schema))
+            await connection.execute(load("migrate/create_schema", schema))
         if state.ledger_exists and not state.ledger_marks_breaking:
-            await connection.execute(load("queries/migrate_add_breaking_column", schema))
+            await connection.execute(load("migrate/add_breaking_column", schema))
         if state.has_extension_ledger:
-            await connection.execute(load("queries/migrate_forget_extensions", schema))
+            await connection.execute(load("migrate/forget_extensions", schema))
         for name in BASELINE:
             await connection.execute(load(f"migrations/{name}", schema))
     return range(1, SUPPORTED_REVISION + 1)
@@ -102,7 +102,7 @@ async def _apply(connection: Connection, schema: SchemaName, revision: int) -> b
     async with read_committed(connection):
         try:
             async with connection.transaction():
-                await connection.execute(load("queries/migrate_add_revision", schema), revision, breaking)
+                await connection.execute(load("migrate/add_revision", schema), revision, breaking)
         except Exception as error:
             if sqlstate_of(error) in CLASHES:
                 return False
@@ -110,7 +110,7 @@ async def _apply(connection: Connection, schema: SchemaName, revision: int) -> b
         for name in UPGRADES[revision]:
             await connection.execute(load(f"migrations/{name}", schema))
         message = json.dumps({"migrationNumber": revision, "breaking": breaking}, separators=(",", ":"))
-        await connection.fetchval(load("queries/migrate_notify", schema), message)
+        await connection.fetchval(load("migrate/notify", schema), message)
     return True
 
 
@@ -118,8 +118,8 @@ async def _mark_breaking(connection: Connection, schema: SchemaName) -> None:
     """Bring a ledger from before the column `breaking` into its present form."""
     teach_arrays(connection)
     async with read_committed(connection):
-        await connection.execute(load("queries/migrate_add_breaking_column", schema))
-        await connection.execute(load("queries/migrate_mark_breaking", schema), sorted(BREAKING_REVISIONS))
+        await connection.execute(load("migrate/add_breaking_column", schema))
+        await connection.execute(load("migrate/mark_breaking", schema), sorted(BREAKING_REVISIONS))
 
 
 def read_committed(connection: Connection) -> Transaction:

@@ -35,7 +35,7 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
     """Look at the schema; a foreign table in the ledger's place is an error."""
-    (catalog,) = await connection.fetch(load("queries/migrate_catalog", schema), schema.name)
+    (catalog,) = await connection.fetch(load("migrate/catalog", schema), schema.name)
     state = SchemaState(
         server_version=catalog["server_version"],
         schema_exists=catalog["schema_exists"],
@@ -52,9 +52,9 @@ async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
             f"{', '.join(catalog['ledger_columns'])}; choose another schema for Graphile Worker"
         )
     if "breaking" not in columns:
-        (ledger,) = await connection.fetch(load("queries/migrate_ledger_without_breaking", schema))
+        (ledger,) = await connection.fetch(load("migrate/ledger_without_breaking", schema))
         return replace(state, ledger_exists=True, revision=ledger["revision"], age=ledger["age"])
-    (ledger,) = await connection.fetch(load("queries/migrate_ledger", schema))
+    (ledger,) = await connection.fetch(load("migrate/ledger", schema))
     return replace(
         state,
         ledger_exists=True,

@@ -41,7 +41,7 @@ async def add_job(
     for _ in range(ATTEMPTS):
         try:
             row = await connection.fetchrow(
-                load("queries/add_job", schema),
+                load("add/add_job", schema),
                 spec.identifier,
                 payload,
                 spec.queue_name,
@@ -124,7 +124,7 @@ async def _run(
         if added is not None:
             return added, True
     row = await connection.fetchrow(
-        load("queries/add_jobs_without_keys", schema),
+        load("add/add_jobs_without_keys", schema),
         columns.identifiers if only_name is None else [only_name],
         columns.payloads,
         columns.queue_names,
@@ -160,7 +160,7 @@ async def _insert(
     connection: Connection, schema: SchemaName, name: str, payloads: list[str]
 ) -> list[Job] | None:
     """Add jobs of which nothing but the payload is given; None if the task is new to the database."""
-    row = await connection.fetchrow(load("queries/insert_jobs", schema), name, payloads)
+    row = await connection.fetchrow(load("add/insert_jobs", schema), name, payloads)
     if row is None or row[0] is None:
         return None
     ids, created, task_id = row
@@ -175,7 +175,7 @@ async def _run_with_keys(
     connection: Connection, schema: SchemaName, columns: SpecColumns, preserve: bool
 ) -> tuple[list[Job], bool]:
     rows = await connection.fetch(
-        load("queries/add_jobs", schema),
+        load("add/add_jobs", schema),
         columns.identifiers,
         columns.payloads,
         columns.queue_names,
@@ -196,7 +196,7 @@ async def _run_with_keys(
 async def _with_names(connection: Connection, schema: SchemaName, jobs: Sequence[Job]) -> list[Job]:
     """The rows of a function that is not ours with the names of their own tasks, whatever their order."""
     task_ids = as_texts({job.task_id for job in jobs})
-    rows = await connection.fetch(load("queries/task_identifiers", schema), task_ids)
+    rows = await connection.fetch(load("add/task_identifiers", schema), task_ids)
     names: dict[int, str] = {row["id"]: row["identifier"] for row in rows}
     return [msgspec.structs.replace(job, task_identifier=names[job.task_id]) for job in jobs]
 

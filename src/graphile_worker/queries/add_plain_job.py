@@ -57,10 +57,10 @@ class PlainJobs:
             if is_crowded:
                 self._crowd -= 1
                 flags = None if spec.flags is None else list(spec.flags)
-                row = await connection.fetchrow(load("queries/add_plain_job", self._schema), *values, flags)
+                row = await connection.fetchrow(load("add/add_plain_job", self._schema), *values, flags)
             else:
                 text = _flags_text(spec) if spec.flags else None
-                row = await connection.fetchrow(load("queries/insert_job", self._schema), *values, text)
+                row = await connection.fetchrow(load("add/insert_job", self._schema), *values, text)
         except Exception as error:
             if not self._is_missing(sqlstate_of(error)):
                 raise
@@ -70,7 +70,7 @@ class PlainJobs:
         if not is_crowded and not row[5]:  # somebody else is about to announce a job
             self._crowd = CROWD
             try:
-                await connection.fetchrow(load("queries/announce_job", self._schema))
+                await connection.fetchrow(load("add/announce_job", self._schema))
             except Exception as error:
                 if not is_conflict(error):  # else the client would add the job again, which is committed
                     raise

@@ -32,7 +32,7 @@ class KnownCrontab:
 
 async def known_crontabs(connection: Connection, schema: SchemaName) -> dict[str, KnownCrontab]:
     """Every item any worker ever had, by identifier."""
-    rows = await connection.fetch(load("queries/known_crontabs", schema))
+    rows = await connection.fetch(load("cron/known_crontabs", schema))
     return {
         row["identifier"]: KnownCrontab(row["identifier"], row["known_since"], row["last_execution"])
         for row in rows
@@ -43,7 +43,7 @@ async def register_crontabs(
     connection: Connection, schema: SchemaName, identifiers: Iterable[str], known_since: datetime
 ) -> None:
     """Note down new items; those another worker noted down meanwhile stay as they are."""
-    await connection.execute(load("queries/register_crontabs", schema), list(identifiers), known_since)
+    await connection.execute(load("cron/register_crontabs", schema), list(identifiers), known_since)
 
 
 async def schedule_cron_jobs(
@@ -57,7 +57,7 @@ async def schedule_cron_jobs(
     """
     teach_arrays(connection)
     if len(minutes) == 1 and not _has_keys(minutes[0]):
-        await connection.fetch(load("queries/schedule_cron_jobs", schema), *_arguments(minutes[0]))
+        await connection.fetch(load("cron/schedule_cron_jobs", schema), *_arguments(minutes[0]))
         return
     for _ in range(_KEYED_ADD_ATTEMPTS):
         try:
@@ -77,10 +77,10 @@ class _CameBackEmpty(Exception):
 async def _schedule_together(
     connection: Connection, schema: SchemaName, minutes: Sequence[MinuteOfJobs]
 ) -> None:
-    statement = load("queries/schedule_cron_jobs", schema)
+    statement = load("cron/schedule_cron_jobs", schema)
     if len(minutes) > 1:
         identifiers = {job.identifier for _, jobs in minutes for job in jobs}
-        await connection.fetch(load("queries/lock_crontabs", schema), list(identifiers))
+        await connection.fetch(load("cron/lock_crontabs", schema), list(identifiers))
     for keyed, group in groupby(minutes, key=_has_keys):
         if not keyed:
             await connection.executemany(statement, map(_arguments, group))

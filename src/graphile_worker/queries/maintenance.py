@@ -56,7 +56,7 @@ async def cleanup(
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
     """Unlock all jobs and queues held by these pools."""
     ids = checked_names("worker_ids", worker_ids)
-    await connection.execute(load("queries/force_unlock_workers", schema), ids)
+    await connection.execute(load("maintain/force_unlock_workers", schema), ids)
 
 
 async def _delete_permafailed_jobs(
@@ -65,7 +65,7 @@ async def _delete_permafailed_jobs(
     total, last_id = 0, 0
     while True:
         row = await connection.fetchrow(
-            load("queries/delete_permafailed_jobs", schema), last_id, DELETED_AT_ONCE
+            load("maintain/delete_permafailed_jobs", schema), last_id, DELETED_AT_ONCE
         )
         deleted = 0 if row is None else row["deleted"]
         total += deleted

@@ -20,13 +20,13 @@ MAX_ID = 2**63 - 1
 async def remove_job(connection: Connection, schema: SchemaName, job_key: str) -> Job | None:
     """Delete the job with this key, or cut a running one off; None when no job has the key."""
     check_name("job_key", job_key, MAX_JOB_KEY_LENGTH)
-    row = await connection.fetchrow(load("queries/remove_job", schema), job_key)
+    row = await connection.fetchrow(load("manage/remove_job", schema), job_key)
     return None if row is None or row[0] is None else Job(*row)
 
 
 async def complete_jobs(connection: Connection, schema: SchemaName, job_ids: Iterable[int]) -> list[Job]:
     """Delete these jobs; returns those that were deleted, by id."""
-    rows = await connection.fetch(load("queries/complete_jobs_by_hand", schema), _as_texts(job_ids))
+    rows = await connection.fetch(load("manage/complete_jobs_by_hand", schema), _as_texts(job_ids))
     return jobs_from_rows(rows)
 
 
@@ -40,7 +40,7 @@ async def permanently_fail_jobs(
             raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
         check_text("reason", reason)
     return jobs_from_rows(
-        await connection.fetch(load("queries/permanently_fail_jobs", schema), ids, reason or None)
+        await connection.fetch(load("manage/permanently_fail_jobs", schema), ids, reason or None)
     )
 
 
@@ -64,7 +64,7 @@ async def reschedule_jobs(
     if priority is not None:
         check_smallint("priority", priority)
     rows = await connection.fetch(
-        load("queries/reschedule_jobs", schema),
+        load("manage/reschedule_jobs", schema),
         ids,
         *time_and_delay(run_at, None),
         priority,

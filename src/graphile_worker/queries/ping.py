@@ -9,4 +9,4 @@ from ..sql import load
 
 async def ping(connection: Connection, channel: str) -> None:
     """Notify a channel."""
-    await connection.execute(load("queries/ping", SchemaName()), channel)
+    await connection.execute(load("session/ping", SchemaName()), channel)

@@ -16,7 +16,7 @@ async def register_tasks(
     wanted = list(identifiers)
     known = await _ids(connection, schema, wanted)
     if len(known) < len(wanted):
-        await connection.execute(load("queries/register_tasks", schema), wanted)
+        await connection.execute(load("names/register_tasks", schema), wanted)
         known = await _ids(connection, schema, wanted)
     return known
 
@@ -24,12 +24,12 @@ async def register_tasks(
 async def is_anything_waiting(connection: Connection, schema: SchemaName, identifiers: Sequence[str]) -> bool:
     """Whether any job waits that a worker could take, now or later; names that have no row yet get one."""
     wanted = list(identifiers)
-    (found,) = await connection.fetch(load("queries/is_anything_waiting", schema), wanted)
+    (found,) = await connection.fetch(load("names/is_anything_waiting", schema), wanted)
     if found["known_tasks"] < len(wanted):
-        await connection.execute(load("queries/register_tasks", schema), wanted)
+        await connection.execute(load("names/register_tasks", schema), wanted)
     return bool(found["is_anything_waiting"])
 
 
 async def _ids(connection: Connection, schema: SchemaName, identifiers: list[str]) -> dict[int, str]:
-    rows = await connection.fetch(load("queries/get_task_ids", schema), identifiers)
+    rows = await connection.fetch(load("names/get_task_ids", schema), identifiers)
     return {row[0]: row[1] for row in rows}

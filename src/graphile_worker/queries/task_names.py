@@ -9,11 +9,11 @@ from ..sql import load
 
 async def known_task_names(connection: Connection, schema: SchemaName) -> set[str]:
     """Names that jobs were added for or that workers brought."""
-    rows = await connection.fetch(load("queries/known_task_names", schema))
+    rows = await connection.fetch(load("names/known_task_names", schema))
     return {row["identifier"] for row in rows}
 
 
 async def worker_task_names(connection: Connection, schema: SchemaName) -> set[str]:
     """Names of the tasks that workers of this package have now; only where the table of workers exists."""
-    rows = await connection.fetch(load("queries/worker_task_names", schema))
+    rows = await connection.fetch(load("names/worker_task_names", schema))
     return {row["identifier"] for row in rows}

@@ -33,7 +33,7 @@ async def delete_unused(connection: Connection, schema: SchemaName, kind: Kind, 
 
     Inside a transaction of the caller the table stays locked until that ends.
     """
-    if not await connection.fetchval(load(f"queries/has_unused_{kind}", schema), *arguments):
+    if not await connection.fetchval(load(f"maintain/has_unused_{kind}", schema), *arguments):
         return 0
     for attempt in range(TRIES):
         if attempt:
@@ -53,8 +53,8 @@ async def _delete(connection: Connection, schema: SchemaName, kind: Kind, *argum
     # What was committed while we waited for the lock must be seen by the deletion: each statement looks anew.
     isolation = None if connection.is_in_transaction() else "read_committed"
     async with connection.transaction(isolation=isolation):
-        usual = await connection.fetchval(load("queries/limit_lock_wait", schema), LOCK_WITHIN)
-        await connection.execute(load(f"queries/lock_{kind}", schema))
-        await connection.fetchval(load("queries/limit_lock_wait", schema), usual)
-        deleted: int = await connection.fetchval(load(f"queries/delete_unused_{kind}", schema), *arguments)
+        usual = await connection.fetchval(load("maintain/limit_lock_wait", schema), LOCK_WITHIN)
+        await connection.execute(load(f"maintain/lock_{kind}", schema))
+        await connection.fetchval(load("maintain/limit_lock_wait", schema), usual)
+        deleted: int = await connection.fetchval(load(f"maintain/delete_unused_{kind}", schema), *arguments)
         return deleted

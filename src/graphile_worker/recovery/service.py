@@ -24,16 +24,17 @@ from ..db.errors import sqlstate_of
 from ..hooks import Hooks
 from ..job import Job
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
-from ..queries.recover_jobs import note_rerun, renew_locks
-from ..queries.workers import WorkerCard, deregister_worker, register_worker
 from ..version import __version__
-from .beside_rust import BEAT_INTERVAL, BesideRust
 from .connections import from_dsn, from_pool
-from .liveness import UNAVAILABLE, Liveness
+from .heartbeat import UNAVAILABLE, Heartbeat
+from .lease import Lease
+from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
+from .rust_workers import BEAT_INTERVAL, RustWorkers
 from .sweeper import Sweeper
+from .worker_rows import WorkerCard, deregister_worker, register_worker
 
-LEASE = 2 / 3  # of the grace: jobs are not touched any more well before others may take them
+LEASE_SHARE = 2 / 3  # of the grace: jobs are not touched any more well before others may take them
 ONCE_DELAY = 0.5  # seconds until a run that may be over soon opens the connection for its signs of life
 RENEW_INTERVAL = 1800.0  # seconds between two looks for locks that are more than an hour old
 RERUN_WITHIN = 2.0  # seconds to note that a job is run again
@@ -43,19 +44,6 @@ T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
 
 
-class Lease(Protocol):
-    """How the pool knows that its jobs are its own."""
-
-    @property
-    def is_open(self) -> bool: ...
-
-    def begin(self, term: float, since: float) -> None: ...
-
-    def prolong(self, since: float, *, was_swept: bool = False) -> None: ...
-
-    def lift(self) -> None: ...
-
-
 class HoldsJobs(Protocol):
     """A pool, as recovery sees it."""
 
@@ -63,7 +51,7 @@ class HoldsJobs(Protocol):
     once: bool
 
     @property
-    def gate(self) -> Lease: ...
+    def lease(self) -> Lease: ...
 
     @property
     def held(self) -> list[int]: ...
@@ -108,11 +96,11 @@ class Recovery:
             heartbeat_interval=options.heartbeat_interval,
             grace=options.recovery_grace,
         )
-        self._beside_rust = BesideRust(
+        self._beside_rust = RustWorkers(
             self._schema, pool.id, self._card.pid, answer_within=self._card.grace / 3
         )
         self._started_at: datetime | None = None
-        self._liveness: Liveness | None = None
+        self._liveness: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._first_sign = asyncio.Event()
         self._ended = asyncio.Event()
@@ -125,7 +113,7 @@ class Recovery:
                 hooks,
                 clock,
                 pool_id=pool.id,
-                is_in_reach=lambda: pool.gate.is_open,
+                is_in_reach=lambda: pool.lease.is_open,
             )
             self._loops.append(sweeper.loop)
 
@@ -163,13 +151,13 @@ class Recovery:
                 raise
             self._is_off(str(error))
             return
-        self._pool.gate.begin(self._card.grace * LEASE, sent_at)
+        self._pool.lease.begin(self._card.grace * LEASE_SHARE, sent_at)
         self._pool.before_rerun(self._note_rerun)
         if self._dsn is None:
             # The first job may block the loop, and then nobody could take the lock any more.
             self._start_liveness()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._card.grace * LEASE):
+                async with asyncio.timeout(self._card.grace * LEASE_SHARE):
                     await self._first_sign.wait()
 
     def start(self) -> None:
@@ -198,14 +186,14 @@ class Recovery:
         assert self._started_at is not None  # noqa: S101 - registered before
         prepared = self._options.prepared_statements
         dsn = self._dsn
-        self._liveness = Liveness(
+        self._liveness = Heartbeat(
             self._card,
             self._schema,
             from_pool(self._database) if dsn is None else from_dsn(dsn, prepared_statements=prepared),
             self._beside_rust,
             started_at=self._started_at,
             on_sign=self._sign,
-            on_unavailable=self._pool.gate.lift,
+            on_unavailable=self._pool.lease.lift,
         )
         if dsn is None:
             self._task = asyncio.get_running_loop().create_task(
@@ -221,7 +209,7 @@ class Recovery:
                 daemon=True,
             ).start()
 
-    def _run_in_thread(self, liveness: Liveness, loop: asyncio.AbstractEventLoop) -> None:
+    def _run_in_thread(self, liveness: Heartbeat, loop: asyncio.AbstractEventLoop) -> None:
         try:
             asyncio.run(liveness.run())
         except Exception:
@@ -234,7 +222,7 @@ class Recovery:
     def _sign(self, sent_at: float, was_swept: bool) -> bool:
         """A heartbeat arrived; called in the thread of the liveness."""
         try:
-            self._pool.gate.prolong(sent_at, was_swept=was_swept)
+            self._pool.lease.prolong(sent_at, was_swept=was_swept)
         except RuntimeError:  # the worker's loop is closed
             return False
         if self._dsn is None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from datetime import datetime
 
 from ..clock import Clock
-from ..db.connection import Pool
+from ..db.connection import Connection, Pool
 from ..hooks import Events
 from ..hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
-from ..queries.write_outcomes import reset_locked
 from ..schema_name import SchemaName
+from ..sql import load
 
 FIRST_WITHIN = 60.0  # seconds after the start
 ANSWER_WITHIN = 120.0  # seconds
@@ -94,3 +95,11 @@ class StaleLocks:
         else:
             shown = None if self._stop_asked.is_set() else delay
             self._events.emit(ResetLockedSuccess(pool_id=self._pool_id, delay=shown))
+
+
+async def reset_locked(
+    connection: Connection, schema: SchemaName, now: datetime | None = None
+) -> tuple[int, int]:
+    """Clear locks older than four hours; how many jobs and queues that freed."""
+    row = await connection.fetchrow(load("recovery/reset_locked", schema), now)
+    return (row[0], row[1]) if row is not None else (0, 0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from ..client.sweeping import RunsStatements, Sweep
 from ..clock import Clock
 from ..hooks import Hooks
 from ..options import WorkerOptions
-from ..queries.recover_jobs import forget_recoveries
+from .orphaned_jobs import forget_recoveries
 from .periodic import Periodic
+from .sweep import RunsStatements, Sweep
 
 SPREAD = 0.2  # of the interval, to either side
 SOON = 0.05  # seconds after the moment for which a sweep waits

@@ -4,6 +4,6 @@ Everything is built here from options and started in order: database, schema, ta
 of slots. Nothing else in the package knows all of these.
 """
 
-from .entry import end_by_signal, run, run_once
+from .api import end_by_signal, run, run_once
 
 __all__ = ["end_by_signal", "run", "run_once"]

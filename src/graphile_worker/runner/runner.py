@@ -14,7 +14,7 @@ from ..job import Job
 from ..recovery.stale_locks import StaleLocks
 from ..spec import JobOptions
 from ..worker.pool import WorkerPool
-from ..worker.shutdown import signal_handling
+from ..worker.signals import signal_handling
 from .arguments import CLOSE_WITHIN
 from .parts import Parts
 

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent  # importlib.resources would cost a command ten m
 
 @cache
 def load(path: str, schema: SchemaName) -> str:
-    """The text of `path` below this folder (without `.sql`) for one schema, e.g. `queries/add_job`."""
+    """The text of `path` below this folder (without `.sql`) for one schema, e.g. `add/add_job`."""
     return _read(path).replace(PLACEHOLDER, schema.quoted)
 
 

@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from ..hooks import Events, Plugin
 from ..job import Job
 from ..options import WorkerOptions
-from ..queries.inspect import MAX_LIMIT, JobFilter
+from ..queries.inspection import MAX_LIMIT, JobFilter
 from ..runner import run_once
 from ..sql import load
 from ..tasks.load import load_tasks

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..cron.due import DueMinute, cron_job, due_between
+from ..cron.load import collect_cron_items
 from ..cron.matcher import MINUTE
-from ..cron.source import collect_cron_items
 from ..db.connection import Pool
 from ..errors import InvalidArgumentError
 from ..queries.crontabs import register_crontabs, schedule_cron_jobs

@@ -18,8 +18,7 @@ from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..job import Job
-from ..queries.recover_jobs import still_locked
-from ..queries.write_outcomes import (
+from ..queries.write import (
     ALL_WRITTEN,
     Continuation,
     Failure,
@@ -29,11 +28,12 @@ from ..queries.write_outcomes import (
     return_jobs,
     write_outcomes,
 )
+from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
 from .execute import TAKEN_AWAY
 from .outcome import Failed, Finished, Interrupted, failed, queues_of
+from .outcome_events import LOST_ROW, OutcomeEvents
 from .session import Session
-from .telling import LOST_ROW, Teller
 
 MAX_GIVEN_UP = 10  # outcomes in a row; if nothing at all can be written, it is hardly about single outcomes
 
@@ -91,7 +91,7 @@ class BatchWriter:
     ) -> None:
         self._session = session
         self._schema = schema
-        self._teller = Teller(events)
+        self._teller = OutcomeEvents(events)
         self._pool_id = pool_id
         self._interrupted_delay = interrupted_delay
         self._on_error = on_error
@@ -133,9 +133,9 @@ class BatchWriter:
 
     async def _write_part(self, batch: list[Finished], *, is_last_try: bool = False) -> None:
         """One statement; _RefusedError if the database does not take what is in it."""
-        if not self._session.gate.is_open:
-            await self._session.gate.passed()
-        if self._session.ledger.lost:
+        if not self._session.lease.is_open:
+            await self._session.lease.passed()
+        if self._session.holdings.lost:
             batch = self._drop_lost(batch)
             if not batch:
                 self.has_freed = True
@@ -161,7 +161,7 @@ class BatchWriter:
                 raise _RefusedError(error) from error
             raise
         self._succeeded()
-        self._session.ledger.strike([finished.job for finished in batch])
+        self._session.holdings.strike([finished.job for finished in batch])
         if jobs:
             self.adopt(jobs)
         if len(jobs) < len(outcomes.queues):
@@ -181,7 +181,7 @@ class BatchWriter:
                 )
             )
         self._succeeded()
-        self._session.ledger.strike(jobs)
+        self._session.holdings.strike(jobs)
         for finished in batch:
             job_id = finished.job.id
             if job_id in returned or job_id in self._unsure:
@@ -250,9 +250,9 @@ class BatchWriter:
 
     async def _give_up(self, finished: Finished, error: BaseException) -> None:
         """Leave the job locked: not even that it failed can be written."""
-        job, ledger = finished.job, self._session.ledger
+        job, holdings = finished.job, self._session.holdings
         self._given_up_in_a_row += 1
-        ledger.give_up(job)
+        holdings.give_up(job)
         why = f"the database refuses every outcome: {message_of(error)}"
         logger.error(
             "job %d (%s) has ended, but %s; it stays locked by this worker (%s) and runs again once this "
@@ -277,13 +277,13 @@ class BatchWriter:
 
     def _drop_lost(self, batch: list[Finished]) -> list[Finished]:
         """The batch without jobs that were taken from this pool: their outcome is not ours to write."""
-        ledger = self._session.ledger
+        holdings = self._session.holdings
         kept = []
         for finished in batch:
-            if not ledger.is_lost(finished.job):
+            if not holdings.is_lost(finished.job):
                 kept.append(finished)
                 continue
-            ledger.forget(finished.job)
+            holdings.forget(finished.job)
             self._teller.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY)))
         return kept
 

@@ -16,7 +16,7 @@ from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..queries.recover_jobs import RECOVERED
+from ..recovery.orphaned_jobs import RECOVERED
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task
 from ..tasks.helpers import JobHelpers

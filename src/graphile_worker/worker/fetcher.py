@@ -14,7 +14,7 @@ from ..clock import Clock
 from ..errors import ConfigError
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..queries.get_jobs import (
+from ..queries.fetch import (
     MANY_PRIORITIES,
     Ranges,
     get_announced_jobs,
@@ -24,11 +24,11 @@ from ..queries.get_jobs import (
     may_queues_be_next,
 )
 from ..queries.task_ids import register_tasks
-from ..queries.write_outcomes import Continuation, return_jobs
+from ..queries.write import Continuation, return_jobs
 from ..schema_name import SchemaName
-from .marks import Marks, ranges
+from .failure_log import FailureLog
 from .session import Session
-from .trouble import Trouble
+from .watermarks import Watermarks, ranges
 
 Way = Callable[..., Awaitable[Sequence[Job]]]
 LARGE = 100  # jobs
@@ -58,7 +58,7 @@ class Fetcher:
         clock: Clock,
         use_local_time: bool,
         has_queue_indexes: bool = True,
-        trouble: Trouble | None = None,
+        trouble: FailureLog | None = None,
     ) -> None:
         """`trouble` is told when fetching fails, and when it works."""
         self.pool_id = pool_id
@@ -72,7 +72,7 @@ class Fetcher:
         self._tasks: dict[int, str] = {}
         self._trouble = trouble
         # What marks go by is how long the server really takes, also where a test has a clock of its own.
-        self._marks = Marks()
+        self._marks = Watermarks()
         self._promised = False
         self._announced = False  # whether a job was announced since the last full fetch
         self._long_ways = 0 if has_queue_indexes else sys.maxsize  # fetches for which the short way is no use
@@ -100,7 +100,7 @@ class Fetcher:
     def forget(self) -> None:
         """The schema may be another one now: no id that was learnt may be used any more."""
         self._tasks = {}
-        self._marks = Marks()
+        self._marks = Watermarks()
         self._everything = None
 
     async def fetch(self, limit: int, *, promised: bool = False) -> Sequence[Job]:
@@ -140,7 +140,7 @@ class Fetcher:
 
     def look_everywhere(self) -> None:
         """Let the next fetch be a full one, whatever it costs."""
-        self._marks = Marks()
+        self._marks = Watermarks()
 
     async def _fetch_all(
         self, limit: int, flags: Sequence[str] | None, *, announced: bool = False
@@ -225,11 +225,11 @@ class Fetcher:
 
     async def give_back(self, jobs: Sequence[Job]) -> None:
         """Unlock jobs that were not started."""
-        ledger = self._session.ledger
-        if ledger.lost:
-            jobs = [job for job in jobs if not ledger.is_lost(job)]
+        holdings = self._session.holdings
+        if holdings.lost:
+            jobs = [job for job in jobs if not holdings.is_lost(job)]
         await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
-        ledger.strike(jobs)
+        holdings.strike(jobs)
 
     def continuation(self) -> Continuation | None:
         """How a freed queue may go on; not when flags must be asked for each job anew."""

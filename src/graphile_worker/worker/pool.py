@@ -34,23 +34,23 @@ from ..migrate.refusals import check_not_newer
 from ..migrate.state import read_state
 from ..options import WorkerOptions
 from ..queries.ping import ping
-from ..queries.recover_jobs import still_locked
-from ..queries.write_outcomes import Continuation
+from ..queries.write import Continuation
+from ..recovery.lease import Lease
+from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
-from .ending import Ending
 from .execute import Executor
+from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
-from .gate import Gate
 from .listener import Listener
 from .local_queue import LocalQueue
 from .outcome import Finished, Interrupted
 from .session import Sessions, Statement
+from .shutdown import Shutdown
 from .sink import Sink
 from .slots import Slots
 from .source import AdaptiveSource, JobSource
-from .trouble import Trouble
 
 FIND_OUT = Delays(0.1, 1.0)
 LOOK_AGAIN_AFTER = 1.0  # seconds between two looks into the ledger, however many migrations are announced
@@ -90,19 +90,19 @@ class WorkerPool:
         self._identifiers = tuple(tasks)
         self._threads = TaskThreads(options.concurrency)
         schema = options.schema_name
-        self.gate = Gate(self._lapsed)
+        self.lease = Lease(self._lapsed)
         """Whether this pool may touch its jobs; whoever shows that it lives keeps it open."""
         self._sessions = Sessions(
-            pool, schema, self.id, self.gate, prepared_statements=options.prepared_statements
+            pool, schema, self.id, self.lease, prepared_statements=options.prepared_statements
         )
         self._fetch_session = fetch_session = self._sessions.open()
         # A small pool of the caller's keeps one connection for tasks: fetching and writing share one then.
         shared = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1 + reserved
         self._write_session = write_session = fetch_session if shared else self._sessions.open()
-        fetching = Trouble(
+        fetching = FailureLog(
             clock, schema, "jobs cannot be fetched: %s; trying again", "jobs are fetched again"
         )
-        self._writing = Trouble(
+        self._writing = FailureLog(
             clock,
             schema,
             "outcomes could not be written and are kept: %s",
@@ -142,7 +142,7 @@ class WorkerPool:
         self._ledger_seen_at = self._migrated_at = -math.inf
         self._is_migration_suspected = False
         self._is_ledger_watched = False
-        self._ending = Ending(
+        self._shutdown = Shutdown(
             self.id,
             options,
             self._events,
@@ -161,7 +161,7 @@ class WorkerPool:
         """Register the tasks and begin to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
         await self._fetcher.register()
-        self._slots = self._ending.slots = Slots(
+        self._slots = self._shutdown.slots = Slots(
             self._options.concurrency,
             self._source,
             self._executor,
@@ -192,18 +192,18 @@ class WorkerPool:
 
     async def wait(self) -> None:
         """Until the pool has ended; raises if it died of an error or had to be stopped by force."""
-        await self._ending.wait()
+        await self._shutdown.wait()
 
     @property
     def held(self) -> list[int]:
         """The ids of the jobs that are locked by this pool: those that run and those locked ahead."""
-        return list(self._sessions.ledger.jobs)
+        return list(self._sessions.holdings.jobs)
 
     @property
     def is_settled(self) -> bool:
         """Whether it is certain that nothing is locked by this pool."""
-        ledger = self._sessions.ledger
-        return not ledger.jobs and not ledger.in_doubt and not ledger.given_up
+        holdings = self._sessions.holdings
+        return not holdings.jobs and not holdings.in_doubt and not holdings.given_up
 
     @property
     def running(self) -> list[Job]:
@@ -241,7 +241,7 @@ class WorkerPool:
                 SESSIONS_WITH_LISTENER,
             )
             return
-        self._listener = self._ending.listener = Listener(
+        self._listener = self._shutdown.listener = Listener(
             self._database,
             self._events,
             self._clock,
@@ -341,9 +341,9 @@ class WorkerPool:
         self._start_background(self._find_out_what_is_held(), "what is held")
 
     async def _find_out_what_is_held(self) -> None:
-        """Drop the jobs that were given to others; then let the gate open."""
-        epoch = self.gate.epoch
-        jobs = list(self._sessions.ledger.jobs.values())
+        """Drop the jobs that were given to others; then let the lease open."""
+        epoch = self.lease.epoch
+        jobs = list(self._sessions.holdings.jobs.values())
         still = await with_retries(
             lambda: self.run_statement(
                 lambda connection: still_locked(
@@ -354,17 +354,17 @@ class WorkerPool:
             max_attempts=sys.maxsize,
             fallback=FIND_OUT,
         )
-        ledger = self._sessions.ledger
-        lost = [job for job in jobs if job.id not in still and ledger.jobs.get(job.id) is job]
-        ledger.lose(lost)
+        holdings = self._sessions.holdings
+        lost = [job for job in jobs if job.id not in still and holdings.jobs.get(job.id) is job]
+        holdings.lose(lost)
         if lost:
             self._events.emit(PoolEvicted(pool_id=self.id, jobs=lost))
-            for job in self._source.drop(ledger.is_lost):
-                ledger.forget(job)
+            for job in self._source.drop(holdings.is_lost):
+                holdings.forget(job)
             if self._slots is not None:
-                self._slots.cancel_lost(ledger.is_lost)
-        ledger.in_doubt = True  # a fetch that nobody waits for any more may have been late
-        self.gate.settle(epoch)
+                self._slots.cancel_lost(holdings.is_lost)
+        holdings.in_doubt = True  # a fetch that nobody waits for any more may have been late
+        self.lease.settle(epoch)
         self._source.pulse()
         with suppress(Exception):  # the next statement tries it again
             await self._sessions.reclaim()
@@ -376,9 +376,9 @@ class WorkerPool:
             before = self._sink.count
             await self._source.look()
             await self._settle(self._slots)
-            if self._sink.count == before or self._ending.has_begun:
+            if self._sink.count == before or self._shutdown.has_begun:
                 break
-        self._ending.begin(NOTHING_LEFT, quietly=True)
+        self._shutdown.begin(NOTHING_LEFT, quietly=True)
 
     async def _settle(self, slots: Slots) -> None:
         """Until nothing runs, nothing is held and everything is written; that may bring more jobs in turn."""
@@ -388,13 +388,13 @@ class WorkerPool:
             await self._sink.flush()
             # A job that the last write brought along may have run by now.
             is_settled = self._source.is_quiet and slots.is_idle and self._sink.is_written
-            if is_settled or self._ending.has_begun:
+            if is_settled or self._shutdown.has_begun:
                 return
 
     async def _end_when_slots_end(self) -> None:
         assert self._slots is not None  # noqa: S101 - started before
         await self._slots.wait()
-        if not self._ending.has_begun:
+        if not self._shutdown.has_begun:
             error = self._slots.error or WorkerStoppedError("every slot of the worker has ended")
             self._die(error, "run")
 
@@ -424,7 +424,7 @@ class WorkerPool:
     def _doubt_schema(self) -> None:
         """Nothing that was learnt of the schema holds, neither ids of tasks nor that held jobs are there."""
         self._fetcher.forget()
-        self.gate.doubt()
+        self.lease.doubt()
 
     def _fetch_failed(self, error: BaseException) -> None:
         self._events.emit(WorkerGetJobError(pool_id=self.id, error=error))
@@ -439,38 +439,38 @@ class WorkerPool:
             self._doubt_schema()
 
     def _die(self, error: BaseException, action: str) -> None:
-        if self._ending.fatal is None:
-            self._ending.fatal = error
+        if self._shutdown.fatal is None:
+            self._shutdown.fatal = error
             if not (self.once and action == "getJob"):
                 self._events.emit(PoolFatalError(pool_id=self.id, error=error, action=action))
-        self._ending.begin(f"the worker cannot go on: {describe(error)}")
+        self._shutdown.begin(f"the worker cannot go on: {describe(error)}")
 
     # -- stopping ------------------------------------------------------------------------------------------
 
     def begin_shutdown(self, message: str) -> None:
         """Stop gracefully: take no more jobs, let running ones end, write everything; see `wait`."""
-        self._ending.begin(message)
+        self._shutdown.begin(message)
 
     async def discard(self) -> None:
         """End it although it did not start, or not wholly."""
-        self._ending.begin("the worker could not start", quietly=True)
+        self._shutdown.begin("the worker could not start", quietly=True)
         with suppress(Exception):
             await self.wait()
 
     def force_shutdown(self, message: str) -> None:
         """Cancel what runs now and give it back; see `wait`."""
-        self._ending.force(message)
+        self._shutdown.force(message)
 
     async def salvage(self, message: str) -> None:
         """Every task of the event loop was cancelled, ours too: write what is known, give back the rest."""
         self._executor.interruption = self._executor.interruption or f"Interrupted: {message}"
-        if not await self._ending.cancelled():
+        if not await self._shutdown.cancelled():
             return
         self._is_closed = False  # an ending that was cancelled has closed it
-        if self.gate.is_in_doubt:  # the task that was to find out is cancelled too, and writing waits for it
+        if self.lease.is_in_doubt:  # the task that was to find out is cancelled too, and writing waits for it
             self._lapsed()
         await self._sink.revive()
-        await self._ending.begin_anew(message)
+        await self._shutdown.begin_anew(message)
 
     async def _end_background(self) -> None:
         others = [task for task in self._background if task is not asyncio.current_task()]

@@ -2,7 +2,7 @@
 
 Fetching and writing never wait for a connection that a task has borrowed, and run with settings made for
 their statements. Only one statement is in flight at a time. What is locked without our knowledge, because a
-connection broke before the answer came, is given back before the next statement (see `ledger`). A statement
+connection broke before the answer came, is given back before the next statement (see `holdings`). A statement
 that gets no answer for long is given up with its connection: a network may swallow everything without a word.
 """
 
@@ -19,12 +19,12 @@ from ..db.connection import Connection, Pool
 from ..db.errors import sqlstate_of
 from ..db.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
 from ..job import Job
-from ..queries.reclaim_jobs import end_lost_sessions, reclaim_jobs
+from ..recovery.lease import Lease
+from ..recovery.reclaim import end_lost_sessions, reclaim_jobs
 from ..schema_name import SchemaName
 from ..sql import load
 from .deadline import Deadline
-from .gate import Gate
-from .ledger import Ledger
+from .holdings import Holdings
 
 ANSWER_WITHIN = (
     30.0  # seconds for the answer to a statement; twice as long after each time that it took longer
@@ -40,10 +40,10 @@ Statement = Callable[[Connection], Awaitable[T]]
 
 
 class Sessions:
-    """The sessions of one pool, and the ledger and the gate that they share."""
+    """The sessions of one pool, and the holdings and the lease that they share."""
 
     def __init__(
-        self, pool: Pool, schema: SchemaName, pool_id: str, gate: Gate, *, prepared_statements: bool
+        self, pool: Pool, schema: SchemaName, pool_id: str, lease: Lease, *, prepared_statements: bool
     ) -> None:
         self._pool = pool
         self._schema = schema
@@ -51,8 +51,8 @@ class Sessions:
         self._prepared_statements = prepared_statements
         self._all: list[Session] = []
         self._given_up: set[int] = set()  # process ids of sessions that the server may still believe in
-        self.ledger = Ledger()
-        self.gate = gate
+        self.holdings = Holdings()
+        self.lease = lease
 
     def open(self) -> Session:
         """One more session; it connects when it is first used."""
@@ -62,18 +62,18 @@ class Sessions:
 
     async def reclaim(self) -> None:
         """If it is in doubt what this pool has locked: give back what it does not know of."""
-        if not self.ledger.in_doubt:
+        if not self.holdings.in_doubt:
             return
         async with AsyncExitStack() as stack:
             for session in self._all:  # nothing may be on its way while we compare
                 await stack.enter_async_context(session.lock)
-            if self.ledger.in_doubt:
+            if self.holdings.in_doubt:
                 await self._all[0].run_locked(self._reclaim)
-                self.ledger.in_doubt = False
+                self.holdings.in_doubt = False
 
     async def _reclaim(self, connection: Connection) -> None:
         await self._end_given_up(connection)
-        known = [*self.ledger.jobs, *self.ledger.given_up]
+        known = [*self.holdings.jobs, *self.holdings.given_up]
         await reclaim_jobs(connection, self._schema, self._pool_id, known)
 
     async def _end_given_up(self, connection: Connection) -> None:
@@ -98,9 +98,9 @@ class Sessions:
 
     async def let_go(self) -> None:
         """Nothing is run any more: give back whatever this pool still holds, known or not."""
-        if self.ledger.jobs:
-            self.ledger.jobs.clear()
-            self.ledger.in_doubt = True
+        if self.holdings.jobs:
+            self.holdings.jobs.clear()
+            self.holdings.in_doubt = True
         await self.reclaim()
 
     async def close(self) -> None:
@@ -123,14 +123,14 @@ class Session:
         self.lock = asyncio.Lock()
 
     @property
-    def ledger(self) -> Ledger:
+    def holdings(self) -> Holdings:
         """Which jobs the pool holds."""
-        return self._group.ledger
+        return self._group.holdings
 
     @property
-    def gate(self) -> Gate:
+    def lease(self) -> Lease:
         """Whether the pool may touch its jobs."""
-        return self._group.gate
+        return self._group.lease
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement; nothing is retried. After a lost connection the next call opens a new one."""
@@ -139,27 +139,27 @@ class Session:
             return await self.run_locked(statement)
 
     async def take(self, statement: Statement[Sequence[Job]]) -> Sequence[Job]:
-        """Run one statement that locks jobs for this pool, and enter them in the ledger.
+        """Run one statement that locks jobs for this pool, and enter them in the holdings.
 
         Not while others may have taken the pool for dead; if that came about meanwhile, nobody knows whether
         these jobs are still ours, and those that are go back.
         """
-        gate, ledger = self._group.gate, self._group.ledger
+        lease, holdings = self._group.lease, self._group.holdings
         while True:
             # Nearly always there is nothing to wait for, and an announced job does not wait for calls either.
-            if not gate.is_open:
-                await gate.passed()
-            if ledger.in_doubt:
+            if not lease.is_open:
+                await lease.passed()
+            if holdings.in_doubt:
                 await self._group.reclaim()
             async with self.lock:
-                if not gate.is_open:
+                if not lease.is_open:
                     continue
-                epoch = gate.epoch
+                epoch = lease.epoch
                 jobs = await self.run_locked(statement)
-                if gate.epoch != epoch:
-                    ledger.in_doubt = True
+                if lease.epoch != epoch:
+                    holdings.in_doubt = True
                     return []
-                ledger.enter(jobs)
+                holdings.enter(jobs)
                 return jobs
 
     async def run_locked(self, statement: Statement[T]) -> T:
@@ -182,7 +182,7 @@ class Session:
                 self._patience = min(self._patience * 2, LONGEST_WAIT)
             # A cancelled statement leaves the connection in the middle of an answer.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
-                self._group.ledger.in_doubt = True
+                self._group.holdings.in_doubt = True
                 await self._drop(left=not is_gone(connection))
             if was_missed:
                 raise TimeoutError from error
@@ -213,7 +213,7 @@ class Session:
             teach_arrays(connection)  # the pool may be the caller's
             try:
                 if self._is_tuned:
-                    await connection.fetch(load("queries/tune_session", self._schema))
+                    await connection.fetch(load("session/tune_session", self._schema))
             except BaseException:
                 await throw_away(self._pool, connection)
                 raise

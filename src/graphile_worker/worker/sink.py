@@ -20,7 +20,7 @@ from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..hooks import Events
 from ..job import Job
-from ..queries.write_outcomes import Continuation
+from ..queries.write import Continuation
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch
 from .outcome import Failed, Finished, Interrupted, queues_of

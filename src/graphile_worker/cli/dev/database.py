@@ -14,7 +14,7 @@ from pathlib import Path
 from ...db.dsn import Dsn
 from ...embedded import EmbeddedPostgres, find_binaries
 from ...errors import ConfigError, EmbeddedPostgresError
-from ..init import DATA_FOLDER
+from ..commands.init import DATA_FOLDER
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...db.dsn import masked
 from ...error_text import message_of
+from ..commands.watch import LogTeller, how_it_ended, names
 from ..live_view.state import ViewState
-from ..watching.child import Reader
-from ..watching.command import LogTeller, how_it_ended, names
-from ..watching.reloader import Teller
+from ..watch.child import Reader
+from ..watch.reloader import Teller
 from .database import DevDatabase
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from .activity import MOST_ERRORS, JobError, RunningJob, Snapshot
 
 if TYPE_CHECKING:
-    from ...queries.inspect import JobCounts
+    from ...queries.inspection import JobCounts
 
 WINDOW = 10.0  # seconds over which the rate is taken
 

@@ -1,0 +1,34 @@
+"""AwaitableContext: something that is opened by `await` or by `async with`, and does nothing before that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class AwaitableContext(Generic[T]):
+    """`x = await opening` leaves closing to the caller; `async with opening as x` closes at the end."""
+
+    def __init__(self, open_: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[Any]]) -> None:
+        self._open = open_
+        self._close = close
+        self._opened: list[T] = []
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> T:
+        opened = await self._open()
+        self._opened.append(opened)
+        return opened
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close(self._opened.pop())

@@ -1,1 +1,0 @@
-"""`graphile-worker doctor`: looks at the connection, the schema, the jobs and the server, and advises."""

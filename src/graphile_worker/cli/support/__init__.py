@@ -1,0 +1,1 @@
+"""What several commands share: flags, settings, the client, output, processes."""

@@ -1,0 +1,170 @@
+"""The functions with which a program begins: open a client, add one job, install the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, Unpack, overload
+
+from ..awaitable import AwaitableContext
+from ..clock import Clock, SystemClock
+from ..config import combine
+from ..db.connection import AnyPool
+from ..db.dsn import Dsn
+from ..db.open import open_pool, resolve_connection
+from ..hooks import Hooks
+from ..job import Job
+from ..migrate import MigrationReport
+from ..options import WorkerOptions
+from ..spec import JobKeyMode, JobOptions, TaskLike
+from .worker_utils import WorkerUtils
+
+P = TypeVar("P")
+
+
+def make_worker_utils(
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    max_pool_size: int | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    options: WorkerOptions | None = None,
+) -> AwaitableContext[WorkerUtils]:
+    """A client: `async with make_worker_utils(…) as utils`, or `await` it and call `release` at the end.
+
+    The database is `pg_pool`, else `connection_string`, else DATABASE_URL, else what the PG* variables say.
+    What is not given comes from `options` if there is such an object, else from the environment and the
+    configuration file.
+    A pool that was given stays open; one that was made here is closed. The schema is not installed unasked:
+    call `utils.migrate()`, or run `graphile-worker migrate`.
+    """
+    given = {
+        "connection_string": connection_string,
+        "schema": schema,
+        "max_pool_size": max_pool_size,
+        "prepared_statements": prepared_statements,
+        "use_local_time": use_local_time,
+    }
+    chosen = combine(options, given)
+    # A string from the environment gives way to a pool that was given.
+    database = chosen.connection_string if pg_pool is None else connection_string
+
+    async def open_() -> WorkerUtils:
+        found = resolve_connection(database, pg_pool)
+        owns_pool = isinstance(found, Dsn)
+        pool = (
+            await open_pool(
+                found,
+                max_pool_size=chosen.max_pool_size,
+                prepared_statements=chosen.prepared_statements,
+            )
+            if isinstance(found, Dsn)
+            else found
+        )
+        return WorkerUtils(
+            pool,
+            schema=chosen.schema_name,
+            owns_pool=owns_pool,
+            use_local_time=chosen.use_local_time,
+            hooks=hooks,
+            clock=clock if clock is not None else SystemClock(),
+        )
+
+    async def close(utils: WorkerUtils) -> None:
+        if not utils.is_released:
+            await utils.release()
+
+    return AwaitableContext(open_, close)
+
+
+@overload
+async def add_job_adhoc(
+    task: TaskLike[P],
+    payload: P,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+    **options: Unpack[JobOptions],
+) -> Job: ...
+
+
+@overload
+async def add_job_adhoc(
+    task: str | TaskLike[None],
+    payload: object = None,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+    **options: Unpack[JobOptions],
+) -> Job: ...
+
+
+async def add_job_adhoc(
+    task: Any,
+    payload: Any = None,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+    queue_name: str | None = None,
+    run_at: datetime | timedelta | None = None,
+    max_attempts: int | None = None,
+    job_key: str | None = None,
+    job_key_mode: JobKeyMode | None = None,
+    priority: int | None = None,
+    flags: Collection[str] | None = None,
+) -> Job:
+    """Add one job with a connection that is opened and closed for it; for scripts, not for servers."""
+    async with make_worker_utils(
+        connection_string=connection_string,
+        pg_pool=pg_pool,
+        schema=schema,
+        max_pool_size=1,
+        prepared_statements=prepared_statements,
+        use_local_time=use_local_time,
+    ) as utils:
+        return await utils.add_job(
+            task,
+            payload,
+            queue_name=queue_name,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            job_key=job_key,
+            job_key_mode=job_key_mode,
+            priority=priority,
+            flags=flags,
+        )
+
+
+quick_add_job = add_job_adhoc
+"""The older name of `add_job_adhoc`."""
+
+
+async def run_migrations(
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+) -> MigrationReport:
+    """Install the schema, or bring it to the revision that this package supports."""
+    async with make_worker_utils(
+        connection_string=connection_string,
+        pg_pool=pg_pool,
+        schema=schema,
+        max_pool_size=1,
+        prepared_statements=prepared_statements,
+    ) as utils:
+        return await utils.migrate()

@@ -1,0 +1,230 @@
+"""Goes from check to check: what fails or takes too long is a finding itself and does not stop the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+from ..clock import Clock, SystemClock
+from ..config import Settings
+from ..db.connection import Connection
+from ..db.errors import sqlstate_of
+from ..db.open import connect, resolve_connection
+from ..error_text import message_of
+from ..errors import GraphileWorkerError, NoDatabaseError
+from ..migrate.state import SchemaState, read_state
+from ..sql import load
+from . import facts
+from .connection_checks import (
+    ConnectionFacts,
+    check_clock,
+    check_listen,
+    check_pooler,
+    check_server,
+    check_settings,
+)
+from .finding import Finding, Thresholds, well
+from .job_checks import check_failures, check_locks, check_lost_queues, check_queues, check_waiting
+from .probes import probe
+from .schema_checks import (
+    check_extensions,
+    check_functions,
+    check_indexes,
+    check_rights,
+    check_schema,
+    check_sequences,
+)
+from .upkeep_checks import check_table, check_transactions
+
+T = TypeVar("T")
+
+CHECK_WITHIN = 15.0
+"""Seconds that one question to the server may take."""
+PAGE = 8192
+WORKERS_TABLE = "_private_py_workers"
+QUEUE_INDEX = "_private_py_jobs_queue_next_index"
+FAILED_INDEX = "_private_py_jobs_failed_index"
+
+
+async def examine(
+    settings: Settings,
+    *,
+    thresholds: Thresholds | None = None,
+    clock: Clock | None = None,
+    no_database_hint: Callable[[], str] | None = None,
+) -> list[Finding]:
+    """Everything that there is to say about the database that the settings name.
+
+    `no_database_hint` completes the advice when they name none.
+    """
+    try:
+        async with _connections(settings) as (connection, other):
+            return await _Examination(
+                settings, connection, other, thresholds or Thresholds(), clock or SystemClock()
+            ).run()
+    except GraphileWorkerError as error:
+        advice = message_of(error)
+        if isinstance(error, NoDatabaseError) and no_database_hint is not None:
+            advice += f"; {no_database_hint()}"
+        return [
+            Finding(
+                "connection", "error", "the database cannot be reached",
+                "Neither workers nor clients can do anything.", advice,
+            )
+        ]  # fmt: skip
+
+
+@asynccontextmanager
+async def _connections(settings: Settings) -> AsyncIterator[tuple[Connection, Connection]]:
+    """Two connections of our own; without prepared statements, so that any pooler lets them through."""
+    dsn: Any = resolve_connection(settings.worker.connection_string)
+    async with AsyncExitStack() as stack:
+
+        async def opened() -> Connection:
+            connection = await connect(
+                dsn, prepared_statements=False, application_name="graphile_worker doctor"
+            )
+            stack.callback(connection.terminate)
+            return connection
+
+        yield await opened(), await opened()
+
+
+class _Examination:
+    """One visit."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: Connection,
+        other: Connection,
+        thresholds: Thresholds,
+        clock: Clock,
+    ) -> None:
+        self._options = settings.worker
+        self._schema = settings.worker.schema_name
+        self._connection = connection
+        self._other = other
+        self._thresholds = thresholds
+        self._clock = clock
+        self._findings: list[Finding] = []
+
+    async def run(self) -> list[Finding]:
+        """The connection, then the rights, then what is to be seen with them."""
+        connection, schema = self._connection, self._schema
+        self._findings.append(well("connection", "the database answers"))
+        server = await self._check(
+            "server",
+            facts.server_facts(connection),
+            lambda facts: (*check_server(facts), *check_settings(facts)),
+        )
+        await self._check("connection", probe(connection, self._other, self._clock), self._judge_connection)
+        tables = await self._check("rights", facts.table_rights(connection, schema)) or []
+        functions = await self._check("functions", facts.function_facts(connection, schema)) or []
+        if server is not None and tables:
+            found = list(check_rights(tables, functions, server.role, schema))
+            self._findings += found
+            if any(finding.severity == "error" for finding in found):
+                return self._findings  # there is nothing to be seen, and every other finding would mislead
+        state = await self._check(
+            "schema", read_state(connection, schema), lambda state: check_schema(state, schema)
+        )
+        if state is not None and state.revision is not None:
+            indexes = await self._look_at_schema(state, functions)
+            await self._look_at_jobs({table.name for table in tables}, indexes)
+        return self._findings
+
+    def _judge_connection(self, facts: ConnectionFacts) -> Iterable[Finding]:
+        yield check_clock(facts, self._thresholds)
+        yield check_pooler(facts, prepared_statements=self._options.prepared_statements)
+        yield check_listen(facts, self._options.poll_interval)
+
+    async def _look_at_schema(self, state: SchemaState, functions: list[facts.FunctionFacts]) -> set[str]:
+        """The names of the indexes that can be used are returned."""
+        schema, connection = self._schema, self._connection
+        applied: set[int] = set()
+        if state.has_extension_ledger:
+            statement = load("migrate/extensions_applied", schema)
+            rows = await self._check("schema", connection.fetch(statement)) or ()
+            applied = {row["id"] for row in rows}
+        self._findings += check_extensions(applied)
+        self._findings += check_functions(functions, schema)
+        indexes = await self._check(
+            "indexes",
+            facts.index_facts(connection, schema),
+            lambda indexes: check_indexes(indexes, applied, schema),
+        )
+        await self._check("sequences", facts.sequence_facts(connection, schema), check_sequences)
+        return {index.name for index in indexes or () if index.is_valid}
+
+    async def _look_at_jobs(self, tables: set[str], indexes: set[str]) -> None:
+        schema, connection, thresholds = self._schema, self._connection, self._thresholds
+        workers: facts.KnownWorkers | None = None
+        if WORKERS_TABLE in tables:
+            workers = await self._check("locks", facts.known_workers(connection, schema))
+        await self._check(
+            "locks",
+            facts.lock_holders(connection, schema, thresholds.lock_age),
+            lambda holders: check_locks(holders, workers, thresholds),
+        )
+        await self._check("queues", facts.stuck_queues(connection, schema), check_queues)
+        if QUEUE_INDEX in indexes:
+            await self._check(
+                "queues",
+                facts.lost_queues(connection, schema),
+                lambda queues: check_lost_queues(queues, schema),
+            )
+        await self._check(
+            "waiting",
+            facts.waiting_job(connection, schema),
+            lambda waiting: check_waiting(waiting, workers, thresholds),
+        )
+        table = await self._check(
+            "table",
+            facts.table_facts(connection, schema),
+            lambda table: check_table(table, schema, thresholds),
+        )
+        pages = table.table_bytes // PAGE if table is not None else 0
+        await self._check(
+            "failures",
+            facts.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes),
+            check_failures,
+        )
+        await self._check(
+            "transactions",
+            facts.old_transactions(connection, schema, thresholds.transaction_age),
+            check_transactions,
+        )
+
+    async def _check(
+        self,
+        check: str,
+        question: Awaitable[T],
+        judge: Callable[[T], Iterable[Finding]] = lambda _: (),
+    ) -> T | None:
+        """Ask, judge and return the answer; a question that fails becomes a finding."""
+        try:
+            async with asyncio.timeout(CHECK_WITHIN):
+                answer = await question
+        except TimeoutError:
+            self._findings.append(
+                Finding(
+                    check, "info", f"not checked: no answer within {CHECK_WITHIN:.0f} seconds",
+                    "The table is very large, or the server is very busy.", "Try again in a quiet moment.",
+                )
+            )  # fmt: skip
+            return None
+        except Exception as error:
+            if not isinstance(error, GraphileWorkerError) and sqlstate_of(error) is None:
+                raise
+            self._findings.append(
+                Finding(
+                    check, "error", f"not checked: {message_of(error)}",
+                    "The server refused the question.", "Look at the other findings first.",
+                )
+            )  # fmt: skip
+            return None
+        self._findings += judge(answer)
+        return answer

@@ -1,0 +1,57 @@
+"""Whose functions are in the schema: this package's, Node's, the Rust port's, or somebody's.
+
+Ours are known by their text. Node's are known by digests of their text, taken from databases that its
+releases 0.16 to 0.18 installed. The Rust port's are known by what only they do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..migrate.own_functions import digest
+from ..migrate.revisions import FUNCTION_QUOTE
+from ..schema_name import SchemaName
+from ..sql import load
+from .facts import FunctionFacts
+
+Origin = Literal["Python", "Node", "Node, before 0.18", "Rust", "unknown"]
+
+SHARED_FUNCTIONS = (
+    "add_job",
+    "add_jobs",
+    "complete_jobs",
+    "force_unlock_workers",
+    "permanently_fail_jobs",
+    "remove_job",
+    "reschedule_jobs",
+)
+NODE_DIGESTS = {
+    "add_job": "1ecabfdbec6c38b0",
+    "add_jobs": "229178d3e5bf92c2",
+    "complete_jobs": "5e7e3965fb1e435c",
+    "force_unlock_workers": "bbdfee51d3af80ab",
+    "permanently_fail_jobs": "3a0eeb3fa382bc1c",
+    "remove_job": "b0fa4ae55fef2bbc",
+    "reschedule_jobs": "bcb4e43989faf0a7",
+}
+OLDER_NODE_DIGESTS = {"add_job": "a9428b32abcf4f3f", "add_jobs": "f65383932eb3d2d5"}
+RUST_MARKS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
+
+
+def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
+    """Who wrote the function that is there now."""
+    name, body = function.name, function.body
+    found = digest(body, schema)
+    if found == digest(_own_body(name, schema), schema):
+        return "Python"
+    if found == NODE_DIGESTS.get(name):
+        return "Node"
+    if found == OLDER_NODE_DIGESTS.get(name):
+        return "Node, before 0.18"
+    if name in RUST_MARKS and RUST_MARKS[name] in body:
+        return "Rust"
+    return "unknown"
+
+
+def _own_body(name: str, schema: SchemaName) -> str:
+    return load(f"migrations/functions/{name}", schema).split(FUNCTION_QUOTE)[1]

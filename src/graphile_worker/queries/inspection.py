@@ -1,0 +1,220 @@
+"""Looking at jobs and queues, for the command line and for people; nothing here locks or changes anything.
+
+Counting every row of a large table takes long, so counts are exact up to a certain size and beyond it are
+scaled up from a random part of the table's pages; results say which of the two they are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from ..db.connection import Connection, Row
+from ..errors import InvalidArgumentError
+from ..job import Job, instant
+from ..schema_name import SchemaName
+from ..sql import load
+from .manage_jobs import checked_ids
+
+JobState = Literal["ready", "scheduled", "locked", "failed"]
+"""May run now; may run later; a worker has it; out of attempts."""
+JOB_STATES: tuple[JobState, ...] = get_args(JobState)
+JobOrder = Literal["oldest", "newest", "run_order"]
+JOB_ORDERS: tuple[JobOrder, ...] = get_args(JobOrder)
+
+COUNTED_PAGES = 2000
+"""Tables up to this size (16 MB with the usual pages, some 100,000 small jobs) are counted in full."""
+SAMPLED_PAGES = 1000
+MAX_LIMIT = 100_000
+CONDITIONS = "-- :conditions\n"
+"""Where a statement that lists jobs takes further conditions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list. None lets all through; conditions add up."""
+
+    state: JobState | None = None
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    locked_by: str | None = None
+    order: JobOrder = "oldest"
+    """By id upwards or downwards, or as workers will take them (then only ready and scheduled jobs)."""
+    after: Job | int | None = None
+    """Go on after this job, the last of the page before; an id is enough except for `run_order`."""
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        _one_of("state", self.state, (None, *JOB_STATES))
+        _one_of("order", self.order, JOB_ORDERS)
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int):
+            raise InvalidArgumentError("limit", f"expected a whole number, got {self.limit!r}")
+        if not 1 <= self.limit <= MAX_LIMIT:
+            raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {self.limit}")
+        if self.order == "run_order":
+            _one_of("state", self.state, (None, "ready", "scheduled"), "with the order run_order")
+            if isinstance(self.after, int):
+                raise InvalidArgumentError("after", "expected the Job itself with the order run_order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetails:
+    """A job with the name of its queue and its state when it was read."""
+
+    job: Job
+    queue_name: str | None
+    state: JobState
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by column name, for printing."""
+        return self.job.to_dict() | {"queue_name": self.queue_name, "state": self.state}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCounts:
+    """Jobs by state."""
+
+    ready: int = 0
+    scheduled: int = 0
+    locked: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.ready + self.scheduled + self.locked + self.failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The state of the whole queue."""
+
+    jobs: JobCounts
+    tasks: dict[str, JobCounts]
+    """By task identifier; in an estimate rare tasks may be missing."""
+    is_estimate: bool
+    """Whether `jobs` and `tasks` were scaled up from a part of the table; all else is exact."""
+    queues: int
+    locked_queues: int
+    oldest_ready_at: datetime | None
+    """When the job that has been ready for longest became so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSummary:
+    """A named queue."""
+
+    queue_name: str
+    locked_by: str | None
+    locked_at: datetime | None
+    jobs: int
+    ready: int
+    is_estimate: bool
+    """Whether `jobs` and `ready` were scaled up from a part of the table."""
+
+
+async def get_job(connection: Connection, schema: SchemaName, job_id: int) -> JobDetails | None:
+    """One job, or None."""
+    row = await connection.fetchrow(load("inspect/get_job_by_id", schema), *checked_ids([job_id]))
+    return None if row is None else _details(row)
+
+
+async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilter) -> list[JobDetails]:
+    """The jobs that the filter lets through."""
+    after = filter.after
+    place: tuple[object, ...]
+    if filter.order != "run_order":
+        place = (after.id if isinstance(after, Job) else after,)
+    elif isinstance(after, Job):
+        place = (after.priority, after.raw_run_at, after.id)
+    else:
+        place = (None, None, None)
+    values = (filter.limit, filter.task, filter.queue, filter.key, filter.locked_by)
+    rows = await connection.fetch(_listing(filter, schema), *values, *place)
+    return [_details(row) for row in rows]
+
+
+def _listing(filter: JobFilter, schema: SchemaName) -> str:
+    """The statement for this filter, with conditions that an index can serve where there is one."""
+    is_in_run_order = filter.order == "run_order"
+    name = "in_run_order" if is_in_run_order else f"{filter.order}_first"
+    conditions = [f"listed_{filter.state}"] if filter.state is not None else []
+    if filter.key is not None:
+        conditions.append("listed_with_key")
+    if is_in_run_order and filter.after is not None:
+        conditions.append("listed_after")
+    texts = "".join(load(f"parts/{each}", schema) for each in conditions)
+    return load(f"inspect/list_jobs_{name}", schema).replace(CONDITIONS, texts)
+
+
+async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:
+    """Counts by state and task; `exact` counts all jobs, however long that takes."""
+    percentage = await _percentage(connection, schema, exact)
+    rows = await connection.fetch(load("inspect/count_jobs", schema), percentage)
+    oldest = await connection.fetchval(load("inspect/oldest_ready_job", schema))
+    queues = await connection.fetchrow(load("inspect/count_queues", schema))
+    by_task: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    in_all = dict.fromkeys(JOB_STATES, 0)
+    for row in rows:
+        count = _scaled(row["jobs"], percentage)
+        by_task[row["task_identifier"]][row["state"]] = count
+        in_all[row["state"]] += count
+    return Statistics(
+        jobs=JobCounts(**in_all),
+        tasks={identifier: JobCounts(**counts) for identifier, counts in by_task.items()},
+        is_estimate=percentage < 100,
+        queues=0 if queues is None else queues["queues"],
+        locked_queues=0 if queues is None else queues["locked"],
+        oldest_ready_at=_instant(oldest),
+    )
+
+
+async def list_queues(
+    connection: Connection, schema: SchemaName, *, limit: int = 100, exact: bool = False
+) -> list[QueueSummary]:
+    """Named queues, the fullest first."""
+    percentage = await _percentage(connection, schema, exact)
+    rows = await connection.fetch(load("inspect/list_queues", schema), percentage, limit)
+    return [
+        QueueSummary(
+            queue_name=row["queue_name"],
+            locked_by=row["locked_by"],
+            locked_at=_instant(row["locked_at"]),
+            jobs=_scaled(row["jobs"], percentage),
+            ready=_scaled(row["ready"], percentage),
+            is_estimate=percentage < 100,
+        )
+        for row in rows
+    ]
+
+
+async def _percentage(connection: Connection, schema: SchemaName, exact: bool) -> float:
+    """How much of the jobs table to look at."""
+    if exact:
+        return 100.0
+    table = f"{schema.quoted}._private_jobs"
+    pages: int = await connection.fetchval(load("inspect/jobs_table_size", schema), table)
+    return 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
+
+
+def _scaled(count: int, percentage: float) -> int:
+    return count if percentage >= 100 else round(count * 100 / percentage)
+
+
+def _details(row: Row) -> JobDetails:
+    *columns, queue_name, state = row
+    return JobDetails(job=Job(*columns), queue_name=queue_name, state=state)
+
+
+def _instant(seconds: float | None) -> datetime | None:
+    return None if seconds is None else instant(seconds)
+
+
+def _one_of(argument: str, value: object, allowed: tuple[object, ...], when: str = "") -> None:
+    if value not in allowed:
+        names = ", ".join(str(name) for name in allowed if name is not None)
+        raise InvalidArgumentError(
+            argument, f"expected one of {names}{' ' + when if when else ''}; got {value!r}"
+        )

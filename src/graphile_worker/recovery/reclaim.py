@@ -1,0 +1,23 @@
+"""Giving back what a pool has locked without knowing it, once nothing of it can be on its way any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..db.connection import Connection
+from ..schema_name import SchemaName
+from ..sql import load
+
+
+async def reclaim_jobs(
+    connection: Connection, schema: SchemaName, pool_id: str, known: Sequence[int]
+) -> list[int]:
+    """Unlock the jobs of this pool that are not `known` to it, and its queues without a job; the job ids."""
+    rows = await connection.fetch(load("recovery/reclaim_jobs", schema), pool_id, list(known))
+    return [row[0] for row in rows]
+
+
+async def end_lost_sessions(connection: Connection, schema: SchemaName, pids: Sequence[int]) -> list[int]:
+    """End these sessions of ours, which nobody uses any more; those that had not ended yet."""
+    rows = await connection.fetch(load("recovery/end_lost_sessions", schema), list(pids))
+    return [row[0] for row in rows]

@@ -1,0 +1,34 @@
+-- Waiting jobs whose named queue has no row, for the doctor: a fetch locks the row of the queue, so they are never taken.
+-- Goes from queue to queue through the index of waiting jobs of named queues (own_objects/0002_queue_indexes).
+-- Returns job_queue_id, and job_id and task_identifier of its next job; at most 100 rows.
+with recursive waiting_queue (id) as (
+    (
+        select jobs.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+        where jobs.is_available and jobs.job_queue_id is not null
+        order by jobs.job_queue_id limit 1
+    )
+    union all
+    select (
+        select jobs.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+        where jobs.is_available and jobs.job_queue_id is not null and jobs.job_queue_id > last.id
+        order by jobs.job_queue_id limit 1
+    )
+    from waiting_queue as last where last.id is not null
+)
+select
+    waiting_queue.id as job_queue_id,
+    next.id as job_id,
+    coalesce(tasks.identifier, '') as task_identifier
+from waiting_queue
+cross join lateral (
+    select jobs.id, jobs.task_id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+    where jobs.is_available and jobs.job_queue_id = any (array[waiting_queue.id]) -- see write_outcomes
+    order by jobs.job_queue_id, jobs.priority, jobs.run_at
+    limit 1
+) as next
+left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = next.task_id
+where not exists (
+    select from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queues where queues.id = waiting_queue.id
+)
+order by waiting_queue.id
+limit 100

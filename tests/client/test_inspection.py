@@ -1,0 +1,169 @@
+"""Looking at jobs and queues."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from graphile_worker.client import WorkerUtils
+from graphile_worker.errors import InvalidArgumentError
+from graphile_worker.queries import inspection as inspect
+from graphile_worker.queries.inspection import JobCounts, JobFilter
+from graphile_worker.spec import JobSpec
+
+
+@pytest.fixture
+async def states(utils: WorkerUtils, connection: Any) -> dict[str, int]:
+    """One job in each state, by state."""
+    ready = await utils.add_job("a", 1, queue_name="q", job_key="ready", run_at=timedelta(minutes=-5))
+    scheduled = await utils.add_job("a", 2, queue_name="q", run_at=timedelta(hours=1), priority=-1)
+    locked = await utils.add_job("b", 3)
+    failed = await utils.add_job("b", 4, queue_name="p")
+    await utils.permanently_fail_jobs([failed.id], "enough")
+    await connection.execute(
+        "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-1' where id = $1",
+        locked.id,
+    )
+    return {"ready": ready.id, "scheduled": scheduled.id, "locked": locked.id, "failed": failed.id}
+
+
+async def ids(utils: WorkerUtils, **conditions: Any) -> list[int]:
+    return [details.job.id for details in await utils.list_jobs(JobFilter(**conditions))]
+
+
+async def test_get_job_tells_queue_state_and_payload(utils: WorkerUtils, states: dict[str, int]) -> None:
+    for state, job_id in states.items():
+        details = await utils.get_job(job_id)
+        assert details is not None
+        assert details.state == state
+    details = await utils.get_job(states["failed"])
+    assert details is not None
+    values = details.to_dict()
+    assert (values["queue_name"], values["payload"], values["last_error"]) == ("p", 4, "enough")
+    assert values["task_identifier"] == "b"
+
+
+async def test_list_jobs_filters_by_state_task_queue_key_and_holder(
+    utils: WorkerUtils, states: dict[str, int]
+) -> None:
+    for state, job_id in states.items():
+        assert await ids(utils, state=state) == [job_id]
+    assert await ids(utils, task="a") == [states["ready"], states["scheduled"]]
+    assert await ids(utils, queue="q") == [states["ready"], states["scheduled"]]
+    assert await ids(utils, queue="q", state="ready") == [states["ready"]]
+    assert await ids(utils, key="ready") == [states["ready"]]
+    assert await ids(utils, locked_by="pool-1") == [states["locked"]]
+    assert await ids(utils, task="nobody") == []
+    assert await ids(utils) == list(states.values())
+
+
+async def test_list_jobs_pages_in_every_order(utils: WorkerUtils) -> None:
+    await utils.add_jobs([JobSpec("a", number, priority=number % 3) for number in range(10)])
+    in_run_order = sorted(range(10), key=lambda number: (number % 3, number))
+    orders: list[tuple[Any, list[int]]] = [
+        ("oldest", list(range(10))),
+        ("newest", list(range(9, -1, -1))),
+        ("run_order", in_run_order),
+    ]
+    for order, expected in orders:
+        seen: list[int] = []
+        after = None
+        while page := await utils.list_jobs(JobFilter(order=order, limit=4, after=after)):
+            seen += [details.job.payload for details in page]
+            after = page[-1].job
+        assert seen == expected
+
+
+async def test_run_order_lists_only_jobs_that_wait(utils: WorkerUtils, states: dict[str, int]) -> None:
+    assert await ids(utils, order="run_order") == [states["scheduled"], states["ready"]]
+    assert await ids(utils, order="run_order", state="ready") == [states["ready"]]
+
+
+async def test_a_job_whose_task_name_is_gone_is_still_shown(utils: WorkerUtils, connection: Any) -> None:
+    job = await utils.add_job("a")
+    await connection.execute("delete from graphile_worker._private_tasks")
+    assert await ids(utils) == [job.id]
+    assert (await utils.statistics()).tasks == {"": JobCounts(ready=1)}
+    [completed] = await utils.complete_jobs([job.id])
+    assert completed.task_identifier == ""
+
+
+async def test_statistics_count_by_state_and_task(
+    utils: WorkerUtils, states: dict[str, int], connection: Any
+) -> None:
+    await connection.execute(
+        "update graphile_worker._private_job_queues set locked_at = now(), locked_by = 'pool' "
+        "where queue_name = 'p'"
+    )
+    statistics = await utils.statistics()
+    assert statistics.jobs == JobCounts(ready=1, scheduled=1, locked=1, failed=1)
+    assert statistics.jobs.total == 4
+    assert statistics.tasks == {"a": JobCounts(ready=1, scheduled=1), "b": JobCounts(locked=1, failed=1)}
+    assert statistics.is_estimate is False
+    assert (statistics.queues, statistics.locked_queues) == (2, 1)
+    assert statistics.oldest_ready_at is not None
+    waiting = datetime.now(UTC) - statistics.oldest_ready_at
+    assert timedelta(minutes=5) <= waiting < timedelta(minutes=6)
+
+
+async def test_statistics_of_an_empty_queue(utils: WorkerUtils) -> None:
+    statistics = await utils.statistics()
+    assert statistics.jobs == JobCounts()
+    assert statistics.oldest_ready_at is None
+    assert await utils.list_queues() == []
+
+
+async def test_a_large_table_is_estimated_and_says_so(
+    utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await utils.add_jobs(
+        [JobSpec(f"task_{number % 2}", number, queue_name=f"q{number % 4}") for number in range(8000)]
+    )
+    monkeypatch.setattr(inspect, "COUNTED_PAGES", 20)
+    monkeypatch.setattr(inspect, "SAMPLED_PAGES", 70)
+
+    estimate = await utils.statistics()
+    assert estimate.is_estimate
+    assert 3200 < estimate.jobs.ready < 12800
+    assert set(estimate.tasks) == {"task_0", "task_1"}
+    queues = await utils.list_queues(limit=3)
+    assert len(queues) == 3
+    assert all(queue.is_estimate and 800 < queue.jobs < 3200 for queue in queues)
+
+    exact = await utils.statistics(exact=True)
+    assert not exact.is_estimate
+    assert exact.jobs == JobCounts(ready=8000)
+    assert [queue.jobs for queue in await utils.list_queues(exact=True)] == [2000] * 4
+
+
+async def test_list_queues_tells_size_and_holder(
+    utils: WorkerUtils, states: dict[str, int], connection: Any
+) -> None:
+    await connection.execute(
+        "update graphile_worker._private_job_queues set locked_at = now(), locked_by = 'pool-9' "
+        "where queue_name = 'q'"
+    )
+    queues = await utils.list_queues()
+    assert [(queue.queue_name, queue.jobs, queue.ready, queue.locked_by) for queue in queues] == [
+        ("q", 2, 1, "pool-9"),
+        ("p", 1, 0, None),
+    ]
+    assert queues[0].locked_at is not None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"state": "done"}, "state: expected one of ready, scheduled, locked, failed; got 'done'"),
+        ({"order": "random"}, "order: expected one of oldest, newest, run_order; got 'random'"),
+        ({"limit": 0}, "limit: must be from 1 to 100000, got 0"),
+        ({"limit": "5"}, "limit: expected a whole number, got '5'"),
+        ({"order": "run_order", "state": "failed"}, "state: expected one of ready, scheduled with the order"),
+        ({"order": "run_order", "after": 5}, "after: expected the Job itself"),
+    ],
+)
+def test_filters_that_make_no_sense_are_refused(conditions: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        JobFilter(**conditions)
