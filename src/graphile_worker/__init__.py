@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
     from .job import Job
     from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+    from .outcome import Completed, Failed, Interrupted, Outcome
     from .queries.inspection import JobFilter
     from .runner import run, run_once
     from .runner.runner import Runner
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from .tasks import JobHelpers, Task, get_current_job, task
 
 __all__ = [
+    "Completed",
     "CronItem",
     "Events",
     "FailJob",
+    "Failed",
     "Hooks",
+    "Interrupted",
     "Job",
     "JobFilter",
     "JobHelpers",
     "JobSpec",
     "LocalQueueOptions",
+    "Outcome",
     "Plugin",
     "RefetchDelayOptions",
     "Runner",
@@ -57,6 +62,7 @@ _HOMES = {
     "hooks": ("Events", "FailJob", "Hooks", "Plugin", "SkipJob"),
     "job": ("Job",),
     "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
+    "outcome": ("Completed", "Failed", "Interrupted", "Outcome"),
     "queries.inspection": ("JobFilter",),
     "runner": ("run", "run_once"),
     "runner.runner": ("Runner",),

@@ -12,6 +12,7 @@ import pytest
 from graphile_worker import Events, FailJob, Hooks, Job, JobSpec, SkipJob, make_worker_utils
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks.events import Event, JobErrored, JobStarted, JobSucceeded
+from graphile_worker.outcome import Completed, Outcome
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import PATIENCE, Jobs, Workers, headline
 
@@ -71,7 +72,7 @@ async def test_plugins_bring_observers_and_interceptors(jobs: Jobs, workers: Wor
         def install(self, hooks: Hooks) -> None:
             hooks.events.on(JobSucceeded, lambda event: told.append(event.name))
             hooks.before_run(lambda job: told.append(f"before {job.task_identifier}"))
-            hooks.after_run(lambda job, error: told.append(f"after {error}"))
+            hooks.after_run(lambda job, outcome: told.append(f"after {outcome.error}"))
 
     async def job1() -> None:
         told.append("task")
@@ -150,13 +151,26 @@ async def test_a_hook_that_raises_to_exit_fails_the_job_only(
     assert headline(row) == f"{type(error).__name__}: out"
 
 
+async def test_after_run_sees_the_result(jobs: Jobs, workers: Workers) -> None:
+    hooks = Hooks()
+    seen: list[Outcome] = []
+    hooks.after_run(lambda job, outcome: seen.append(outcome))
+
+    async def job1(payload: Any) -> Any:
+        return {"sum": payload["n"] + 1} if payload["n"] else None
+
+    await jobs.add_many("job1", 2)
+    await workers.once({"job1": job1}, hooks=hooks)
+    assert seen == [Completed(None), Completed({"sum": 2})]
+
+
 async def test_after_run_sees_the_error_and_its_own_error_fails_the_job(jobs: Jobs, workers: Workers) -> None:
     hooks = Hooks()
     seen: list[tuple[int, str]] = []
 
     @hooks.after_run
-    async def note(job: Job, error: BaseException | None) -> None:
-        seen.append((job.payload["n"], str(error)))
+    async def note(job: Job, outcome: Outcome) -> None:
+        seen.append((job.payload["n"], str(outcome.error)))
         if job.payload["n"] == 1:
             raise RuntimeError("the receipt was lost")
 

@@ -162,7 +162,7 @@ class Counting:
     def install(self, hooks: Hooks) -> None:
         hooks.events.on(JobStarted, lambda event: self.calls.append("observer"))
         hooks.before_run(lambda job: self.calls.append("before_run"))  # type: ignore[func-returns-value]
-        hooks.after_run(lambda job, error: self.calls.append("after_run"))
+        hooks.after_run(lambda job, outcome: self.calls.append("after_run"))
         hooks.before_add(lambda spec: self.calls.append("before_add"))  # type: ignore[func-returns-value]
 
 

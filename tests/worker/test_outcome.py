@@ -6,7 +6,7 @@ import pytest
 
 from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.errors import JobInterruptedError
-from graphile_worker.worker.outcome import Interrupted, failed
+from graphile_worker.outcome import Interrupted, failed
 
 
 @pytest.mark.compat("FA4")

@@ -12,8 +12,8 @@ import pytest
 from graphile_worker import Hooks
 from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
+from graphile_worker.outcome import Finished, failed
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.outcome import Finished, failed
 from graphile_worker.worker.unwritten import MAX_BATCH_BYTES, MAX_UNWRITTEN_BYTES, batch_size
 from support.working import MODES, PATIENCE, SCHEMA, SELDOM, Jobs, Workers, until
 
@@ -83,7 +83,7 @@ def raised(error: Exception) -> Exception:
 async def test_an_interceptor_still_sees_the_frames(jobs: Jobs, workers: Workers) -> None:
     seen: list[Any] = []
     hooks = Hooks()
-    hooks.after_run(lambda job, error: seen.append(error.__traceback__ is not None))
+    hooks.after_run(lambda job, outcome: seen.append(outcome.error.__traceback__ is not None))
 
     async def fail(payload: Any) -> None:
         raise ValueError

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..job import Job
+from ..outcome import Outcome
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
@@ -38,8 +39,8 @@ BeforeAdd = Callable[["JobSpec"], "JobSpec | Awaitable[JobSpec | None] | None"]
 """May return a changed spec; raises JobRefusedError to refuse."""
 BeforeRun = Callable[[Job], "SkipJob | FailJob | Awaitable[SkipJob | FailJob | None] | None"]
 """Runs in the task's own context, so a context variable set here is seen by the task."""
-AfterRun = Callable[[Job, "BaseException | None"], "Awaitable[None] | None"]
-"""Sees the task's error or None, in the task's context, before the outcome is written."""
+AfterRun = Callable[[Job, Outcome], "Awaitable[None] | None"]
+"""Sees how the attempt ended, in the task's context, before that is written."""
 OnRecovery = Callable[[Job], "FailJob | LeaveLocked | Awaitable[FailJob | LeaveLocked | None] | None"]
 """Decides about one job of a dead worker; None gives it back."""
 

@@ -11,6 +11,7 @@ from ..error_text import related
 from ..hooks import Hooks
 from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
+from ..outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,10 @@ class Observed:
     def _failed(self, event: JobFailed) -> None:
         self._given_up.add(event.job.id)
 
-    def _ran(self, job: Job, error: BaseException | None) -> None:
+    def _ran(self, job: Job, outcome: Outcome) -> None:
         """Keep the frames, which a worker drops: a test is to fail with the traceback of the task."""
-        if error is not None:
-            self._frames[job.id] = [(each, each.__traceback__) for each in related(error)]
+        if outcome.error is not None:
+            self._frames[job.id] = [(each, each.__traceback__) for each in related(outcome.error)]
 
     def _discarded(self, event: JobOutcomeDiscarded) -> None:
         self._running.pop(event.job.id, None)

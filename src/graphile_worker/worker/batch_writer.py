@@ -18,6 +18,7 @@ from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..job import Job
+from ..outcome import Completed, Failed, Finished, Interrupted, failed, queues_of
 from ..queries.write import (
     ALL_WRITTEN,
     Continuation,
@@ -31,7 +32,6 @@ from ..queries.write import (
 from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
 from .execute import TAKEN_AWAY
-from .outcome import Failed, Finished, Interrupted, failed, queues_of
 from .outcome_events import LOST_ROW, OutcomeEvents
 from .session import Session
 
@@ -293,14 +293,14 @@ def _failed_plainly(finished: Finished, why: str) -> Finished:
     if isinstance(finished.outcome, Interrupted):
         return finished
     error = JobError(why[0].upper() + why[1:])
-    if finished.outcome is not None:
+    if finished.outcome.error is not None:
         error.__cause__ = finished.outcome.error
     return Finished(finished.job, failed(error), finished.worker_id, finished.duration)
 
 
 def _outcomes(batch: list[Finished]) -> Outcomes:
     outcomes = Outcomes(
-        completed=[finished.job.id for finished in batch if finished.outcome is None],
+        completed=[finished.job.id for finished in batch if type(finished.outcome) is Completed],
         queues=queues_of(batch),
     )
     if len(outcomes.completed) < len(batch):

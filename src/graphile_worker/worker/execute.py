@@ -16,6 +16,7 @@ from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..hooks import FailJob, Hooks, SkipJob
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
 from ..recovery.orphaned_jobs import RECOVERED
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task
@@ -23,7 +24,6 @@ from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
-from .outcome import Failed, Interrupted, Outcome, failed
 
 TAKEN_AWAY = "this worker was out of reach for too long and the job was given to another one"
 
@@ -66,11 +66,13 @@ class Executor:
                 outcome = decided.outcome
             else:
                 result = await call_task(task, task.decode(job.raw_payload), helpers, self._threads)
-                outcome = None
+                outcome = COMPLETED
                 if may_be_batch(result):
                     failure = await settle_batch(job.raw_payload, result, helpers.logger)
                     if failure is not None:
                         outcome = failed(failure.error, failure.errors, failure.remaining_payload)
+                elif result is not None and self._after_run:
+                    outcome = Completed(result)
         except asyncio.CancelledError as error:
             outcome = await self._cancelled(error)
         except JobInterruptedError as error:
@@ -81,6 +83,8 @@ class Executor:
             outcome = failed(error)
         if self._after_run:
             outcome = await self._tell_after_run(job, outcome)
+            if isinstance(outcome, Completed):
+                outcome = COMPLETED  # what it holds would stay in memory until it is written
         if isinstance(outcome, Failed):  # after interceptors have seen them
             outcome.drop_frames()
         return outcome
@@ -91,7 +95,7 @@ class Executor:
             decision = await resolve(interceptor(job))
             if isinstance(decision, SkipJob):
                 helpers.logger.info("skipped: %s", decision.reason)
-                return _Decided(None)
+                return _Decided(COMPLETED)
             if isinstance(decision, FailJob):
                 return _Decided(failed(JobError(decision.message)))
             if decision is not None:
@@ -99,16 +103,15 @@ class Executor:
         return None
 
     async def _tell_after_run(self, job: Job, outcome: Outcome) -> Outcome:
-        error = None if outcome is None else outcome.error
         for interceptor in self._after_run:
             try:
-                await resolve(interceptor(job, error))
+                await resolve(interceptor(job, outcome))
             except asyncio.CancelledError as cancelled:
                 outcome = await self._cancelled(cancelled)
             except BaseException as broken:
                 if is_closed(broken):
                     raise
-                outcome = outcome if outcome is not None else failed(broken)
+                outcome = failed(broken) if isinstance(outcome, Completed) else outcome
         return outcome
 
     def _gave_way(self, error: JobInterruptedError) -> Outcome:

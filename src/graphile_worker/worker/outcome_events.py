@@ -15,7 +15,7 @@ from ..hooks.events import (
     JobOutcomeDiscarded,
     JobSucceeded,
 )
-from .outcome import Failed, Finished, Interrupted
+from ..outcome import Completed, Failed, Finished, Interrupted
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -33,7 +33,7 @@ class OutcomeEvents:
         events = self._events
         tell_success, tell_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
         if not tell_success and not tell_complete:
-            batch = [finished for finished in batch if finished.outcome is not None]
+            batch = [finished for finished in batch if type(finished.outcome) is not Completed]
         for finished in batch:
             if isinstance(finished.outcome, Failed):
                 self._failed(finished, finished.outcome, is_final=finished.job.id in final)
@@ -42,7 +42,7 @@ class OutcomeEvents:
                     JobSucceeded(worker_id=finished.worker_id, job=finished.job, duration=finished.duration)
                 )
             if tell_complete:
-                error = None if finished.outcome is None else finished.outcome.error
+                error = finished.outcome.error
                 self._emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
@@ -100,7 +100,7 @@ class OutcomeEvents:
             JobOutcomeDiscarded(
                 worker_id=finished.worker_id,
                 job=finished.job,
-                error=None if outcome is None else outcome.error,
+                error=outcome.error,
                 duration=finished.duration,
                 reason=reason,
             )

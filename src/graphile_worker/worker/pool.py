@@ -33,6 +33,7 @@ from ..job import Job
 from ..migrate.refusals import check_not_newer
 from ..migrate.state import read_state
 from ..options import WorkerOptions
+from ..outcome import Finished, Interrupted
 from ..queries.ping import ping
 from ..queries.write import Continuation
 from ..recovery.lease import Lease
@@ -45,7 +46,6 @@ from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
 from .listener import Listener
 from .local_queue import LocalQueue
-from .outcome import Finished, Interrupted
 from .session import Sessions, Statement
 from .shutdown import Shutdown
 from .sink import Sink

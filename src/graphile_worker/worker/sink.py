@@ -20,10 +20,10 @@ from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..hooks import Events
 from ..job import Job
+from ..outcome import Completed, Failed, Finished, Interrupted, queues_of
 from ..queries.write import Continuation
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch
-from .outcome import Failed, Finished, Interrupted, queues_of
 from .session import Session
 from .unwritten import LIGHT, MAX_BATCH, MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES, batch_size, weight_of
 
@@ -139,7 +139,7 @@ class Sink:
         """The outcome of one job; returns at once."""
         self.count += 1
         outcome = finished.outcome
-        if outcome is None:
+        if type(outcome) is Completed:
             self._completed.append(finished)
             if len(finished.job.raw_payload) > LIGHT or len(self._completed) > MAX_UNWRITTEN:
                 self._weigh(finished)
@@ -298,11 +298,9 @@ class Sink:
 
     def _put_back(self, batch: Sequence[Finished]) -> None:
         """In front of what came since; it was counted before."""
-        by_kind: tuple[list[Finished], list[Finished], list[Finished]] = ([], [], [])
-        for finished in batch:
-            outcome = finished.outcome
-            by_kind[0 if outcome is None else 1 if isinstance(outcome, Failed) else 2].append(finished)
-        self._completed[:0], self._failed[:0], self._interrupted[:0] = by_kind
+        waiting = {Completed: self._completed, Failed: self._failed, Interrupted: self._interrupted}
+        for kind, unwritten in waiting.items():
+            unwritten[:0] = [finished for finished in batch if type(finished.outcome) is kind]
 
     async def _write(self, batch: list[Finished]) -> bool:
         """Write it; False if a part of it must wait. What is not dealt with is put back."""

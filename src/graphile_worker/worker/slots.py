@@ -26,9 +26,9 @@ from ..hooks.events import (
     WorkerStopped,
 )
 from ..job import Job
+from ..outcome import Finished, Interrupted, failed
 from ..tasks.helpers import current_job
 from .execute import TAKEN_AWAY, Executor
-from .outcome import Finished, Interrupted, failed
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .outcome import Failed, Finished
+from ..outcome import Failed, Finished
 
 MAX_BATCH = 2000  # outcomes per statement
 MAX_BATCH_BYTES = 16_000_000  # of texts and payloads per statement, unless a single one is larger

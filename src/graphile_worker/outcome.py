@@ -1,9 +1,9 @@
-"""How one run of a job ended, as plain values between the rooms `execute` and `sink`.
+"""How an attempt ended: completed, failed or interrupted.
 
-`None` stands for success, because that is what nearly every job comes to and it costs nothing.
+The executor makes an outcome, `after_run` interceptors see it, and the sink writes it.
 
-A failure carries the texts that are stored and logged, made where the task ran, because code of the exception
-may run then: nothing of it may run later, where it could hold up the outcomes of other jobs.
+A failure carries the texts that are stored and logged. They are made where the task ran, because they may run
+code of the exception, and such code must not hold up the outcomes of other jobs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,25 @@ from typing import Any
 
 import msgspec
 
-from ..error_text import describe_and_format, drop_frames, message_of, related
-from ..job import Job
+from .error_text import describe_and_format, drop_frames, message_of, related
+from .job import Job
 
 FAILURE_WEIGHT = 8_000  # bytes that a failure takes besides its texts, roughly
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The task returned `result`. A result that nothing asks for is dropped: see `COMPLETED`."""
+
+    result: Any = None
+
+    @property
+    def error(self) -> None:
+        """None, as opposed to the other outcomes."""
+        return None
+
+
+COMPLETED = Completed()
+"""Completed with nothing: shared by all such jobs, so that it costs nothing."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -66,6 +81,23 @@ class Interrupted(msgspec.Struct, frozen=True):
         return self.error.args != ("",)
 
 
+Outcome = Completed | Failed | Interrupted
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """A job whose run is over, on its way to the database."""
+
+    job: Job
+    outcome: Outcome
+    worker_id: str
+    duration: float
+
+
+def queues_of(batch: Sequence[Finished]) -> list[int]:
+    """The named queues that these jobs hold."""
+    return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
+
+
 def _held_by(error: BaseException) -> int:
     """The size of the texts that an exception and its causes hold on to."""
     return sum(_size(value) for each in related(error) for value in _arguments(each))
@@ -81,20 +113,3 @@ def _arguments(error: BaseException) -> tuple[Any, ...]:
 
 def _size(value: Any) -> int:
     return len(value) if type(value) in (str, bytes, bytearray) else 0
-
-
-Outcome = Failed | Interrupted | None
-
-
-class Finished(msgspec.Struct, frozen=True, gc=False):
-    """A job whose run is over, on its way to the database."""
-
-    job: Job
-    outcome: Outcome
-    worker_id: str
-    duration: float
-
-
-def queues_of(batch: Sequence[Finished]) -> list[int]:
-    """The named queues that these jobs hold."""
-    return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
