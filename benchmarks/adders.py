@@ -89,7 +89,7 @@ def measure(url: str, adders: int, seconds: float, *, draining: bool, notified: 
     for process in processes:
         process.start()
     try:
-        return sum(rates.get() for _ in processes)
+        return float(sum(rates.get() for _ in processes))
     finally:
         for process in processes:
             process.join()

@@ -81,7 +81,7 @@ async def main(url: str, items: int) -> None:
                     await connection.execute(statement, PREFIX)
 
             async def added() -> bool:
-                return await connection.fetchval(COUNT, PREFIX) >= 7 * items
+                return bool(await connection.fetchval(COUNT, PREFIX) >= 7 * items)
 
             await clear()
             try:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graphile_worker import Events, JobHelpers, JobSpec, make_worker_utils, run, run_migrations, task
 from graphile_worker.embedded import EmbeddedPostgres
@@ -93,7 +95,7 @@ async def demo(url: str) -> None:
     outcomes = Outcomes()
     # A worker logs each failure with its traceback. Here failures are meant, and reported by an observer.
     logging.getLogger("graphile_worker").setLevel(logging.CRITICAL)
-    tasks = [greet, flaky, number_invoice, import_rows, reindex]
+    tasks: list[Callable[..., Any]] = [greet, flaky, number_invoice, import_rows, reindex]
     async with make_worker_utils(connection_string=url) as utils:
         say("\n* Five requests to reindex one product arrive before a worker runs: one job, by its key.")
         for because in ("price", "stock", "title", "image", "a new description"):

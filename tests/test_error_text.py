@@ -43,7 +43,7 @@ class OwnError(Exception):
     pass
 
 
-def raised(function: Callable[..., Any], *args: Any) -> BaseException:
+def raised(function: Callable[..., Any], *args: Any) -> Any:
     """What a function raises, with the frames from here on."""
     try:
         function(*args)
@@ -122,7 +122,7 @@ def test_a_program_that_is_installed_as_a_package_is_the_users_own_code() -> Non
     exec(compile("def ship():\n    get()\n", f"{site}/shop/tasks.py", "exec"), program)
     error = raised(in_package(program["ship"]))
     # This test is a caller too, and no library; a task has no such caller.
-    assert describe(error.with_traceback(error.__traceback__.tb_next)) == (  # type: ignore[union-attr]
+    assert describe(error.with_traceback(error.__traceback__.tb_next)) == (
         f"OSError: no route\n  at {site}/shop/tasks.py, line 2, in ship"
     )
 
@@ -220,8 +220,8 @@ def test_a_batch_of_many_failures_is_cut() -> None:
 
 def test_a_traceback_is_that_of_python_without_the_frames_above_the_task() -> None:
     error = raised(in_package(ship))
-    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr] # as in a slot: ours is first
-    own = error.__traceback__.tb_next  # type: ignore[union-attr]
+    error.with_traceback(error.__traceback__.tb_next)
+    own = error.__traceback__.tb_next
     wanted = "".join(traceback.format_exception(type(error), error, own)).rstrip("\n")
     assert format_traceback(error) == wanted
 
@@ -242,7 +242,7 @@ def test_frames_of_this_package_below_a_task_are_folded() -> None:
 
 def test_a_fault_inside_this_package_shows_its_frames_because_there_is_nothing_else() -> None:
     error = raised(in_package(ship, calls="1 / 0"))
-    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr]
+    error.with_traceback(error.__traceback__.tb_next)
     assert "made_up.py" in format_traceback(error)
     assert describe(error) == "ZeroDivisionError: division by zero"
 

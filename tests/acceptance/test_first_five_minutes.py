@@ -112,11 +112,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it would be uploaded; building it needs the index already."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet"]
-    probe = [*pip, "download", "--no-deps", "--retries", "0", "--timeout", "10", "-d", folder, "hatchling"]
+    probe = [
+        *pip,
+        "download",
+        "--no-deps",
+        "--retries",
+        "0",
+        "--timeout",
+        "10",
+        "-d",
+        str(folder),
+        "hatchling",
+    ]
     reached = subprocess.run(probe, capture_output=True, text=True, timeout=600)
     if reached.returncode:
         pytest.skip(f"the package index cannot be reached: {reached.stderr.strip().splitlines()[-1]}")
-    build = [*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT]
+    build = [*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("graphile_worker-*.whl")

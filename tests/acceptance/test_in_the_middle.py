@@ -117,7 +117,7 @@ async def own_database(own_server: EmbeddedPostgres) -> str:
     await admin.close()
     url = own_server.url("restarted")
     connection = await asyncpg.connect(url)
-    await migrate(connection, SchemaName())  # type: ignore[arg-type]
+    await migrate(connection, SchemaName())
     await connection.close()
     return url
 

@@ -231,6 +231,7 @@ async def test_what_cannot_be_provoked_on_a_shared_server_is_judged_from_its_fac
     facts = await server_facts(connection)
     well = dataclasses.replace(facts, fsync=True, full_page_writes=True)
     assert [finding.severity for finding in (*check_server(well), *check_settings(well))] == ["ok", "ok"]
+    change: dict[str, Any]
     for change, words in (
         ({"is_standby": True}, "standby"),
         ({"server_version": 110022, "version": "11.22"}, "too old"),

@@ -36,6 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 async def watched(utils: WorkerUtils, statements: list[str]) -> None:
+    session: Any
     async with utils.pool.acquire() as session:
         session.add_query_logger(lambda record: statements.append(record.query))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import asyncpg
@@ -125,7 +125,7 @@ async def test_an_add_that_is_the_victim_of_a_deadlock_is_repeated(
     transaction = foreign.transaction()
     await transaction.start()
     await foreign.execute(f"select from {JOBS} for update")
-    add = {
+    add: Callable[[], Coroutine[Any, Any, Any]] = {
         "add_job": lambda: utils.add_job("new", [2], job_key="k"),
         "add_jobs": lambda: utils.add_jobs([JobSpec("new", [2], job_key="k")]),
     }[name]

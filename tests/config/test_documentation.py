@@ -23,7 +23,7 @@ def _tables() -> str:
 
 
 def _defaults() -> dict[str, Any]:
-    groups = {
+    groups: dict[str, type[msgspec.Struct]] = {
         "": WorkerOptions,
         "local_queue.": LocalQueueOptions,
         "local_queue.refetch_delay.": RefetchDelayOptions,

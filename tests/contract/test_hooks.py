@@ -91,7 +91,11 @@ async def test_before_run_may_skip_or_fail_a_job(
     @hooks.before_run
     async def decide(job: Job) -> SkipJob | FailJob | None:
         await asyncio.sleep(0)
-        return {"skip": SkipJob("not needed"), "fail": FailJob("not today")}.get(job.payload["name"])
+        decisions: dict[str, SkipJob | FailJob] = {
+            "skip": SkipJob("not needed"),
+            "fail": FailJob("not today"),
+        }
+        return decisions.get(job.payload["name"])
 
     async def job1(payload: Any) -> None:
         ran.append(payload["name"])

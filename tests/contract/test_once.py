@@ -280,7 +280,7 @@ async def test_several_runs_on_one_queue_never_run_two_jobs_at_once(jobs: Jobs, 
         await jobs.add("job3", {"a": n}, queue="serial")
     runs = [asyncio.create_task(workers.once({"job3": task_of(gate)})) for _ in range(3)]
     for n in range(5):
-        await until(lambda n=n: len(gate.started) == n + 1)
+        await until(lambda n=n: len(gate.started) == n + 1)  # type: ignore[misc]
         gate.open()
     await asyncio.gather(*runs)
     assert gate.most_at_once == 1

@@ -105,7 +105,7 @@ async def test_a_worker_with_one_slot_prefers_the_better_priority(
         )
     for n in range(2, 7):
         gate.open()
-        await until(lambda n=n: len(gate.started) == n)
+        await until(lambda n=n: len(gate.started) == n)  # type: ignore[misc]
     gate.open()
     await jobs.until_gone()
     assert gate.started == ["first", "a", "b", "c", "d", "e"]

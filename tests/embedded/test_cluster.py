@@ -67,7 +67,12 @@ def test_settings_that_would_open_the_server_are_refused(folder: Path) -> None:
 
 def test_the_url_works_with_psql(embed: Embed) -> None:
     with embed() as server:
-        command = [server.bin_dir / "psql", "-XAtc", "SELECT current_database()", server.url("template1")]
+        command = [
+            str(server.bin_dir / "psql"),
+            "-XAtc",
+            "SELECT current_database()",
+            server.url("template1"),
+        ]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "template1\n"
 
 
@@ -125,7 +130,7 @@ async def test_any_data_path_works(embed: Embed, folder: Path, name: str) -> Non
         directory = socket_folder(server)
         assert len(str(directory)) < 90
         assert await query(server.url(), "SELECT 1") == 1
-        command = [server.bin_dir / "psql", "-XAtc", "SELECT 2", server.url()]
+        command = [str(server.bin_dir / "psql"), "-XAtc", "SELECT 2", server.url()]
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2\n"
     assert not directory.exists()
 

@@ -22,7 +22,7 @@ TESTS = Path(__file__).parents[1]
 def inner_run(folder: Path, text: str, **environment: str) -> subprocess.Popen[str]:
     """A test run of its own that uses these fixtures."""
     (folder / "test_inner.py").write_text(text)
-    options = ["-c", os.devnull, "--rootdir", folder, "-o", "asyncio_mode=auto", "-p", "conftest", "-sq"]
+    options = ["-c", os.devnull, "--rootdir", str(folder), "-o", "asyncio_mode=auto", "-p", "conftest", "-sq"]
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, folder / "test_inner.py"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), **environment},

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -178,12 +179,13 @@ def test_a_server_that_someone_else_started_on_the_folder_is_left_alone(embed: E
         pass
     cluster = server.data_dir / "cluster"
     owner = cluster.stat()
+    account: Any = {"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}
     other = subprocess.Popen(
-        [server.bin_dir / "postgres", "-D", cluster, "-k", cluster, "-h", ""],
+        [str(server.bin_dir / "postgres"), "-D", str(cluster), "-k", str(cluster), "-h", ""],
         cwd="/",
         stderr=subprocess.PIPE,
         text=True,
-        **({"user": owner.st_uid, "group": owner.st_gid} if os.geteuid() == 0 else {}),
+        **account,
     )
     try:
         assert other.stderr is not None
@@ -195,7 +197,8 @@ def test_a_server_that_someone_else_started_on_the_folder_is_left_alone(embed: E
     finally:
         other.send_signal(signal.SIGINT)
         other.wait(timeout=60)
-        other.stderr.close()
+        if other.stderr is not None:
+            other.stderr.close()
 
 
 def test_a_forked_child_that_ends_does_not_stop_its_parents_server(embed: Embed) -> None:

@@ -32,7 +32,7 @@ async def test_signing_up_adds_a_job_that_the_worker_runs(example: Any, empty_da
     try:
 
         async def welcomed() -> bool:
-            return await connection.fetchval("select welcomed_at is not null from users where id = 1")
+            return bool(await connection.fetchval("select welcomed_at is not null from users where id = 1"))
 
         await until(welcomed, timeout=60)
         assert json.loads(example.run())["welcomed_at"] is not None

@@ -119,7 +119,7 @@ async def fresh_database(server: EmbeddedPostgres, name: str) -> str:
     await admin.execute(f'create database "{name}"')
     await admin.close()
     connection = await asyncpg.connect(server.url(name))
-    await migrate(connection, SchemaName())  # type: ignore[arg-type]
+    await migrate(connection, SchemaName())
     await connection.close()
     return server.url(name)
 

@@ -68,7 +68,7 @@ def _beginnings() -> set[str]:
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr == "says"
             ):
-                texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                texts = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
                 found |= {text for text in texts if text.endswith(": ") or " again" in text}
     return found
 

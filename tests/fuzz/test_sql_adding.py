@@ -126,6 +126,7 @@ async def _add_job(desk: Desk, population: Population, spec: Spec, mode: str | N
         check_others(population, after, [] if before is None else [before])
         job = after.jobs[row["id"]]
         if is_kept:
+            assert before is not None
             changed = {"revision": before["revision"] + 1, "updated_at": job["updated_at"]}
             assert dict(job) == dict(before) | changed
             return

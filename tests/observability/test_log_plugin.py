@@ -113,7 +113,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in t\n\n
 def test_a_failed_task_is_logged_with_its_traceback(log: Log, attempts: int, level: str) -> None:
     job = make_job(attempts=attempts, max_attempts=3)
     error = KeyError(1)
-    kinds = [events.JobErrored, events.JobFailed] if level == "ERROR" else [events.JobErrored]
+    kinds: list[Any] = [events.JobErrored, events.JobFailed] if level == "ERROR" else [events.JobErrored]
     for kind in kinds:
         log.events.emit(kind(worker_id="w", job=job, error=error, duration=0, traceback=TRACEBACK))
     (record,) = log.collected.records

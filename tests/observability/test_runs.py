@@ -161,9 +161,9 @@ class Counting:
 
     def install(self, hooks: Hooks) -> None:
         hooks.events.on(JobStarted, lambda event: self.calls.append("observer"))
-        hooks.before_run(lambda job: self.calls.append("before_run"))  # type: ignore[func-returns-value]
+        hooks.before_run(lambda job: self.calls.append("before_run"))
         hooks.after_run(lambda job, outcome: self.calls.append("after_run"))
-        hooks.before_add(lambda spec: self.calls.append("before_add"))  # type: ignore[func-returns-value]
+        hooks.before_add(lambda spec: self.calls.append("before_add"))
 
 
 async def test_a_plugin_serves_each_run_once_although_the_hooks_are_the_same(
@@ -194,7 +194,7 @@ async def test_what_is_added_to_shared_hooks_later_reaches_a_run_that_is_under_w
     recorder.close()
     seen: list[Event] = []
     asked: list[int] = []
-    hooks.before_run(lambda job: asked.append(job.id))  # type: ignore[func-returns-value]
+    hooks.before_run(lambda job: asked.append(job.id))
     succeeded = EventRecorder(hooks.events)
     hooks.events.on(JobStarted, seen.append)
     first = await jobs.add("greet")

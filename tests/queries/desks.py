@@ -39,7 +39,7 @@ class Desk:
     """A connection inside a transaction that will be undone."""
 
     connection: Any
-    explaining: ExplainingConnection
+    explaining: Any  # an ExplainingConnection, in place of the driver's
     schema: SchemaName
     tasks: dict[int, str]
 

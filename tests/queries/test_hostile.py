@@ -237,7 +237,7 @@ async def _add_in_all_ways(utils: WorkerUtils, connection: Any) -> None:
     await connection.execute("select pg_advisory_unlock($1)", ADDING_LOCK)
     for mode in ("replace", "preserve_run_at", "unsafe_dedupe"):
         for _ in range(2):
-            await utils.add_job("a", [1], job_key="k", job_key_mode=mode, queue_name="q")  # type: ignore[arg-type]
+            await utils.add_job("a", [1], job_key="k", job_key_mode=mode, queue_name="q")
     await utils.add_jobs([JobSpec("a", n, job_key=f"k{n}", flags=["f"], run_at=later) for n in range(3)])
     await utils.add_jobs([JobSpec("a", n, queue_name="q", priority=n) for n in range(3)])
     await utils.add_jobs([JobSpec("a", n) for n in range(3)])

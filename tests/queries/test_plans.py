@@ -7,7 +7,7 @@ a table that was empty when it was looked at last, since the planner knows no be
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -359,7 +359,7 @@ async def test_among_very_many_priorities_the_index_is_read_from_end_to_end(
 # -- adding ------------------------------------------------------------------------------------------------
 
 
-ADDING = {
+ADDING: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "one job": lambda desk: add_job(desk.connection, desk.schema, JobSpec(OURS)),
     "one with a key": lambda desk: add_job(desk.connection, desk.schema, JobSpec(OURS, job_key="key")),
     "many": lambda desk: add_jobs(desk.connection, desk.schema, [JobSpec(OURS)] * BATCH),

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.working import SCHEMA, Jobs, until
 
-QUICK = {"heartbeat_interval": 0.8, "recovery_grace": 2.5, "sweep_interval": 0.2}
+QUICK: dict[str, Any] = {"heartbeat_interval": 0.8, "recovery_grace": 2.5, "sweep_interval": 0.2}
 """Options that make seconds of what takes half a minute otherwise; less would be too little for a machine
 on which a heartbeat may be late by half a second.
 """

@@ -12,7 +12,11 @@ from graphile_worker.options import WorkerOptions
 
 
 def test_durations_may_be_timedeltas() -> None:
-    options = WorkerOptions(recovery_grace=timedelta(minutes=1), heartbeat_interval=timedelta(seconds=5))
+    durations: dict[str, Any] = {
+        "recovery_grace": timedelta(minutes=1),
+        "heartbeat_interval": timedelta(seconds=5),
+    }
+    options = WorkerOptions(**durations)
     assert (options.recovery_grace, options.heartbeat_interval) == (60.0, 5.0)
 
 

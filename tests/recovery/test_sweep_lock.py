@@ -18,7 +18,7 @@ async def test_others_can_sweep_some_seconds_after_one_fell_silent(
     silent = await asyncpg.connect(database_url)
     try:
         await silent.execute("begin")
-        assert await sweep_lock(silent, SchemaName())  # type: ignore[arg-type]
+        assert await sweep_lock(silent, SchemaName())
         assert not await sweep_lock(connection, SchemaName())
         began = time.monotonic()
 

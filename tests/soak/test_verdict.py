@@ -60,7 +60,7 @@ def test_what_grows_in_the_first_third_only_passes() -> None:
 
 def test_memory_that_grows_slowly_in_one_of_two_workers_fails() -> None:
     def leaking(sample: Sample, number: int) -> Sample:
-        return replace(sample, memory=sample.memory | {"second": 40 * MEGABYTE + number * 80 * 1024})
+        return replace(sample, memory=dict(sample.memory) | {"second": 40 * MEGABYTE + number * 80 * 1024})
 
     assert complaints(course(leaking)) == ["memory of second"]
 
@@ -69,7 +69,7 @@ def test_memory_may_differ_by_up_to_five_per_cent() -> None:
     def larger(share: float) -> Callable[[Sample, int], Sample]:
         def change(sample: Sample, number: int) -> Sample:
             memory = int(60 * MEGABYTE * (1 + share * (number >= 60)))
-            return replace(sample, memory=sample.memory | {"first": memory})
+            return replace(sample, memory=dict(sample.memory) | {"first": memory})
 
         return change
 
@@ -94,7 +94,7 @@ def test_a_connection_that_comes_and_goes_passes() -> None:
 
 def test_descriptors_that_stay_open_fail() -> None:
     def leaking(sample: Sample, number: int) -> Sample:
-        return replace(sample, descriptors=sample.descriptors | {"first": 20 + number // 15})
+        return replace(sample, descriptors=dict(sample.descriptors) | {"first": 20 + number // 15})
 
     assert complaints(course(leaking)) == ["descriptors of first"]
 
@@ -109,7 +109,7 @@ def test_a_table_that_grows_fails_although_no_more_jobs_wait() -> None:
 
 def test_a_table_that_breathes_with_the_vacuum_passes() -> None:
     def breathing(sample: Sample, number: int) -> Sample:
-        return replace(sample, sizes=sample.sizes | {"_private_jobs": (4 + number % 7) * MEGABYTE})
+        return replace(sample, sizes=dict(sample.sizes) | {"_private_jobs": (4 + number % 7) * MEGABYTE})
 
     assert complaints(course(breathing)) == []
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from sql_functions.jobs import add_job, add_jobs
 
-CALLS = {
+CALLS: dict[str, Callable[[Any, int], Awaitable[Any]]] = {
     "no key": lambda connection, n: add_job(connection, "a"),
     "queue": lambda connection, n: add_job(connection, "a", queue_name="q"),
     "new key": lambda connection, n: add_job(connection, "a", job_key=f"k{n}"),

@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from types import CoroutineType
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ async def test_an_async_task_gives_its_own_coroutine(make_helpers: Any, threads:
 
     called = call_task(double, 21, make_helpers(), threads)
     assert asyncio.iscoroutine(called)
+    assert isinstance(called, CoroutineType)
     assert called.cr_code is double.function.__code__
     assert await called == 42
     assert threads.count == 0

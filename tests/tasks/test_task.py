@@ -15,7 +15,7 @@ from graphile_worker.spec import JobSpec
 from graphile_worker.tasks import JobHelpers, Task, task
 
 if TYPE_CHECKING:
-    from somewhere_else import Invisible
+    from somewhere_else import Invisible  # type: ignore[import-not-found]
 
 
 @dataclass
@@ -90,7 +90,7 @@ def test_an_option_that_is_unknown_or_out_of_bounds_is_refused() -> None:
 
     with pytest.raises(TaskLoadError, match=r"no option 'queue'; known: queue_name"):
 
-        @task(queue="mail")  # type: ignore[call-overload]
+        @task(queue="mail")  # type: ignore[call-overload, untyped-decorator]
         def send() -> None: ...
 
 
@@ -103,7 +103,7 @@ def test_attributes_of_a_callable_object_do_not_hide_those_of_the_task() -> None
 
     made = task("odd")(Odd())
     assert made.identifier == "odd"
-    assert made.spec(1) == JobSpec("odd", 1)
+    assert made.spec(1) == JobSpec("odd", 1)  # type: ignore[arg-type]
 
 
 def test_decorating_twice_is_refused() -> None:
@@ -292,7 +292,7 @@ def test_an_annotation_that_only_type_checkers_can_see_is_an_error_that_names_it
 
 def test_helpers_and_return_type_need_not_be_importable() -> None:
     @task
-    def send(payload: Letter, helpers: Invisible) -> Invisible: ...  # type: ignore[empty-body]
+    def send(payload: Letter, helpers: Invisible) -> Invisible: ...
 
     assert decode(send, '{"to": "a"}') == Letter("a")
 

@@ -31,7 +31,7 @@ class Explosive(Exception):
 
 
 class TextError(Exception):
-    def __str__(self) -> Any:  # type: ignore[override]
+    def __str__(self) -> Any:
         return self.text
 
     text: Any = 5

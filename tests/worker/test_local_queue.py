@@ -72,7 +72,7 @@ async def test_it_locks_a_batch_waits_while_it_lasts_and_then_polls(
     assert locked == [True, True, True, False, False]
     for n in range(1, 3):
         gate.open()
-        await until(lambda n=n: len(gate.started) == n + 1)
+        await until(lambda n=n: len(gate.started) == n + 1)  # type: ignore[misc]
     # The last of the batch was handed out: the next one is fetched at once, though the slot is busy.
     await until(lambda: modes(recorder) == ["POLLING", "WAITING", "POLLING", "WAITING"])
     assert fetched(recorder) == [3, 2]

@@ -115,7 +115,7 @@ async def test_a_free_slot_takes_the_first_of_all_jobs_that_can_run(
             running.pop(choose(sorted(running))).set_result(None)
             if expected := candidates():
                 count = len(started)
-                await until(lambda count=count: len(started) > count)
+                await until(lambda count=count: len(started) > count)  # type: ignore[misc]
                 assert started[count].place == min(job.place for job in expected), started
     finally:
         await runner.kill()

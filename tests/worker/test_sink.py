@@ -104,7 +104,7 @@ async def test_outcomes_are_kept_while_the_database_is_away_and_written_once(
 async def test_nothing_is_lost_when_connections_are_cut_at_random(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: str
 ) -> None:
-    ran: Counter[tuple[str, int]] = Counter()
+    ran: Counter[tuple[int, int]] = Counter()
 
     async def step(payload: Any, helpers: Any) -> None:
         await asyncio.sleep(0.002)

@@ -58,7 +58,7 @@ async def test_slow_jobs_are_not_locked_ahead(jobs: Jobs, workers: Workers, reco
         await asyncio.sleep(0.06)  # longer than what is kept ahead
         assert await held_jobs(jobs, recorder) == 0
         gate.open()
-        await until(lambda n=n: len(gate.started) == n + 3)
+        await until(lambda n=n: len(gate.started) == n + 3)  # type: ignore[misc]
 
 
 async def test_jobs_stuck_behind_a_slow_one_go_back_and_another_worker_runs_them(

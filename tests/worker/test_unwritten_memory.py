@@ -66,9 +66,8 @@ async def test_a_failed_task_leaves_no_frame_behind(
     await workers.once({"fail": fail}, events=recorder.events)
     event = recorder.of(JobErrored)[0]
     assert isinstance(event.error, ExceptionGroup)
-    assert [each.__traceback__ for each in (event.error, event.error.__cause__, *event.error.exceptions)] == (
-        [None] * 4
-    )
+    members: list[Any] = [event.error, event.error.__cause__, *event.error.exceptions]
+    assert [each.__traceback__ for each in members] == [None] * 4
     assert "in fail" in event.traceback
     assert "KeyError: 'first'" in event.traceback
 
@@ -83,7 +82,9 @@ def raised(error: Exception) -> Exception:
 async def test_an_interceptor_still_sees_the_frames(jobs: Jobs, workers: Workers) -> None:
     seen: list[Any] = []
     hooks = Hooks()
-    hooks.after_run(lambda job, outcome: seen.append(outcome.error.__traceback__ is not None))
+    hooks.after_run(
+        lambda job, outcome: seen.append(getattr(outcome.error, "__traceback__", None) is not None)
+    )
 
     async def fail(payload: Any) -> None:
         raise ValueError
