@@ -111,7 +111,7 @@ async def seconds_after_kill(url: str, admin_url: str, *, is_pooled: bool) -> fl
 def pooled(url: str) -> Iterator[str]:
     """The same database through pgbouncer in transaction mode, as the tests have it."""
     sys.path.append(str(HERE.parents[1] / "tests"))
-    from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+    from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 
     if PROGRAM is None:
         sys.exit(MISSING)

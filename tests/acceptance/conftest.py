@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.worker_process import Start, starting
+from support.worker_process import Start, starting
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.worker_process import Start, let_go, until_disconnected
+from support.worker_process import Start, let_go, until_disconnected
 from support.working import Jobs
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.worker_process import WorkerProcess
-from cli.command_line import clean_environment
+from support.command_line import clean_environment
+from support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
 

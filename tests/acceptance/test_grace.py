@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from acceptance.worker_process import Start
 from graphile_worker import JobHelpers
 from graphile_worker.errors import ConfigError, TasksLeftBehindError
 from graphile_worker.hooks.events import JobFailed, JobInterrupted, PoolGracefulShutdownWorkerError
 from graphile_worker.options import WorkerOptions
 from graphile_worker.testing.recorder import EventRecorder
+from support.worker_process import Start
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.worker_process import Start, WorkerProcess, let_go, recorded
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
 from support.scratch import scratch_folder
 from support.server import chosen_programs
+from support.worker_process import Start, WorkerProcess, let_go, recorded
 from support.working import Jobs, terminate_workers, until
 
 COUNT = 1000

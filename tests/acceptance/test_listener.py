@@ -14,7 +14,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.proxy import Proxy, proxy_to
 from graphile_worker.clock import SystemClock
 from graphile_worker.hooks.events import (
     PoolFatalError,
@@ -33,6 +32,7 @@ from graphile_worker.worker.listener import (
     deaf_rest,
     reconnect_delay,
 )
+from support.proxy import Proxy, proxy_to
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 
 # -- what it decides -----------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from acceptance.proxy import proxy_to
 from graphile_worker import JobHelpers
 from graphile_worker.errors import WorkerStoppedError
+from support.proxy import proxy_to
 from support.working import PATIENCE, Gate, Jobs, Workers, terminate_workers, until
 
 

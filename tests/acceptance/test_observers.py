@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.worker_process import WorkerProcess, until_disconnected
-from cli.command_line import clean_environment
+from support.command_line import clean_environment
+from support.worker_process import WorkerProcess, until_disconnected
 from support.working import Jobs
 
 PROGRAM = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from acceptance.worker_process import Start, let_go, until_disconnected
 from graphile_worker.worker.signals import SignalHandling
+from support.worker_process import Start, let_go, until_disconnected
 from support.working import Jobs, until
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.worker_process import until_disconnected
 from graphile_worker import JobHelpers, Runner, make_worker_utils, run, run_once
 from graphile_worker.errors import WorkerStoppedError
 from graphile_worker.hooks.events import (
@@ -23,6 +22,7 @@ from graphile_worker.hooks.events import (
 from graphile_worker.options import WorkerOptions
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.signals import SIGNALS, SignalHandling
+from support.worker_process import until_disconnected
 from support.working import PATIENCE, SELDOM, Gate, Jobs, Workers, until
 
 LOOPS = ["asyncio", "uvloop"]

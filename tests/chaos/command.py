@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from acceptance.pgbouncer import MISSING, PROGRAM
 from chaos.checker import Violation, check
 from chaos.history import History
 from chaos.report import Figures, figures, table
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
 from chaos.settings import DEFAULT, SHORT
+from support.pgbouncer import MISSING, PROGRAM
 
 SHORT_SECONDS = 15.0
 DEFAULT_SECONDS = 60.0

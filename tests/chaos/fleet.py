@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from acceptance.pgbouncer import PROGRAM, pgbouncer_to
 from chaos.history import Ending, Worker
 from chaos.journal import read_pools, read_runs
-from chaos.network import Network, network_to
 from chaos.settings import BOUNCER_RETRY, Mode
 from chaos.worker_main import NOT_STARTED, WorkerOrder
-from cli.command_line import clean_environment
+from support.command_line import clean_environment
+from support.network import Network, network_to
+from support.pgbouncer import PROGRAM, pgbouncer_to
 from support.working import until
 
 TESTS = Path(__file__).parents[1]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import COMMAND, Call, Result, clean_environment
 from cli.guarded import GuardedServer, guarded_server_in
 from graphile_worker.cli.main import run_main
+from support.command_line import COMMAND, Call, Result, clean_environment
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from acceptance.worker_process import WorkerProcess
-from cli.command_line import COMMAND, clean_environment
+from support.command_line import COMMAND, clean_environment
+from support.worker_process import WorkerProcess
 
 Run = Callable[..., WorkerProcess]
 """`run("dev", "--plain", DATABASE_URL=…)`"""

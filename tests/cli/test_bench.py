@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import asyncpg
 import pytest
 
-from cli.command_line import COMMAND, Call, clean_environment
 from graphile_worker.cli.bench.chart import growth_chart
 from graphile_worker.cli.bench.results import (
     Adding,
@@ -30,6 +29,7 @@ from graphile_worker.cli.bench.workbench import Extent, Workbench
 from graphile_worker.cli.bench.worker_process import drain
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.options import WorkerOptions
+from support.command_line import COMMAND, Call, clean_environment
 from support.server import DatabaseServer
 
 SMALL = ("--jobs", "40", "--rounds", "1", "--max-backlog", "100")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import Call
 from graphile_worker.db.dsn import Dsn
+from support.command_line import Call
 from support.server import DatabaseServer
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
-from cli.command_line import Call
 from cli.typing_commands import parse, words_of
 from graphile_worker.cli.main import COMMANDS, graphile_worker
+from support.command_line import Call
 
 EVERY_COMMAND = sorted({*COMMANDS, "crontab check", "crontab next"} - {"crontab"})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import Call
+from support.command_line import Call
 
 CRONTAB = """\
 # m h dom mon dow

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import COMMAND, Call, clean_environment
 from cli.running import Run, command_without, running_in
 from cli.terminal import Terminal
 from graphile_worker.embedded import EmbeddedPostgres
+from support.command_line import COMMAND, Call, clean_environment
 
 HELLO = "def hello(payload, helpers):\n    print('Hello,', payload['name'], flush=True)\n"
 FAIL = "def fail():\n    raise ValueError('no ' + 'very ' * 100 + 'good')\n"

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
-from cli.command_line import Call
 from cli.guarded import GuardedServer
 from graphile_worker.config import resolve_settings
 from graphile_worker.diagnostics import examine as examining
@@ -28,6 +26,8 @@ from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_stat
 from graphile_worker.diagnostics.upkeep_checks import check_transactions
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
+from support.command_line import Call
+from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from support.server import DatabaseServer
 from support.working import Workers, until
 

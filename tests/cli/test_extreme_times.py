@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.command_line import Call
+from support.command_line import Call
 
 TIMES = ("infinity", "-infinity", "294276-12-31 23:59:59+00", "10000-01-01+00", "4714-11-24 00:00:00+00 BC")
 TABLES = {

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
-from cli.command_line import Call
 from cli.running import Run, running_in
 from graphile_worker.cli.commands.health import LISTEN_INTERVAL, judge
 from graphile_worker.cli.support.health_file import Heartbeat, heartbeats
@@ -18,6 +16,8 @@ from graphile_worker.cli.support.health_plugin import HeartbeatPlugin
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
+from support.command_line import Call
+from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from support.working import until
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import Call
 from graphile_worker import parse_crontab
+from support.command_line import Call
 
 
 def test_the_first_files_are_made_and_said(call: Call, place: Path) -> None:

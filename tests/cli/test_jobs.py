@@ -13,8 +13,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from cli.command_line import COMMAND, Call, clean_environment
 from graphile_worker.cli.support.parameters import parse_when
+from support.command_line import COMMAND, Call, clean_environment
 
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",

@@ -12,12 +12,12 @@ import asyncpg
 import click
 import pytest
 
-from cli.command_line import COMMAND, Call, clean_environment
 from graphile_worker.cli.main import COMMANDS, graphile_worker, run_main
 from graphile_worker.cli.support.error_report import exit_status, report
 from graphile_worker.cli.support.parameters import CLEANUP_TASKS
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
 from graphile_worker.queries import maintenance
+from support.command_line import COMMAND, Call, clean_environment
 from support.server import DatabaseServer
 
 UNREACHABLE = "postgres://user:s3cret@127.0.0.1:1/db"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import Call
 from graphile_worker.db.dsn import Dsn, masked
 from graphile_worker.db.open import connect, open_pool
 from graphile_worker.errors import ConnectionConfigError, GraphileWorkerError
+from support.command_line import Call
 
 SECRET = "Qz7xKvW9jY4"
 CLOSED = "127.0.0.1:1"

@@ -14,9 +14,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from cli.command_line import Call, Result
 from cli.guarded import GuardedServer
 from graphile_worker.embedded import EmbeddedPostgres
+from support.command_line import Call, Result
 
 HELLO = "def hello(payload):\n    print('hello', payload, flush=True)\n"
 

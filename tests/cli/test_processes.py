@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from cli.command_line import clean_environment
+from support.command_line import clean_environment
 
 SCRIPT = """
 import logging, os, signal, sys

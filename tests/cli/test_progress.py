@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import COMMAND, clean_environment
 from cli.terminal import Terminal
 from graphile_worker.cli.support.bulk_input import CHUNK, LONG
 from graphile_worker.queries.maintenance import DELETED_AT_ONCE
+from support.command_line import COMMAND, clean_environment
 from support.server import DatabaseServer
 
 JOBS = 2 * CHUNK + 1

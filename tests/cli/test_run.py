@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.command_line import COMMAND, Call, clean_environment
+from support.command_line import COMMAND, Call, clean_environment
 
 HELLO = """
 def hello(payload, helpers):

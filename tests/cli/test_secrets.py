@@ -10,9 +10,9 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from cli.command_line import Call, Result
 from cli.guarded import ODD_PASSWORD, GuardedServer
 from cli.running import Run, running_in
+from support.command_line import Call, Result
 
 WRITTEN = [
     ODD_PASSWORD,

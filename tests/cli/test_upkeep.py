@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from cli.command_line import COMMAND, Call, clean_environment
+from support.command_line import COMMAND, Call, clean_environment
 
 
 def test_the_schema_is_installed_and_then_found_up_to_date(call: Call, empty_database_url: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cli.command_line import Call, clean_environment
 from cli.running import Run, command_without, running_in
 from graphile_worker.cli.watch.files import WatchedFiles, changed_files
+from support.command_line import Call, clean_environment
 from support.working import Jobs, until
 
 TASK = (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import clean_environment
 from docs.blocks import NOT_RUN, ROOT, RUN, blocks_of, name_of, pages, prose_of, read_blocks
+from support.command_line import clean_environment
 
 pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
 

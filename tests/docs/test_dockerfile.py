@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import clean_environment
 from cli.running import Run, running_in
 from docs.blocks import ROOT
 from graphile_worker.cli.main import run_main
+from support.command_line import clean_environment
 from support.working import until
 
 TEXT = (ROOT / "Dockerfile").read_text()

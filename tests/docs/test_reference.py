@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from cli.command_line import clean_environment
 from docs.blocks import ROOT
 from graphile_worker import errors
 from graphile_worker.config.settings import known_settings
 from graphile_worker.hooks.events import EVENT_TYPES
+from support.command_line import clean_environment
 
 REFERENCE = ROOT / "docs" / "reference"
 

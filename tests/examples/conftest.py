@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import clean_environment
 from docs.blocks import ROOT, blocks_of
 from graphile_worker.embedded import find_binaries
 from graphile_worker.errors import EmbeddedPostgresError
+from support.command_line import clean_environment
 
 PATIENCE = 60
 

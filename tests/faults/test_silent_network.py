@@ -13,7 +13,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.proxy import proxy_to
 from faults.scene import BRIEF, PATIENCE, FastClock, Log, Ran, fresh_database
 from graphile_worker import make_worker_utils
 from graphile_worker.db import open as opening
@@ -23,6 +22,7 @@ from graphile_worker.runner import parts
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import session
 from graphile_worker.worker.listener import Listener
+from support.proxy import proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until, workers_of
 
 

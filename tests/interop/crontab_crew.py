@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from acceptance.worker_process import WorkerProcess, starting
 from interop.conftest import SharedDatabase
 from interop.node import Node
+from support.worker_process import WorkerProcess, starting
 from support.working import until
 
 TESTS = Path(__file__).parent.parent

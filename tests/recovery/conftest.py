@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from acceptance.worker_process import Start, starting
 from graphile_worker import make_worker_utils
 from graphile_worker.client import WorkerUtils
 from recovery.dead import Graveyard
 from recovery.history import History
+from support.worker_process import Start, starting
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import struct
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.pgbouncer import MISSING, PROGRAM, pgbouncer_to
-from acceptance.worker_process import Start, WorkerProcess
-from cli.command_line import clean_environment
 from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks.events import PoolEvicted
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
-from recovery.half_open import half_open_proxy_to
 from recovery.history import History
+from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+from support.proxy import HalfOpenProxy, proxy_to
+from support.worker_process import Start, program
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")
@@ -76,11 +74,7 @@ async def test_so_does_one_whose_signs_of_life_come_from_that_loop(
     database_url: str, folder: Path, jobs: Jobs, history: History, utils: WorkerUtils
 ) -> None:
     await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
-    worker = WorkerProcess(
-        [sys.executable, "-m", "recovery.pool_worker", database_url],
-        folder=folder,
-        environment=clean_environment(PYTHONPATH=str(Path(__file__).parents[1])),
-    )
+    worker = program("recovery.pool_worker", database_url, folder=folder)
     try:
         await history.until_count("start", 1)
         await _nobody_is_lost(utils)
@@ -161,7 +155,7 @@ class TestLostConnection:
     ) -> None:
         gate = Gate()
         await jobs.add("work")
-        async with half_open_proxy_to(database_url, tmp_path) as (proxy, url):
+        async with proxy_to(database_url, tmp_path, kind=HalfOpenProxy) as (proxy, url):
             await workers.start({"work": gate}, connection_string=url, **QUICK)
             await gate.until_inside(1)
             before = await graveyard.holding()

@@ -12,7 +12,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from acceptance.worker_process import Start
 from graphile_worker.client import WorkerUtils
 from graphile_worker.clock import SystemClock, uptime
 from graphile_worker.errors import WorkerStoppedError
@@ -30,6 +29,7 @@ from graphile_worker.worker.session import Sessions
 from graphile_worker.worker.source import AdaptiveSource
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
+from support.worker_process import Start
 from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")

@@ -9,11 +9,11 @@ from typing import Any
 
 import asyncpg
 
-from acceptance.worker_process import Start, WorkerProcess
 from graphile_worker import JobHelpers
 from recovery.dead import QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.server import DatabaseServer
+from support.worker_process import Start, WorkerProcess
 from support.working import SCHEMA, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")

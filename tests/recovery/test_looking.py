@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from acceptance.worker_process import Start
 from graphile_worker.cli.main import run_main
 from graphile_worker.client import WorkerUtils
 from recovery.dead import QUICK, Graveyard
+from support.worker_process import Start
 from support.working import SELDOM, Gate, Jobs, Workers
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")

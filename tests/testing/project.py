@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.command_line import clean_environment
+from support.command_line import clean_environment
 
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.worker_process import WorkerProcess, program
 from support.working import MODES, PATIENCE, SCHEMA, Jobs, until
 
 QUEUES = 50
@@ -40,38 +39,23 @@ select count(*) from (
 """
 
 
-async def start(database_url: str, mode: str, seed: int) -> asyncio.subprocess.Process:
-    tests = Path(__file__).parent.parent
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).with_name("queue_process.py")),
-        database_url,
-        mode,
-        str(seed),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])},
-    )
-    assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE):
-        assert await process.stdout.readline() == b"ready\n"
-    return process
+def start(database_url: str, folder: Path, mode: str, seed: int) -> WorkerProcess:
+    return program("worker.queue_process", database_url, mode, seed, folder=folder)
 
 
 @pytest.mark.compat("GJ5", "GJ6")
 async def test_no_two_jobs_of_a_queue_overlap_and_each_queue_keeps_its_order(
-    connection: Any, database_url: str
+    connection: Any, database_url: str, tmp_path: Path
 ) -> None:
     jobs = Jobs(connection)
     await connection.execute(
         "create table history (pid integer, job_id bigint, queue_id integer, attempt integer, "
         "began double precision, ended double precision, failed boolean)"
     )
-    processes: list[asyncio.subprocess.Process] = []
+    processes = [start(database_url, tmp_path, mode, seed) for seed, mode in enumerate(MODES)]
     try:
-        processes = await asyncio.gather(
-            *(start(database_url, mode, seed) for seed, mode in enumerate(MODES))
-        )
+        for process in processes:
+            await asyncio.to_thread(process.wait_for, "ready")
         async with connection.transaction():  # once all are there, or the first may do everything
             await connection.execute(ADD_JOBS)
             await connection.execute(
@@ -83,14 +67,11 @@ async def test_no_two_jobs_of_a_queue_overlap_and_each_queue_keeps_its_order(
 
         await until(is_done, timeout=3 * PATIENCE, every=0.1)
         for process in processes:
-            process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
-            assert [await process.wait() for process in processes] == [0, 0, 0]
+            process.send(signal.SIGTERM)
+        assert [await asyncio.to_thread(process.ended) for process in processes] == [0, 0, 0]
     finally:
         for process in processes:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.close()
     runs, succeeded, failed, workers = await connection.fetchrow(
         "select count(*), count(distinct job_id) filter (where not failed), count(*) filter (where failed), "
         "count(distinct pid) from history"

@@ -94,10 +94,21 @@ class Proxy:
                 await writer.drain()
 
 
+class HalfOpenProxy(Proxy):
+    """Leaves the server in the belief that a silent client is still there: its end is not passed on."""
+
+    async def _pass(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
+    ) -> None:
+        await super()._pass(link, reader, writer, is_answer=is_answer)
+        if link.is_silent and not is_answer:
+            await asyncio.Event().wait()
+
+
 @asynccontextmanager
-async def proxy_to(url: str, folder: Path) -> AsyncIterator[tuple[Proxy, str]]:
+async def proxy_to(url: str, folder: Path, *, kind: type[Proxy] = Proxy) -> AsyncIterator[tuple[Proxy, str]]:
     """A proxy on a socket in the folder, and the URL that goes through it."""
-    proxy = Proxy(url)
+    proxy = kind(url)
     server = await asyncio.start_unix_server(proxy.serve, folder / ".s.PGSQL.5432")
     try:
         yield proxy, proxy.url(folder)

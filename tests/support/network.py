@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import quote, unquote, urlsplit
 
-from acceptance.proxy import CHUNK, Proxy
+from support.proxy import CHUNK, Proxy
 
 SERVER_NOTICES = 14.0
 """Seconds after which the server's keepalives would tell that nobody is there: those of a worker's lock."""

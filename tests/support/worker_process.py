@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.command_line import clean_environment
+from support.command_line import clean_environment
 from support.working import PATIENCE, Jobs, until
 
-TASKS = Path(__file__).with_name("tasks_to_stop.py")
+TESTS = Path(__file__).parent.parent
+TASKS = TESTS / "acceptance" / "tasks_to_stop.py"
 
 # The command with shorter times than a user would want: `-c` because the five seconds are no setting.
 IMPATIENT = """
@@ -120,6 +121,15 @@ class WorkerProcess:
         with self._changed:
             self._open_streams -= 1
             self._changed.notify_all()
+
+
+def program(module: str, *arguments: object, folder: Path, **environment: str) -> WorkerProcess:
+    """Start a module of the tests as a program, e.g. `worker.queue_process`; `close` it in the end."""
+    return WorkerProcess(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        folder=folder,
+        environment=clean_environment(PYTHONPATH=str(TESTS), **environment),
+    )
 
 
 Start = Callable[..., WorkerProcess]
