@@ -33,7 +33,15 @@ def _hear_signals() -> None:
             signal.signal(number, usual)
 
 
+def _forget_the_terminals_size() -> None:
+    """pytest-xdist sets it for its processes; a program in a test's terminal must ask that one."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
+
+
 _hear_signals()
+_forget_the_terminals_size()
 
 
 RUN_GUARD = pytest.StashKey[RunGuard]()
