@@ -42,7 +42,7 @@ reference: $(STAMP)
 	$(BIN)/python -m scripts.reference
 
 docs: $(STAMP)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 interop: $(STAMP)
 	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)
