@@ -30,6 +30,7 @@ def _anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as mkdocs and code hosts make them."""
     anchors = set()
     for _, line in prose_of(page.read_text()):
+        anchors |= set(re.findall(r'<a id="([^"]+)"></a>', line))  # the former name of a heading
         if heading := re.match(r"#{1,6} (.+)", line):
             words = re.sub(r"[^\w\s-]", "", heading[1].replace("`", "")).strip().lower()
             anchors.add(re.sub(r"[\s]+", "-", words))
