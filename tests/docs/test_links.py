@@ -54,7 +54,10 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 def test_every_page_of_the_documentation_can_be_reached_from_its_first() -> None:
     reached: set[Path] = set()
-    waiting = [ROOT / "docs" / "index.md", *ROOT.glob("docs/reference/*.md")]  # those are in the navigation
+    waiting = [
+        ROOT / "docs" / "index.md",
+        *ROOT.glob("docs/reference/**/*.md"),
+    ]  # those are in the navigation
     while waiting:
         page = waiting.pop()
         if page in reached:

@@ -90,5 +90,6 @@ def test_remote_addresses_would_be_noticed() -> None:
 
 def test_every_reference_page_is_in_the_navigation(site: Path) -> None:
     overview = (site / "index.html").read_text(encoding="utf-8")
-    for page in (ROOT / "docs" / "reference").glob("*.md"):
-        assert f'href="reference/{page.stem}/"' in overview, page
+    for page in (ROOT / "docs").glob("reference/**/*.md"):
+        address = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
+        assert f'href="{address}/"' in overview, page
