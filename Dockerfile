@@ -3,7 +3,7 @@
 #     docker build -t graphile-worker .
 #     docker run -v ./tasks:/worker/tasks:ro -e DATABASE_URL=postgres://… graphile-worker -j 10
 #
-# Tasks that need more packages: build an image FROM this one that installs them and copies the tasks.
+# If your tasks need more packages, build an image FROM this one that installs them and copies the tasks.
 
 FROM python:3.12-slim AS build
 WORKDIR /source
@@ -23,10 +23,10 @@ ENV PATH=/opt/graphile-worker/bin:$PATH \
 WORKDIR /worker
 USER worker
 
-# The loop turned and LISTEN answered within a minute. Behind a pooler in transaction mode add --no-listen.
+# Healthy: the event loop ran and LISTEN answered within a minute. Add --no-listen behind a transaction pooler.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=2 \
     CMD ["graphile-worker", "health", "--within", "60"]
 
-# SIGTERM stops gracefully: give the container more time than --grace (25 s), as in `docker stop -t 30`.
+# SIGTERM starts a graceful shutdown: give it more time than --grace (25 s), as in `docker stop -t 30`.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["graphile-worker"]

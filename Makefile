@@ -36,7 +36,7 @@ reference: $(STAMP)
 	$(BIN)/python -m scripts.reference
 
 docs: $(STAMP)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 interop: $(STAMP)
 	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)
@@ -44,13 +44,13 @@ interop: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)
 
-# Minutes: first the checker itself is tested, then 20 seeds are run; CHAOS_ARGS='--seed 7' repeats just that one.
+# Minutes: tests the checker itself, then runs 20 seeds; CHAOS_ARGS='--seed 7' repeats one of them.
 chaos: $(STAMP)
 	$(if $(CHAOS_ARGS),,CHAOS_GUARDS=1 $(BIN)/pytest --timeout=1800 tests/chaos/test_checker.py tests/chaos/test_guards.py)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 	$(if $(CHAOS_ARGS),,$(MAKE) fuzz)
 
-# Minutes: at least so many cases of bad input at each of five doors; the short form is part of `make test`.
+# Minutes: at least this many cases of bad input for each of five entry points; `make test` runs a short form.
 FUZZ_CASES ?= 10000
 fuzz: $(STAMP)
 	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest --timeout=7200 tests/fuzz --show-capture=no $(PYTEST_ARGS)

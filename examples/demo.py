@@ -1,6 +1,6 @@
-"""`make demo`: an embedded PostgreSQL, a worker, and jobs that run, fail, wait in line, merge and repeat.
+"""`make demo`: an embedded PostgreSQL, a worker, and jobs that run, fail, queue up, merge and are retried.
 
-Everything happens in a temporary folder and ends by itself within a few seconds.
+It uses a temporary folder and ends within a few seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def flaky(payload: dict[str, str], helpers: JobHelpers) -> None:
 
 @task(queue_name="invoices")
 def number_invoice(payload: dict[str, int]) -> None:
-    """A plain function: it runs in a thread and does not block the others."""
+    """A plain function: it runs in a thread and does not block other tasks."""
     say(f"    invoice {payload['number']} written; the next one of the queue starts after it")
 
 
@@ -57,7 +57,7 @@ def say(text: str) -> None:
 
 
 class Outcomes:
-    """Counts what the worker reports, so that the demo can wait for it."""
+    """Counts outcomes, so that the demo can wait for them."""
 
     def __init__(self) -> None:
         self.events = Events()
@@ -80,12 +80,12 @@ class Outcomes:
             self._changed.notify_all()
 
     async def failures(self, count: int) -> None:
-        """Until so many attempts have failed in all."""
+        """Wait until this many attempts have failed in total."""
         async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(lambda: self._failed_count >= count)
 
     async def successes(self, count: int) -> None:
-        """Until so many jobs have succeeded in all."""
+        """Wait until this many jobs have succeeded in total."""
         async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(lambda: self._succeeded_count >= count)
 
@@ -93,11 +93,11 @@ class Outcomes:
 async def demo(url: str) -> None:
     await run_migrations(connection_string=url)
     outcomes = Outcomes()
-    # A worker logs each failure with its traceback. Here failures are meant, and reported by an observer.
+    # A worker logs failures with a traceback. These are intended, and reported by an observer instead.
     logging.getLogger("graphile_worker").setLevel(logging.CRITICAL)
     tasks: list[Callable[..., Any]] = [greet, flaky, number_invoice, import_rows, reindex]
     async with make_worker_utils(connection_string=url) as utils:
-        say("\n* Five requests to reindex one product arrive before a worker runs: one job, by its key.")
+        say("\n* Five requests to reindex one product, before a worker runs: one job, because of its key.")
         for because in ("price", "stock", "title", "image", "a new description"):
             await utils.add_job(reindex, {"product": "socks", "because": because}, job_key="reindex:socks")
 
@@ -117,20 +117,20 @@ async def demo(url: str) -> None:
                 await connection.execute("select graphile_worker.add_job('greet', '{\"name\": \"Grace\"}')")
             await outcomes.successes(3)
 
-            say("\n* Three jobs of one queue: strictly one after the other, although four slots are free.")
+            say("\n* Three jobs of one named queue: one at a time, although four slots are free.")
             await utils.add_jobs([JobSpec(number_invoice, {"number": number}) for number in (1, 2, 3)])
             await outcomes.successes(6)
 
-            say("\n* A job that fails is tried again, by default after e, e², e³ … seconds.")
+            say("\n* A job that fails is retried, by default after e, e², e³ … seconds.")
             await utils.add_job(flaky, {"to": "ada@example.com"})
             await outcomes.successes(7)
 
-            say("\n* A batch of which one row fails: only that row stays, for the next attempt.")
+            say("\n* A batch job in which one row fails: only that row stays, for the next attempt.")
             job = await utils.add_job(import_rows, [1, -2, 3], max_attempts=1)
             await outcomes.failures(2)
             left = await utils.get_job(job.id)
             say(f"    what is left of the job: {left.job.payload if left else None}")
-            say("\n* The worker stops: running jobs end, everything is written.")
+            say("\n* The worker stops: running jobs finish, all outcomes are written.")
     say("* Done.\n")
 
 

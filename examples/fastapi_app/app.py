@@ -1,4 +1,4 @@
-"""A web application: signing up stores a user and adds a job, both or neither."""
+"""A web application: signing up stores a user and adds a job, in one transaction."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SignUp(BaseModel):
 
 @app.post("/users", status_code=201)
 async def sign_up(sign_up: SignUp, request: Request) -> dict[str, Any]:
-    """The job is committed with the user, so no worker can look for a user that is not there."""
+    """The job is committed with the user, so the task always finds the user."""
     async with request.state.pool.acquire() as connection:
         try:
             async with connection.transaction():

@@ -1,4 +1,4 @@
-"""Adds ten messages of each kind; those that are limited carry the flag `sms`."""
+"""Adds ten messages of each kind; those with a limited rate have the flag `sms`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RateLimit: how many jobs with a flag may start per second, for `forbidden_flags`."""
+"""RateLimit: limits how many jobs with a flag start per second, with `forbidden_flags`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphile_worker.hooks.events import JobStarted
 
 
 class RateLimit:
-    """A bucket that fills with `rate` tokens per second up to `burst`; every job with the flag takes one."""
+    """A token bucket: gains `rate` tokens per second, up to `burst`; each job with the flag takes one."""
 
     def __init__(
         self, flag: str, *, rate: float, burst: int = 1, clock: Callable[[], float] = time.monotonic
@@ -39,7 +39,7 @@ class RateLimit:
 
 
 class RateLimits:
-    """Several limits as a plugin; `forbidden` is for `forbidden_flags` of the same worker."""
+    """A plugin with several limits; pass `forbidden` as the `forbidden_flags` of the same worker."""
 
     def __init__(self, limits: Iterable[RateLimit]) -> None:
         self.limits = list(limits)

@@ -1,4 +1,4 @@
-"""A worker that starts at most five `sms` jobs per second, and all others as fast as it can."""
+"""A worker that starts at most five `sms` jobs per second, and all others without a limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def main() -> None:
         concurrency=4,
         plugins=[limits],
         forbidden_flags=limits.forbidden,
-        poll_interval=0.1,  # how soon the worker sees that a job may run again
+        poll_interval=0.1,  # how soon the worker notices that a job may run again
     ) as runner:
         await runner.wait()
 

@@ -1,4 +1,4 @@
--- Articles, and a job whenever one is added or its text changes.
+-- Articles, and a job whenever one is inserted or its text changes.
 
 create table if not exists articles (
     id bigint generated always as identity primary key,
@@ -14,7 +14,7 @@ begin
     perform graphile_worker.add_job(
         'count_words',
         json_build_object('article_id', new.id),
-        -- Many changes before a worker comes are one job; a change while it runs makes a new one.
+        -- Changes while the job waits are combined into it; a change while it runs adds a new one.
         job_key => 'count_words:' || new.id
     );
     return new;

@@ -1,15 +1,15 @@
 """Reads the code blocks of a Markdown page, with the line where each begins.
 
-What a block is for is said by its language:
+The language of a block says how it is tested:
 
     python       runs, in one namespace per page; `await` is allowed outside of functions
     bash, sql    run, in the page's folder and against the page's database
-    toml         is read as a configuration file; json is parsed; crontab is parsed as one
+    toml         is loaded as a configuration file; json and crontab are parsed
     py           Python for another library: is compiled, not run
     javascript, text, console    are not run
 
-A block whose first line is a comment that names a file (`# tasks/hello.py`) is written to that file. A text
-block below a line `<!-- prints -->` is what the block before it must have printed; `…` stands for anything.
+A block whose first line is a comment with a file name (`# tasks/hello.py`) is written to that file. A text
+block below a line `<!-- prints -->` is the expected output of the block before it; `…` matches anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Block:
 
     @property
     def path(self) -> str | None:
-        """The file that the block is to be written to."""
+        """The file to which the block is written."""
         found = FILE_NAME.match(self.text.partition("\n")[0])
         return None if found is None else found["path"]
 
@@ -93,7 +93,7 @@ def prose_of(markdown: str) -> list[tuple[int, str]]:
 
 
 def pages() -> list[Path]:
-    """Every page that people read: the readme, the documentation, the readmes of the examples."""
+    """Every page for users: the README, the documentation, the READMEs of the examples."""
     return [
         ROOT / "README.md",
         *sorted(ROOT.glob("docs/**/*.md")),

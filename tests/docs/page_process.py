@@ -1,8 +1,8 @@
-"""Runs the code blocks of one page in order, as a process of its own; its current folder is the page's.
+"""Runs the code blocks of one page in order, in a process and a current folder of its own.
 
     python page_process.py BLOCKS.json      DATABASE_URL is the page's database
 
-The first block that fails ends it with status 1 and the line of the block on standard error.
+At the first failure it exits with status 1 and prints the line of the block to standard error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WAITS = "await runner.wait()"
 
 
 class Page:
-    """What the blocks of a page share."""
+    """The state that the blocks of a page share."""
 
     def __init__(self) -> None:
         self.module = types.ModuleType("page")
@@ -118,9 +118,7 @@ class Page:
     def _compare(self, expected: str) -> None:
         pattern = re.escape(expected.strip()).replace("…", ".*?")
         if not re.fullmatch(pattern, self.printed.strip(), re.DOTALL):
-            raise AssertionError(
-                f"the page says that this is printed:\n{expected}\nbut it is:\n{self.printed}"
-            )
+            raise AssertionError(f"expected output:\n{expected}\nactual output:\n{self.printed}")
 
 
 async def _awaited(code: types.CodeType, namespace: dict[str, Any]) -> None:
@@ -128,12 +126,12 @@ async def _awaited(code: types.CodeType, namespace: dict[str, Any]) -> None:
 
 
 def _own_handler(*_: object) -> None:
-    """A signal that came too late for the worker it was meant for."""
+    """Ignores a signal that arrives after its worker has ended."""
 
 
 @contextmanager
 def _stopped_when_idle(waits: bool) -> Iterator[None]:
-    """A block that waits for its worker gets a signal when the worker is up and has nothing left to run."""
+    """Sends a signal to a block that waits for its worker, once the worker is idle."""
     if not waits:
         yield
         return

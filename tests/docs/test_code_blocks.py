@@ -1,4 +1,4 @@
-"""Every code block of the documentation runs, in the order of its page, against a database of its own."""
+"""Every code block of the documentation runs, page by page, each page against its own database."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from docs.blocks import NOT_RUN, ROOT, RUN, blocks_of, name_of, pages, prose_of, read_blocks
 from support.command_line import clean_environment
 
-pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
+pytestmark = pytest.mark.timeout(1200)  # runs programs that may take minutes
 
 PAGE_PROCESS = Path(__file__).with_name("page_process.py")
 STARTS_EMPTY = ("README.md", "docs/index.md", "docs/getting-started.md")
-EXAMPLES = "examples/"  # their tests start them as their readmes say
+EXAMPLES = "examples/"  # tested with the commands of their READMEs
 
 
 def _runnable() -> list[Path]:
@@ -57,7 +57,7 @@ def test_every_code_block_says_what_it_is(page: Path) -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_no_code_hides_in_indented_lines(page: Path) -> None:
-    """An indented block has no language, so nothing would say whether it runs."""
+    """An indented block has no language, so it would never be checked."""
     before, in_list = "", False
     for number, line in prose_of(page.read_text()):
         in_list = bool(re.match(r"\s*([-*]|\d+\.) ", line)) or (

@@ -1,7 +1,7 @@
-"""Blocks that are not run, because they install, never end or need another machine: what they say is right.
+"""Console blocks, which are not run because they install packages, never end or need another machine.
 
-Each line of a `console` block is a command. Ours are parsed by the real command, so that every flag and value
-in them exists; of the others each kind is known here, and what it refers to is looked up.
+Each line is a command. Our own are parsed by the real command line, so every flag and value must exist. Of
+other commands only known kinds are allowed, and what they refer to is checked.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Bloc
         case ["pytest"] | ["export", _]:
             pass
         case other:
-            pytest.fail(f"{name_of(page)}:{block.line}: not known how to check {other}")
+            pytest.fail(f"{name_of(page)}:{block.line}: unknown kind of command: {other}")
 
 
 def test_a_flag_that_does_not_exist_would_be_noticed() -> None:
@@ -58,4 +58,4 @@ def test_a_flag_that_does_not_exist_would_be_noticed() -> None:
         parse(["health", "--no-such-flag"])
     with pytest.raises(click.UsageError):
         parse(["healht"])
-    parse(words_of("graphile-worker dev --fresh -j 10     throws the data away")[1:])
+    parse(words_of("graphile-worker dev --fresh -j 10     deletes the data")[1:])

@@ -1,4 +1,4 @@
-"""The Dockerfile without an engine: what it refers to exists, and its commands do what it promises."""
+"""The Dockerfile, without Docker: its files exist, and its commands work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KNOWN = {
 
 
 def read_instructions(text: str) -> list[tuple[str, str]]:
-    """Keyword and the rest of each instruction, with lines that go on joined and remarks left out."""
+    """Keyword and arguments of each instruction, with continued lines joined and comments removed."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(line.partition(" ")[0], line.partition(" ")[2]) for line in joined.splitlines()]
@@ -85,7 +85,7 @@ def test_extras_interpreter_and_folders_fit_the_package() -> None:
     assert f"--from=build {home} {home}" in all_of("COPY")
     assert environment()["PATH"].startswith(f"{home}/bin:")
     bases = {rest.split()[0] for rest in all_of("FROM")}
-    assert len(bases) == 1  # a venv works only with the interpreter that made it
+    assert len(bases) == 1  # a venv works only with the interpreter that created it
     (version,) = re.findall(r"python:(3\.\d+)-slim", bases.pop())
     assert f"Programming Language :: Python :: {version}" in PROJECT["project"]["classifiers"]
 
@@ -120,7 +120,7 @@ async def test_the_health_check_sees_the_worker_of_the_entry_point(
     program, *check = health_command()
     assert [program] == json.loads(one_of("ENTRYPOINT"))
     settings = {name: value for name, value in environment().items() if name != "PATH"}
-    assert settings["GRAPHILE_WORKER_HEALTH_FILE"].startswith("/tmp/")  # which anybody may write to
+    assert settings["GRAPHILE_WORKER_HEALTH_FILE"].startswith("/tmp/")  # writable for every user
     settings["GRAPHILE_WORKER_HEALTH_FILE"] = str(tmp_path / "health")
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere, also to the right heading, and every page can be reached."""
+"""Links between pages point to existing files and headings, and every page is linked from somewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 from docs.blocks import ROOT, name_of, pages, prose_of
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
-LINKING = [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+LINKING = [
+    *pages(),
+    *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+]
 
 
 def _links(page: Path) -> list[tuple[int, str]]:
@@ -27,6 +30,7 @@ def _anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as mkdocs and code hosts make them."""
     anchors = set()
     for _, line in prose_of(page.read_text()):
+        anchors |= set(re.findall(r'<a id="([^"]+)"></a>', line))  # the former name of a heading
         if heading := re.match(r"#{1,6} (.+)", line):
             words = re.sub(r"[^\w\s-]", "", heading[1].replace("`", "")).strip().lower()
             anchors.add(re.sub(r"[\s]+", "-", words))
@@ -49,7 +53,11 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def test_every_page_of_the_documentation_can_be_reached_from_its_first() -> None:
-    reached, waiting = set(), [ROOT / "docs" / "index.md"]
+    reached: set[Path] = set()
+    waiting = [
+        ROOT / "docs" / "index.md",
+        *ROOT.glob("docs/reference/**/*.md"),
+    ]  # those are in the navigation
     while waiting:
         page = waiting.pop()
         if page in reached:

@@ -1,4 +1,4 @@
-"""The page for those who come from Node names everything that Node has, and what it names here exists."""
+"""The page about moving from Node covers everything that Node has, and its Python names exist."""
 
 from __future__ import annotations
 
@@ -150,9 +150,9 @@ NODE: dict[str, set[str]] = {
         "GRAPHILE_ENABLE_DANGEROUS_LOGS",
     },
 }
-"""What the documentation and the code of Graphile Worker 0.18 for Node have."""
+"""The public names in the documentation and the code of Graphile Worker 0.18 for Node."""
 NOT_FOR_USERS = {"default", "$$isParsed", "LocalQueueModes", "isValidTask"}
-"""What its modules share with each other and happens to be exported."""
+"""Internal names that happen to be exported."""
 WORDS = ("Hooks and middleware", "Environment")
 """Sections whose second column is prose."""
 
@@ -205,7 +205,7 @@ def test_no_function_and_no_flag_of_the_package_itself_was_forgotten() -> None:
 
 
 def node_says(node: Any, *arguments: str) -> str:
-    """What Node prints, started where its packages are."""
+    """The output of Node, started in the folder of its packages."""
     folder = next(path.parent for path in node.command_line().parents if path.name == "node_modules")
     done = subprocess.run(
         [str(node.binary), *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=True

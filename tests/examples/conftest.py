@@ -1,4 +1,4 @@
-"""An example in a folder of its own, started with the commands of its README and stopped at the end."""
+"""An example in its own folder, started with the commands of its README and stopped at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Example:
         self._started: list[tuple[subprocess.Popen[bytes], Path]] = []
 
     def run(self) -> str:
-        """Run the next block to its end; what it printed."""
+        """Run the next block to its end and return its output."""
         done = subprocess.run(
             self._command(),
             cwd=self.folder,
@@ -51,7 +51,7 @@ class Example:
         return done.stdout
 
     def start(self, *, again: bool = False) -> Path:
-        """Start the next block (or the last one again); the file that gets what it prints."""
+        """Start the next block (or the last one again) and return the file with its output."""
         if again:
             self._next -= 1
         log = self.folder.parent / f"output-{len(self._started)}"
@@ -68,7 +68,7 @@ class Example:
         return log
 
     def stop(self) -> None:
-        """End what was started last, as a supervisor would."""
+        """Stop the process that was started last, as a supervisor would."""
         process, _ = self._started[-1]
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
@@ -76,7 +76,7 @@ class Example:
 
     @property
     def is_done(self) -> bool:
-        """Whether every command of the README was used."""
+        """Whether every command of the README was run."""
         return self._next == len(self.blocks)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Example:
 
 @pytest.fixture
 def example(request: pytest.FixtureRequest, tmp_path: Path, empty_database_url: str) -> Iterator[Example]:
-    """The example that the test's module is named after."""
+    """The example with the name of the test module."""
     name = request.module.__name__.rpartition("test_")[2]
     running = Example(name, tmp_path, empty_database_url)
     try:
@@ -108,7 +108,7 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, empty_database_url: 
 
 
 def _path() -> str:
-    """Ours in front, and psql of the embedded server behind, for machines that have none."""
+    """Our commands first, and psql of the embedded server last, for machines without one."""
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     with suppress(EmbeddedPostgresError):
         folders.append(str(find_binaries().folder))

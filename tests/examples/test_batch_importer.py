@@ -1,4 +1,4 @@
-"""Rows that are right are stored; the one that is not stays in its job until it is given up."""
+"""Valid rows are stored; the invalid one stays in its job until the job is failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def test_only_the_row_that_failed_stays(example: Any, empty_database_url: 
     try:
         assert await connection.fetchval("select count(*) from people") == 4
         listed = example.run()
-        assert "Somebody" in listed
+        assert "Jane Doe" in listed
         assert "Lovelace" not in listed
         example.run()
         assert example.is_done

@@ -1,4 +1,4 @@
-"""The crontab is right, its items become known, and runs that were missed are made up for."""
+"""The crontab is valid, its items are registered, and missed runs are backfilled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.working import until
 ITEMS = {"heartbeat", "clean_up", "weekly_report", "monthly_report"}
 
 
-async def test_a_missed_run_is_made_up_for(example: Any, empty_database_url: str) -> None:
+async def test_a_missed_run_is_backfilled(example: Any, empty_database_url: str) -> None:
     printed = example.run()
     assert "4 items, no problems" in printed
     assert "heartbeat" in printed
@@ -27,14 +27,14 @@ async def test_a_missed_run_is_made_up_for(example: Any, empty_database_url: str
 
         await until(known, timeout=60)
         example.stop()
-        # As if the worker had been away for five minutes.
+        # As if no worker had been running for five minutes.
         await connection.execute(
             "update graphile_worker._private_known_crontabs "
             "set known_since = now() - interval '1 hour', last_execution = now() - interval '5 minutes' "
             "where identifier = 'heartbeat'"
         )
         log = example.start(again=True)
-        await until(lambda: log.read_text().count("(made up for)") >= 4, timeout=60)
+        await until(lambda: log.read_text().count("(backfilled)") >= 4, timeout=60)
         assert example.is_done
     finally:
         await connection.close()

@@ -39,7 +39,7 @@ async def test_signing_up_adds_a_job_that_the_worker_runs(example: Any, empty_da
         assert example.is_done
         await until(lambda: "Welcome, ada@example.com!" in worker_log.read_text(), timeout=60)
 
-        # An address that is taken: neither a user nor a job, although the job was added first thing after.
+        # An address that is taken: neither a user nor a job.
         example.blocks.append(example.blocks[2].replace("--fail ", ""))
         assert "signed up already" in example.run()
         assert await connection.fetchval("select count(*) from users") == 1

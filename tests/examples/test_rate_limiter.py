@@ -1,4 +1,4 @@
-"""Messages with the flag keep to their limit, others do not wait for them."""
+"""Messages with the flag respect their limit; others do not wait for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from support.working import until
 
 RATE = 5.0
-BURST = 1 + 1  # one job more may be fetched before the start of the last one is counted; it is counted then
+BURST = 1 + 1  # one more job may be fetched before the start of the last one is counted
 LINE = re.compile(r"([\d.]+) (sms|email) (\d+)")
 
 
@@ -25,8 +25,8 @@ async def test_the_limit_is_kept_and_other_jobs_do_not_wait(example: Any) -> Non
         kind: sorted(float(at) for at, found, _ in lines() if found == kind) for kind in ("sms", "email")
     }
     assert [len(times["sms"]), len(times["email"])] == [10, 10]
-    # In no stretch of time are there more starts than a bucket of this size and rate allows. A job that is
-    # printed a little late after its start must not count against the next one, hence the tolerance.
+    # No interval has more starts than a bucket of this size and rate allows. The tolerance is for a job that
+    # prints its line a little late.
     for first in range(10):
         for last in range(first + 1, 10):
             elapsed = times["sms"][last] - times["sms"][first]

@@ -1,4 +1,4 @@
-"""Changes of a table become one job, and the job does its work."""
+"""Several changes of a row become one job, and the job runs."""
 
 from __future__ import annotations
 

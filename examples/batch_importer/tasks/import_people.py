@@ -1,4 +1,4 @@
-"""The task `import_people`: stores the rows that are right, and says which are not."""
+"""The task `import_people`: stores valid rows, and reports an error for each of the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def import_people(payload: list[Person], helpers: JobHelpers) -> list[Exce
     good = [person for person, problem in zip(payload, outcomes, strict=True) if problem is None]
     async with helpers.with_pg_client() as connection, connection.transaction():
         await connection.execute(PEOPLE)
-        # One statement for all rows; a second run of the same row changes nothing.
+        # One statement for all rows. It is idempotent: storing a row twice changes nothing.
         await connection.execute(
             STORE, [person.name for person in good], [int(person.born) for person in good]
         )

@@ -1,4 +1,4 @@
-"""The task `clean_up`: stands for deleting what nobody needs any more."""
+"""The task `clean_up`: a placeholder for deleting old data."""
 
 from __future__ import annotations
 

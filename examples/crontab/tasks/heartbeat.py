@@ -1,4 +1,4 @@
-"""The task `heartbeat`: notes which minute it ran for, and whether that was late."""
+"""The task `heartbeat`: logs which minute it ran for, and whether the run was backfilled."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from graphile_worker import JobHelpers
 
 async def heartbeat(payload: dict[str, Any], helpers: JobHelpers) -> None:
     run = payload["_cron"]
-    late = " (made up for)" if run["backfilled"] else ""
-    helpers.logger.info("heartbeat of %s%s", run["ts"], late)
+    backfilled = " (backfilled)" if run["backfilled"] else ""
+    helpers.logger.info("heartbeat of %s%s", run["ts"], backfilled)

@@ -1,4 +1,4 @@
-"""The task `report`: one task, two items of the crontab, told apart by their payload."""
+"""The task `report`: one task for two crontab items, with different payloads."""
 
 from __future__ import annotations
 

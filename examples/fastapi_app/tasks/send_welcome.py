@@ -16,6 +16,6 @@ class Welcome:
 async def send_welcome(payload: Welcome, helpers: JobHelpers) -> None:
     rows = await helpers.query("select email, welcomed_at from users where id = $1", payload.user_id)
     if not rows or rows[0]["welcomed_at"] is not None:
-        return  # the user has left, or this job ran before
-    helpers.logger.info("Welcome, %s!", rows[0]["email"])  # stands for sending an e-mail
+        return  # the user is gone, or an earlier attempt got this far
+    helpers.logger.info("Welcome, %s!", rows[0]["email"])  # send an e-mail here
     await helpers.query("update users set welcomed_at = now() where id = $1", payload.user_id)

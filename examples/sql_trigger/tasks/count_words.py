@@ -17,7 +17,7 @@ async def count_words(payload: Payload, helpers: JobHelpers) -> None:
             "select title || ' ' || body from articles where id = $1", payload["article_id"]
         )
         if text is None:
-            return  # the article is gone
+            return  # the article was deleted
         await connection.execute(
             "update articles set words = $2 where id = $1", payload["article_id"], len(text.split())
         )
