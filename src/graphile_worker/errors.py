@@ -23,6 +23,7 @@
     │   ├── ExecutableFailedError    an executable task ended with a bad status
     │   └── ExtensionMissingError    a task asked for application state that was not given
     ├── JobRefusedError              an interceptor refused to add the job
+    ├── PluginError                  a plugin failed to start
     ├── WorkerStoppedError           the worker died of an error, or was stopped by force
     │   └── TasksLeftBehindError     it stopped, but tasks would not end even when cancelled
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
@@ -36,7 +37,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .error_text import summarize_members
+from .error_text import summarize, summarize_members
 
 
 class GraphileWorkerError(Exception):
@@ -190,6 +191,14 @@ class ExtensionMissingError(JobError, LookupError):
 
 class JobRefusedError(GraphileWorkerError):
     """An interceptor refused to add the job."""
+
+
+class PluginError(GraphileWorkerError):
+    """A plugin failed to start, so the worker did not start; `plugin` is the name of its class."""
+
+    def __init__(self, plugin: str, error: BaseException) -> None:
+        self.plugin = plugin
+        super().__init__(f"plugin {plugin} failed to start: {summarize(error)}")
 
 
 class WorkerStoppedError(GraphileWorkerError):

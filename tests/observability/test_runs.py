@@ -209,13 +209,13 @@ async def test_what_is_added_to_shared_hooks_later_reaches_a_run_that_is_under_w
 def test_an_event_is_wanted_by_a_run_as_long_as_somebody_observes_it() -> None:
     given = Hooks()
     run, other = given.for_run(), given.for_run()
-    observed = run.events.observed  # loops keep the set itself
+    observed = run.events._observed  # loops keep the set itself
 
     def look(event: Event) -> None:
         pass
 
     run.events.on(JobStarted, look)
-    assert (observed, other.events.observed) == ({JobStarted}, set())
+    assert (observed, other.events._observed) == ({JobStarted}, set())
     given.events.on(JobSucceeded, look)
     assert observed == {JobStarted, JobSucceeded}
     given.events.off(JobSucceeded, look)

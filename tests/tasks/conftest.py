@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from graphile_worker.job import Job
-from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers, QueueNames, WorkerServices
+from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers
+from graphile_worker.tasks.queue_names import QueueNames
+from graphile_worker.tasks.services import WorkerServices
 
 MakeJob = Callable[..., Job]
 MakeHelpers = Callable[..., JobHelpers]

@@ -13,14 +13,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.tasks import (
-    TaskThreads,
-    call_task,
-    current_job,
-    get_current_helpers,
-    get_current_job,
-    task,
-)
+from graphile_worker.tasks import get_current_helpers, get_current_job, task
+from graphile_worker.tasks.call import call_task
+from graphile_worker.tasks.helpers import current_helpers
+from graphile_worker.tasks.threads import TaskThreads
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id")
 
@@ -63,7 +59,7 @@ async def test_a_plain_function_runs_in_a_thread_and_does_not_block_the_loop(
 
 def start(made: Any, payload: Any, helpers: Any, threads: TaskThreads) -> Any:
     """As the worker does it: the current job is set in the context from which the task is called."""
-    current_job.set(helpers)
+    current_helpers.set(helpers)
     return call_task(made, payload, helpers, threads)
 
 
@@ -103,7 +99,7 @@ async def test_jobs_that_run_at_once_each_see_their_own_job(
 def test_outside_a_task_there_is_no_current_job() -> None:
     with pytest.raises(LookupError, match="not called from a task"):
         contextvars.Context().run(get_current_job)
-    assert contextvars.Context().run(current_job.get, None) is None
+    assert contextvars.Context().run(current_helpers.get, None) is None
 
 
 async def test_what_a_plain_function_hands_back_as_coroutine_is_awaited_on_the_loop(
@@ -208,7 +204,7 @@ async def test_a_thread_at_rest_keeps_nothing_of_its_last_task_alive(
 async def test_a_thread_that_is_stuck_does_not_keep_the_process_from_ending() -> None:
     program = (
         "import asyncio, threading\n"
-        "from graphile_worker.tasks import TaskThreads\n"
+        "from graphile_worker.tasks.threads import TaskThreads\n"
         "async def main():\n"
         "    threads, started = TaskThreads(1), threading.Event()\n"
         "    threads.submit('stuck', lambda: (started.set(), threading.Event().wait()))\n"

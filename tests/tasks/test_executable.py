@@ -60,7 +60,7 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
         attempts=2,
         max_attempts=5,
     )
-    await made.invoke(made.decode(job.raw_payload), make_helpers(job))
+    await made._invoke(made._decode(job.raw_payload), make_helpers(job))
     seen = json.loads((folder.project / "seen.json").read_text())
     assert seen["argv"] == [str(folder.path / "users/notify")]
     assert seen["cwd"] == str(folder.project)

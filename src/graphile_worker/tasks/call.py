@@ -21,13 +21,13 @@ def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThr
     the task's own coroutine, with nothing around it.
     """
     if task.is_async:
-        coroutine: Awaitable[Any] = task.invoke(payload, helpers)
+        coroutine: Awaitable[Any] = task._invoke(payload, helpers)
         return coroutine
     return _call_in_thread(task, payload, helpers, threads)
 
 
 async def _call_in_thread(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Any:
     label = f"{task.identifier} (job {helpers.job.id})"
-    result = await threads.submit(label, task.invoke, payload, helpers)
+    result = await threads.submit(label, task._invoke, payload, helpers)
     # A plain function may hand back a coroutine, as decorated ones do; that part runs on the loop.
     return await result if inspect.isawaitable(result) else result

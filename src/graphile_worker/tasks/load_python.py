@@ -28,7 +28,7 @@ def add_tasks_of_file(registry: TaskRegistry, module: ModuleType, path: str, ide
     own = getattr(module, own_name, None)
     decorated = _decorated(module, only_own=True)
     if isinstance(own, Task):
-        if not own.is_named:
+        if not own._is_named:
             registry.add(own, identifier)
         # Jobs added with the task object carry its own identifier, so that one is served too.
         registry.add(own)

@@ -28,13 +28,13 @@ class TaskRegistry(Mapping[str, AnyTask]):
         known = self._tasks.get(task.identifier)
         if known is not None and known.function != task.function:
             raise TaskLoadError(
-                f"the task {task.identifier!r} is defined twice: here and at {known.place}; rename one of "
+                f"the task {task.identifier!r} is defined twice: here and at {known._place}; rename one of "
                 'them, or give it another identifier with @task("...")',
                 path=task.path,
                 line=task.line,
             )
         if known is None:
-            task.prepare()
+            task._prepare()
             self._tasks[task.identifier] = task
 
     def __getitem__(self, identifier: str) -> AnyTask:

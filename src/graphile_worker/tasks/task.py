@@ -7,7 +7,7 @@ they say otherwise, how to call the function, and how to turn the payload's JSON
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
@@ -32,7 +32,7 @@ class TaskOptions(TypedDict, total=False):
     priority: int | None
     job_key: str | None
     job_key_mode: JobKeyMode | None
-    flags: list[str] | None
+    flags: Collection[str] | None
 
 
 class Task(Generic[P, Arguments, R]):
@@ -45,13 +45,13 @@ class Task(Generic[P, Arguments, R]):
     """Whether calling it gives a coroutine; others are called in a thread."""
     path: str | None
     line: int | None
-    takes: int
+    _takes: int
     """How many arguments the function is given: 0, 1 or 2."""
-    invoke: Invoke
+    _invoke: Invoke
     """Call with payload and helpers; passes on those that the function takes."""
-    is_named: bool
+    _is_named: bool
     """Whether the identifier was given, and not taken from the function's name."""
-    decode: Callable[[str], P]
+    _decode: Callable[[str], P]
     """From the JSON text of the payload to what the function takes; PayloadError if it does not fit."""
 
     def __init__(
@@ -70,15 +70,15 @@ class Task(Generic[P, Arguments, R]):
             self.__module__ = module
         self.function = function
         self.path, self.line = (path, None) if path is not None else place_of(function)
-        self.is_named = identifier is not None
+        self._is_named = identifier is not None
         self.identifier = _checked_identifier(function, identifier)
         self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
         self.is_async = signature.is_async
-        self.takes = signature.takes
-        self.invoke = _invoker(function, signature.shape)
+        self._takes = signature.takes
+        self._invoke = _invoker(function, signature.shape)
         self._takes_payload = signature.shape in ("payload", "payload and helpers")
         self._annotation = _resolved_early(function, signature.annotation, local_names)
-        self.decode = self._decode_first if self._takes_payload else _decode_nothing
+        self._decode = self._decode_first if self._takes_payload else _decode_nothing
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -107,28 +107,28 @@ class Task(Generic[P, Arguments, R]):
             raise unresolved(self.function, self._annotation, error) from error
 
     @property
-    def place(self) -> str:
+    def _place(self) -> str:
         """Where the function stands: `file:line`, or its representation if that is not known."""
         if self.path is None:
             return repr(self.function)
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """Build the decoder now, so that an annotation that cannot be used shows at start-up."""
-        if not self._takes_payload or self.decode != self._decode_first:
+        if not self._takes_payload or self._decode != self._decode_first:
             return
         annotation = self.payload_annotation
         try:
-            self.decode = _decoder(annotation)
+            self._decode = _decoder(annotation)
         except TaskLoadError as error:
             raise load_error(self.function, f"{name_of(self.function)}: {error}") from error
 
     def _decode_first(self, raw: str) -> P:
-        self.prepare()
-        return self.decode(raw)
+        self._prepare()
+        return self._decode(raw)
 
     def __repr__(self) -> str:
-        return f"<Task {self.identifier!r} at {self.place}>"
+        return f"<Task {self.identifier!r} at {self._place}>"
 
 
 AnyTask = Task[Any, ..., Any]
