@@ -94,7 +94,7 @@ async def test_what_tasks_log_and_what_is_logged_of_jobs_goes_to_the_given_logge
     await workers.stop(runner)
     (hello,) = log.saying("hello")
     assert (hello.name, hello.task_identifier) == ("test_runs.shop.job", "greet")  # type: ignore[attr-defined]
-    for text in ("completed in", "KeyError: 'sku'; next try", "not today; next try", "ready: ", "stopping: "):
+    for text in ("completed in", "KeyError: 'sku'; retrying", "not today; retrying", "ready: ", "stopping: "):
         assert log.saying(text), text
     (unknown,) = log.saying("unknown_task")
     assert unknown.name == "test_runs.shop.cron"
@@ -266,7 +266,7 @@ async def test_a_fault_of_the_job_itself_has_a_message_and_no_traceback(
     log = make_log("shop")
     await jobs.add("ship", {"not": "a number"})
     await workers.once({"ship": ship}, logger=log.logger)
-    (record,) = log.saying("next try in")
+    (record,) = log.saying("retrying in")
     assert "Traceback" not in TextFormatter().format(record)
     assert (await jobs.one())["last_error"] in record.getMessage()
 

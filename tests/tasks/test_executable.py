@@ -18,7 +18,7 @@ from graphile_worker.errors import ExecutableFailedError, JobInterruptedError
 from graphile_worker.tasks import AbortSignal, load_tasks
 from graphile_worker.tasks.child_process import ChildProcess
 from graphile_worker.tasks.executable import describe_status, job_environment, run_executable
-from graphile_worker.tasks.output_lines import LONGEST_LINE, OutputLines
+from graphile_worker.tasks.output_lines import MAX_LINE, OutputLines
 from support.working import Jobs
 
 
@@ -172,7 +172,7 @@ async def test_a_file_that_cannot_be_started_is_a_failure_of_the_job(folder: Any
     with pytest.raises(ExecutableFailedError, match=asks):
         await run_executable(lost, make_helpers())
     lost.write_bytes(b"#!/bin/sh\r\necho hello\r\n")
-    with pytest.raises(ExecutableFailedError, match="lines end as on Windows"):
+    with pytest.raises(ExecutableFailedError, match="Windows line endings"):
         await run_executable(lost, make_helpers())
     lost.unlink()
     with pytest.raises(ExecutableFailedError, match="lost cannot be started: No such file"):
@@ -345,8 +345,8 @@ def test_lines_are_put_together_from_chunks() -> None:
 def test_a_line_without_end_is_passed_on_in_pieces() -> None:
     lines: list[str] = []
     output = OutputLines(lines.append)
-    output.feed(b"x" * (2 * LONGEST_LINE + 5))
-    assert [len(line) for line in lines] == [LONGEST_LINE, LONGEST_LINE]
+    output.feed(b"x" * (2 * MAX_LINE + 5))
+    assert [len(line) for line in lines] == [MAX_LINE, MAX_LINE]
 
 
 async def test_a_child_that_was_never_started_can_be_closed() -> None:

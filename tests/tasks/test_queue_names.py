@@ -140,7 +140,7 @@ async def test_closing_fails_those_who_wait(names: QueueNames, clock: FakeClock)
 async def test_the_oldest_names_are_forgotten_when_there_are_too_many(
     names: QueueNames, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 2)
+    monkeypatch.setattr(module, "MAX_CACHED", 2)
     waiting = [asyncio.ensure_future(names.get(queue_id)) for queue_id in (1, 2, 3)]
     await clock.until_sleeping()
     await clock.advance(DELAY)

@@ -196,7 +196,7 @@ def swapped(helpers: JobHelpers, payload: Any) -> None: ...
         (async_generator, r"async_generator is a generator"),
         (Letter, r"the class Letter cannot be a task"),
         (Sender.send, r"send is a method without its object"),
-        (lambda payload: None, r"has no name to serve as identifier"),
+        (lambda payload: None, r"has no name to use as identifier"),
     ],
 )
 def test_what_cannot_be_a_task_is_refused_with_file_and_line(wrong: Any, complaint: str) -> None:

@@ -1,7 +1,7 @@
-"""Task: a function that jobs can name.
+"""Task: a function with an identifier, which jobs refer to.
 
-A task stays callable like the function it wraps. It knows its identifier, the options its jobs get unless
-they say otherwise, how to call the function, and how to turn the payload's JSON into what the function takes.
+A task stays callable like the function it wraps. It has the default options of its jobs, and knows how to
+decode a payload and how to call the function.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Invoke = Callable[[Any, JobHelpers], Any]
 
 
 class TaskOptions(TypedDict, total=False):
-    """Options that `@task` sets for the jobs of the task; each may be overridden when a job is added."""
+    """Options of `@task`: defaults for the jobs of the task, which an add may override."""
 
     queue_name: str | None
     max_attempts: int | None
@@ -36,23 +36,24 @@ class TaskOptions(TypedDict, total=False):
 
 
 class Task(Generic[P, Arguments, R]):
-    """A task: `P` is the type of its payload, the rest is the type of the function."""
+    """A task; `P` is the type of its payload, `Arguments` and `R` are the type of the function."""
 
     function: Callable[Arguments, R]
     identifier: str
     spec_defaults: Mapping[str, Any]
+    """Defaults of JobSpec's options for this task's jobs."""
     is_async: bool
-    """Whether calling it gives a coroutine; others are called in a thread."""
+    """Whether it is a coroutine function; others run in a thread."""
     path: str | None
     line: int | None
     _takes: int
-    """How many arguments the function is given: 0, 1 or 2."""
+    """The number of arguments that the function gets: 0, 1 or 2."""
     _invoke: Invoke
-    """Call with payload and helpers; passes on those that the function takes."""
+    """Takes payload and helpers, and passes those on that the function takes."""
     _is_named: bool
-    """Whether the identifier was given, and not taken from the function's name."""
+    """Whether the identifier was passed, rather than taken from the function's name."""
     _decode: Callable[[str], P]
-    """From the JSON text of the payload to what the function takes; PayloadError if it does not fit."""
+    """Decodes the JSON text of a payload for the function; PayloadError if it does not match."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Task(Generic[P, Arguments, R]):
     ) -> None:
         signature = read_signature(function)
         functools.update_wrapper(self, function, updated=())
-        if module is not None:  # partial and callable objects name the module of their class
+        if module is not None:  # partial and callable objects have the module of their class
             self.__module__ = module
         self.function = function
         self.path, self.line = (path, None) if path is not None else place_of(function)
@@ -84,11 +85,11 @@ class Task(Generic[P, Arguments, R]):
         return self.function(*args, **kwargs)
 
     def spec(self, payload: P, /, **options: Unpack[JobOptions]) -> JobSpec:
-        """A job of this task, to be given to `add_jobs`."""
+        """A job of this task, for `add_jobs`."""
         return JobSpec(self, payload, **options)
 
     def with_identifier(self, identifier: str) -> Task[P, Arguments, R]:
-        """The same task under another name."""
+        """The same task with another identifier."""
         if identifier == self.identifier:
             return self
         copy: Task[P, Arguments, R] = Task(
@@ -100,7 +101,7 @@ class Task(Generic[P, Arguments, R]):
 
     @property
     def payload_annotation(self) -> Any:
-        """What the payload is decoded to, resolved; Any is plain JSON. TaskLoadError if a name is missing."""
+        """The resolved type of the payload; Any is plain JSON. TaskLoadError if a name cannot be resolved."""
         try:
             return resolve_annotation(self.function, self._annotation)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
@@ -108,13 +109,13 @@ class Task(Generic[P, Arguments, R]):
 
     @property
     def _place(self) -> str:
-        """Where the function stands: `file:line`, or its representation if that is not known."""
+        """The function's location: `file:line`, or its repr if that is unknown."""
         if self.path is None:
             return repr(self.function)
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
     def _prepare(self) -> None:
-        """Build the decoder now, so that an annotation that cannot be used shows at start-up."""
+        """Build the decoder now, so that an unusable annotation fails at start-up."""
         if not self._takes_payload or self._decode != self._decode_first:
             return
         annotation = self.payload_annotation
@@ -140,7 +141,7 @@ def _checked_identifier(function: Any, identifier: str | None) -> str:
         if identifier is None or identifier == "<lambda>":
             raise load_error(
                 function,
-                f'{function!r} has no name to serve as identifier; write task("name")(function), or give a '
+                f'{function!r} has no name to use as identifier; write task("name")(function), or pass a '
                 "mapping of names to functions",
             )
     try:
@@ -169,7 +170,7 @@ _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 
 
 def _resolved_early(function: Any, annotation: Any, local_names: Mapping[str, Any] | None) -> Any:
-    """The annotation with local names looked up while they are there; what comes later is left for later."""
+    """The annotation, resolved with local names while they exist; if that fails, it is resolved later."""
     if local_names is None:
         return annotation
     try:
@@ -189,9 +190,9 @@ def _invoker(function: Callable[..., Any], shape: str) -> Invoke:
 
 
 def _decoder(annotation: Any) -> Callable[[str], Any]:
-    """As `decoder_for`, but a task may say with None that it can do without a payload.
+    """Like `decoder_for`, but None in the annotation makes the payload optional.
 
-    A job that was given no payload has an empty object, which need not fit the rest of the annotation.
+    A job added without a payload has an empty object, which need not match the rest of the annotation.
     """
     if annotation is type(None):
         return _decode_nothing
@@ -211,5 +212,5 @@ def _decoder(annotation: Any) -> Callable[[str], Any]:
 
 
 def _decode_nothing(raw: str) -> Any:
-    """The function takes no payload, so none is read."""
+    """For functions that take no payload."""
     return None
