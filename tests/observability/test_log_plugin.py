@@ -120,7 +120,7 @@ def test_a_failed_task_is_logged_with_its_traceback(log: Log, attempts: int, lev
         log.events.emit(kind(worker_id="w", job=job, error=error, duration=0, traceback=TRACEBACK))
     (record,) = log.collected.records
     assert record.levelname == level
-    # As every formatter prints it, that of a program of the user too.
+    # Every formatter prints it, also one of the user.
     assert logging.Formatter().format(record).endswith(f"\n{TRACEBACK}")
     assert TextFormatter().format(record).splitlines()[1:] == [
         "    Traceback (most recent call last):",

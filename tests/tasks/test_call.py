@@ -1,4 +1,4 @@
-"""Calling tasks: on the loop, in threads, and what they see of their job."""
+"""Calling tasks: on the loop, in threads, and access to their job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_plain_function_runs_in_a_thread_and_does_not_block_the_loop(
 
 
 def start(made: Any, payload: Any, helpers: Any, threads: TaskThreads) -> Any:
-    """As the worker does it: the current job is set in the context from which the task is called."""
+    """Calls a task as the worker does, with the current helpers in the context."""
     current_helpers.set(helpers)
     return call_task(made, payload, helpers, threads)
 
@@ -86,12 +86,12 @@ async def test_jobs_that_run_at_once_each_see_their_own_job(
     barrier = asyncio.Barrier(5)
 
     @task
-    async def look() -> int:
+    async def job_id() -> int:
         await barrier.wait()
         return get_current_job().id
 
     async def slot(number: int) -> Any:
-        return await start(look, None, make_helpers(make_job(id=number)), threads)
+        return await start(job_id, None, make_helpers(make_job(id=number)), threads)
 
     assert await asyncio.gather(*(slot(number) for number in range(5))) == [0, 1, 2, 3, 4]
 
@@ -116,7 +116,7 @@ async def test_what_a_plain_function_hands_back_as_coroutine_is_awaited_on_the_l
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-async def test_whatever_a_thread_raises_reaches_the_caller_and_the_thread_lives_on(
+async def test_any_exception_in_a_thread_reaches_the_caller_and_the_thread_survives(
     make_helpers: Any, threads: TaskThreads, error: BaseException
 ) -> None:
     @task

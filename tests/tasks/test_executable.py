@@ -24,7 +24,7 @@ from support.working import Jobs
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Any:
-    """The lines that were logged so far, as (level, text)."""
+    """The logged lines as (level, text)."""
     caplog.set_level(logging.DEBUG, "graphile_worker.job")
     return lambda: [
         (record.levelname, record.getMessage())
@@ -78,7 +78,7 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
 
 
 @pytest.mark.parametrize("inherit", [True, False])
-async def test_the_way_to_the_database_can_be_kept_from_executables(
+async def test_executables_may_not_inherit_the_database(
     inherit: bool, folder: Any, database_url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about_database = {
@@ -160,7 +160,7 @@ async def test_the_signal_that_ended_it_is_in_the_message(folder: Any, make_help
     assert str(caught.value) == f"{script} was ended by SIGKILL"
 
 
-def test_a_signal_without_a_name_is_told_by_number() -> None:
+def test_a_signal_without_a_name_is_shown_by_number() -> None:
     assert describe_status(-1000) == "was ended by signal 1000"
 
 
@@ -315,14 +315,14 @@ async def test_nothing_is_started_once_the_worker_wants_tasks_to_end(folder: Any
 
 
 def is_gone(process_file: Path) -> bool:
-    """Whether the process is gone, or only waits to be collected by its parent."""
+    """Whether the process has exited, reaped or not."""
     process = int(process_file.read_text())
     try:
         os.kill(process, 0)
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except ProcessLookupError:
         return True
-    except FileNotFoundError:  # no /proc here, or gone between the two
+    except FileNotFoundError:  # no /proc here, or the process exited in between
         return False
 
 

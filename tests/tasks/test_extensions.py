@@ -1,4 +1,4 @@
-"""Application state that tasks ask for by type."""
+"""Application objects that tasks request by type."""
 
 from __future__ import annotations
 

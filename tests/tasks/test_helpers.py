@@ -1,4 +1,4 @@
-"""What tasks can ask their worker for, with a real database behind it."""
+"""JobHelpers, with a real database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphile_worker.tasks.threads import TaskThreads
 
 @pytest.fixture
 async def services(database_url: str) -> AsyncIterator[dict[str, Any]]:
-    """What a worker gives its tasks: a client and connections of one pool."""
+    """The services of a worker: a client and connections of one pool."""
 
     async def look_up(queue_ids: Any) -> list[str | None]:
         return [f"queue {queue_id}" for queue_id in queue_ids]

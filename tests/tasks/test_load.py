@@ -14,7 +14,7 @@ from graphile_worker.tasks import load_tasks
 
 
 def run(made: Any) -> Any:
-    """What the task gives, whether it is a coroutine function or not."""
+    """The result of the task, whether it is a coroutine function or not."""
     result = made._invoke({"a": 1}, None)
     return asyncio.run(result) if made.is_async else result
 

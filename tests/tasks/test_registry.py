@@ -68,4 +68,4 @@ def test_an_unusable_annotation_shows_when_the_registry_is_built() -> None:
 
 def test_an_unknown_identifier_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        build_registry([send])["nobody"]
+        build_registry([send])["unknown"]

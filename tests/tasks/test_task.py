@@ -1,4 +1,4 @@
-"""What becomes a task, how it is called, and what its payload is decoded to."""
+"""Tasks: which functions qualify, how they are called, and how payloads are decoded."""
 
 from __future__ import annotations
 

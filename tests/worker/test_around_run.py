@@ -13,7 +13,7 @@ from graphile_worker.hooks import CallNext, WorkerContext
 from support.working import Jobs, Workers
 
 JOBS = 10_000
-FAILING = 100  # one job in so many fails
+FAILING = 100  # one job in a hundred fails
 CONCURRENCY = 10
 
 session: ContextVar[Any] = ContextVar("session")
