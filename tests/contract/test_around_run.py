@@ -173,7 +173,7 @@ async def returns_nonsense(job: Job, call_next: CallNext) -> Any:
         (exits, "SystemExit: broken"),
         (never_calls, "did not await call_next() and returned no outcome"),
         (calls_twice, "RuntimeError: call_next() was called twice"),
-        (returns_nonsense, "returned 'fine'; expected the outcome"),
+        (returns_nonsense, "returned str; expected the outcome"),
     ],
 )
 async def test_a_broken_interceptor_fails_the_job_only(

@@ -46,7 +46,7 @@ class _Layers:
             if is_called:
                 raise RuntimeError("call_next() was called twice; an attempt runs the task once")
             is_called = True
-            outcome = await self._interruption()
+            outcome = await self._suppressed_cancellation()
             if outcome is None:
                 outcome = await self.run(inner)
             return outcome
@@ -60,20 +60,19 @@ class _Layers:
                 raise
             return self._after_error(outcome, error)
         if outcome is None:
-            outcome = await self._interruption()
+            outcome = await self._suppressed_cancellation()
         return _after_return(interceptor, outcome, returned)
 
-    async def _interruption(self) -> Outcome | None:
-        """The outcome if the worker cancels this job and an interceptor has suppressed that."""
+    async def _suppressed_cancellation(self) -> Outcome | None:
+        """The outcome if the job was cancelled before its task and an interceptor suppressed that."""
         current = asyncio.current_task()
         if current is None or not current.cancelling():
             return None
-        outcome = await self._executor.cancelled(asyncio.CancelledError(), self._helpers)
-        return outcome if isinstance(outcome, Interrupted) else None
+        return await self._executor.cancelled(asyncio.CancelledError(), self._helpers)
 
     def _after_error(self, outcome: Outcome | None, error: BaseException) -> Outcome:
         if isinstance(outcome, Failed | Interrupted):
-            if error is not outcome.error:  # raising it again is how a context manager gets to know of it
+            if error is not outcome.error:  # raised again to make a context manager roll back
                 self._helpers.logger.error("an around_run interceptor failed", exc_info=error)
             return outcome
         if isinstance(error, JobInterruptedError):
@@ -88,16 +87,18 @@ def _after_cancellation(outcome: Outcome | None, cancelled: Outcome) -> Outcome:
 def _after_return(interceptor: AroundRun, outcome: Outcome | None, returned: Any) -> Outcome:
     if isinstance(outcome, Interrupted):
         return outcome
-    if isinstance(returned, Completed | Failed):
-        return returned
+    kind = type(returned)  # not isinstance, which may run code of a foreign object
+    if kind is Completed or kind is Failed:
+        return returned  # type: ignore[no-any-return]
     if isinstance(outcome, Failed):
         return outcome
     if returned is not None:
-        return failed(TypeError(f"{_name(interceptor)} returned {returned!r}; expected the outcome"))
+        return failed(TypeError(f"{_name(interceptor)} returned {kind.__name__}; expected the outcome"))
     if outcome is None:
         return failed(JobError(f"{_name(interceptor)} did not await call_next() and returned no outcome"))
     return outcome
 
 
 def _name(interceptor: AroundRun) -> str:
-    return f"the around_run interceptor {getattr(interceptor, '__qualname__', repr(interceptor))}"
+    name = getattr(interceptor, "__qualname__", None) or type(interceptor).__qualname__
+    return f"the around_run interceptor {name}"
