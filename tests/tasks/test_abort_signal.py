@@ -7,6 +7,8 @@ import gc
 import threading
 from typing import Any
 
+import pytest
+
 from graphile_worker.tasks import AbortSignal
 
 
@@ -88,6 +90,23 @@ async def test_a_child_wakes_coroutines_and_threads() -> None:
     parent.set("stopping")
     async with asyncio.timeout(60):
         await asyncio.gather(*waiting)
+
+
+def test_a_failing_callback_hinders_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    parent, calls = AbortSignal(), list[str]()
+    first, second = parent._child(), parent._child()
+
+    def fails() -> None:
+        raise SystemExit("broken")
+
+    for signal in (first, second, parent):
+        signal.on_set(fails)
+        signal.on_set(lambda: calls.append("called"))
+    parent.set("stopping")
+    assert first.is_set()
+    assert second.is_set()
+    assert calls == ["called"] * 3
+    assert caplog.text.count("a callback of an abort signal failed") == 3
 
 
 def test_a_parent_does_not_keep_its_children() -> None:

@@ -187,6 +187,25 @@ async def test_a_cancellation_comes_too_late_for_a_job_that_has_ended(
     assert recorder.count(JobInterrupted) == 0
 
 
+async def test_a_job_can_be_aborted_again_in_its_next_attempt(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+
+    async def job1(payload: Any, helpers: JobHelpers) -> None:
+        await helpers.abortable(gate(payload)) if not gate.started else await gate(payload)
+
+    (first,) = await jobs.add_many("job1", 1)
+    runner = await workers.start({"job1": job1}, events=recorder.events, interrupted_job_retry_delay=0)
+    await gate.until_inside(1)
+    assert slots_of(runner).abort(first, "once", cancel_after=3600)
+    await recorder.wait_for(JobInterrupted)
+    await until(lambda: len(gate.started) == 2)
+    assert slots_of(runner).abort(first, "twice", cancel_after=0)
+    await recorder.wait_for(JobInterrupted, count=2)
+    assert [str(event.error) for event in recorder.of(JobInterrupted)] == ["Interrupted: once", "twice"]
+
+
 async def test_a_timer_does_not_outlive_the_worker(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:

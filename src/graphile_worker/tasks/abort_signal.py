@@ -9,9 +9,12 @@ The worker has one signal. Each job has one of its own that follows the worker's
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from weakref import WeakSet
+
+logger = logging.getLogger("graphile_worker.tasks")
 
 
 class AbortSignal:
@@ -32,7 +35,8 @@ class AbortSignal:
 
     def set(self, reason: str = "the worker is stopping") -> None:
         """Ask the tasks to end. May be called from any thread; only the first call counts."""
-        self._set(reason, is_inherited=False)
+        for callback in self._set(reason, is_inherited=False):
+            _call(callback)
 
     async def wait(self) -> None:
         """Return when the signal is set."""
@@ -91,10 +95,11 @@ class AbortSignal:
             child._set(self.reason, is_inherited=True)
         return child
 
-    def _set(self, reason: str, *, is_inherited: bool) -> None:
+    def _set(self, reason: str, *, is_inherited: bool) -> list[Callable[[], object]]:
+        """Set this signal and its children, and return all callbacks: they run after everything is set."""
         with self._lock:
             if self._event.is_set():
-                return
+                return []
             self.reason = reason
             self._is_inherited = is_inherited
             self._event.set()
@@ -102,6 +107,12 @@ class AbortSignal:
             self._callbacks.clear()
             children, self._children = list(self._children or ()), None
         for child in children:
-            child._set(reason, is_inherited=True)
-        for callback in callbacks:
-            callback()
+            callbacks += child._set(reason, is_inherited=True)
+        return callbacks
+
+
+def _call(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except BaseException:  # sys.exit() too: the callbacks of other jobs must be called
+        logger.exception("a callback of an abort signal failed")

@@ -89,7 +89,7 @@ class Slots:
         self._idle: list[Slot] = []
         self._ended = asyncio.Event()
         self._became_idle = asyncio.Event()
-        self._cancel_timers: dict[int, asyncio.TimerHandle] = {}  # by job id
+        self._cancel_timers: dict[int, tuple[Job, asyncio.TimerHandle]] = {}  # by job id
         self.error: BaseException | None = None
         for slot in self._all:
             events.emit(WorkerCreated(worker_id=slot.id, tasks=tuple(identifiers)))
@@ -167,8 +167,12 @@ class Slots:
             if slot.job is job and slot.task is not None:
                 slot.task.cancel()
 
-        if job.id not in self._cancel_timers:
-            self._cancel_timers[job.id] = asyncio.get_running_loop().call_later(delay, cancel)
+        aborted, timer = self._cancel_timers.get(job.id, (None, None))
+        if aborted is job:
+            return
+        if timer is not None:  # of an earlier attempt
+            timer.cancel()
+        self._cancel_timers[job.id] = job, asyncio.get_running_loop().call_later(delay, cancel)
 
     @property
     def is_idle(self) -> bool:
@@ -234,7 +238,7 @@ class Slots:
             self._drop_cancel_timers()
 
     def _drop_cancel_timers(self) -> None:
-        for timer in self._cancel_timers.values():
+        for _, timer in self._cancel_timers.values():
             timer.cancel()
         self._cancel_timers.clear()
 
