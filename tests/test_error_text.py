@@ -1,4 +1,4 @@
-"""The text of an error: what a user reads, and that no exception can break it or make it endless."""
+"""The text of an error: what users read, and that no exception can break it or make it huge."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OwnError(Exception):
 
 
 def raised(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function raises, with the frames from here on."""
+    """The exception that a function raises, with the frames from here on."""
     try:
         function(*args)
     except BaseException as error:
@@ -53,7 +53,7 @@ def raised(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def in_package(function: Callable[..., Any], *, calls: str = "function()") -> Callable[..., Any]:
-    """The function, called by code that seems to stand in this package."""
+    """The function, called by code that seems to be in this package."""
     code = compile(
         f"def frame(function):\n    return {calls}\n", str(PACKAGE / "worker" / "made_up.py"), "exec"
     )
@@ -68,7 +68,7 @@ def ship() -> None:
 
 
 def line_of(text: str) -> int:
-    """The number of the first line in this file that holds the text."""
+    """The number of the first line in this file that contains the text."""
     lines = HERE.read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line and "line_of" not in line)
 
@@ -121,7 +121,7 @@ def test_a_program_that_is_installed_as_a_package_is_the_users_own_code() -> Non
     program: dict[str, Any] = {"get": library["get"]}
     exec(compile("def ship():\n    get()\n", f"{site}/shop/tasks.py", "exec"), program)
     error = raised(in_package(program["ship"]))
-    # This test is a caller too, and no library; a task has no such caller.
+    # Unlike a task, this function has a caller that is not a library: the test.
     assert describe(error.with_traceback(error.__traceback__.tb_next)) == (
         f"OSError: no route\n  at {site}/shop/tasks.py, line 2, in ship"
     )
@@ -130,7 +130,7 @@ def test_a_program_that_is_installed_as_a_package_is_the_users_own_code() -> Non
 def test_an_error_of_this_package_that_no_code_of_the_user_raised_is_its_message_alone() -> None:
     error = raised(decoder_for(int), '"x"')
     assert isinstance(error, PayloadError)
-    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr] # without the frame of this test
+    error.with_traceback(error.__traceback__.tb_next) # without the frame of this test
     assert describe(error) == str(error)
     assert format_traceback(error) == str(error)
     assert describe(JobError("not today")) == "not today"
@@ -145,7 +145,7 @@ def test_an_error_of_this_package_that_the_users_code_met_has_its_name_and_place
     assert lines[1].endswith("in asks")
 
 
-def test_causes_and_what_was_being_handled_are_told_with_their_places() -> None:
+def test_causes_and_contexts_have_their_places() -> None:
     def chained() -> None:
         try:
             ship()
@@ -165,7 +165,7 @@ def test_causes_and_what_was_being_handled_are_told_with_their_places() -> None:
     assert lines[5].endswith("in ship")
 
 
-def test_members_of_groups_are_told_one_per_line() -> None:
+def test_members_of_groups_have_a_line_each() -> None:
     async def child(number: int) -> None:
         raise ValueError(f"member\n{number}")
 
@@ -190,13 +190,13 @@ def test_notes_are_kept() -> None:
     assert format_traceback(error) == "ValueError: no\nwhile importing row 7"
 
 
-def test_a_syntax_error_is_told_as_python_does() -> None:
+def test_a_syntax_error_is_formatted_as_in_python() -> None:
     error = raised(compile, "a b", "x.py", "exec")
     assert describe(error).startswith("SyntaxError: invalid syntax (x.py, line 1)")
     assert '  File "x.py", line 1\n    a b\n' in format_traceback(error)
 
 
-def test_a_batch_is_told_in_a_line_for_each_failed_item() -> None:
+def test_a_batch_has_a_line_for_each_failed_item() -> None:
     error = BatchFailureError([raised(ship), ValueError("returned,\nnot raised")])
     head, first, second = describe(error).split("\n")
     assert head == "Batch failures:"
@@ -220,7 +220,7 @@ def test_a_batch_of_many_failures_is_cut() -> None:
 
 def test_a_traceback_is_that_of_python_without_the_frames_above_the_task() -> None:
     error = raised(in_package(ship))
-    error.with_traceback(error.__traceback__.tb_next)
+    error.with_traceback(error.__traceback__.tb_next) # as in a slot: ours is first
     own = error.__traceback__.tb_next
     wanted = "".join(traceback.format_exception(type(error), error, own)).rstrip("\n")
     assert format_traceback(error) == wanted
@@ -290,7 +290,7 @@ def _fails(self: Any, *args: Any) -> Any:
 
 
 class Str(str):
-    """What `__str__` may return."""
+    """A return value of `__str__`."""
 
     __getitem__ = __len__ = __format__ = split = splitlines = replace = encode = partition = _fails  # type: ignore[assignment]
 
@@ -474,14 +474,14 @@ def test_any_tree_of_exceptions_has_a_text(error: BaseException) -> None:
 @pytest.mark.parametrize(
     "size", [0, 10, MAX_PART, MAX_PART + 1, MAX_MESSAGE - 10, MAX_MESSAGE, 10 * MAX_MESSAGE]
 )
-def test_the_quick_way_says_what_the_long_one_says(size: int) -> None:
+def test_the_fast_path_gives_the_same_texts(size: int) -> None:
     def fails(depth: int) -> None:
         if depth:
             fails(depth - 1)
         raise ValueError("x" * size)
 
     for depth in (0, 1, 30, 200):
-        for _ in range(2):  # the second time from what was kept
+        for _ in range(2):  # the second time from the cache
             error = raised(lambda depth=depth: fails(depth))
             assert describe_and_format(error) == (describe(error), format_traceback(error))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .runner import run, run_once
     from .runner.runner import Runner
     from .spec import JobSpec
-    from .tasks import JobHelpers, Task, get_current_job, task
+    from .tasks import JobHelpers, Task, get_current_helpers, get_current_job, task
 
 __all__ = [
     "Completed",
@@ -45,6 +45,7 @@ __all__ = [
     "WorkerUtils",
     "__version__",
     "add_job_adhoc",
+    "get_current_helpers",
     "get_current_job",
     "make_worker_utils",
     "parse_cron_items",
@@ -67,7 +68,7 @@ _HOMES = {
     "runner": ("run", "run_once"),
     "runner.runner": ("Runner",),
     "spec": ("JobSpec",),
-    "tasks": ("JobHelpers", "Task", "get_current_job", "task"),
+    "tasks": ("JobHelpers", "Task", "get_current_helpers", "get_current_job", "task"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,6 +1,6 @@
-"""One exception, read without running into it: its name, its message, what led to it, its frames.
+"""Safe access to one exception: its name, message, causes and frames.
 
-Every access is guarded, and attributes are read past what a subclass made of them; see `error_text`.
+Every access is guarded and bypasses what a subclass overrides; see `error_text`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-MAX_MESSAGE = 20_000  # characters of a description; each fetch of the job brings it along
+MAX_MESSAGE = 20_000  # characters of a description; every fetch of the job returns it
 MAX_PART = 2_000  # characters of a cause, a note, or a message in a traceback
 MAX_NOTES = 20
 MAX_LOCATION = 500
@@ -18,7 +18,9 @@ MAX_LOCATION = 500
 PACKAGE = __name__.partition(".")[0]
 PACKAGE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _LIBRARY_FOLDER = os.path.join(os.path.dirname(os.__file__), "")
-_GLUE = tuple(_LIBRARY_FOLDER + name for name in ("asyncio", "concurrent", "threading.py", "contextlib.py"))
+_CALLERS_OF_TASKS = tuple(
+    _LIBRARY_FOLDER + name for name in ("asyncio", "concurrent", "threading.py", "contextlib.py")
+)
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
@@ -26,7 +28,7 @@ _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def headline_of(error: BaseException, limit: int) -> str:
-    """`KeyError: 'sku'`, as Python prints it; the message alone where this package says it all."""
+    """`KeyError: 'sku'`, as Python prints it; the message alone for errors that only this package raised."""
     message = text_of(error, limit)
     if is_ours(error) and message and own_frame_of(error) is None:
         return message
@@ -35,7 +37,7 @@ def headline_of(error: BaseException, limit: int) -> str:
 
 
 def text_of(error: BaseException, limit: int) -> str:
-    """What `str` says, cut to size; a plain `str` whatever `__str__` returned."""
+    """The message, cut to size; a plain `str`, whatever `__str__` returns."""
     try:
         text = str(error)
         return cut(str.__getitem__(text, slice(limit + 1)), limit)
@@ -49,7 +51,7 @@ def type_name(error: BaseException) -> str:
 
 
 def qualified_name(error: BaseException) -> str:
-    """As Python prints it: with the module, unless that is `builtins` or `__main__`; ours without it."""
+    """The name as Python prints it: with the module, except `builtins` and `__main__`, and ours without."""
     try:
         kind = type(error)
         name, module = str.__getitem__(kind.__qualname__, slice(200)), kind.__module__
@@ -61,7 +63,7 @@ def qualified_name(error: BaseException) -> str:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """What `add_note` added."""
+    """The lines of all notes."""
     try:
         notes = getattr(error, "__notes__", None)
         if not isinstance(notes, list | tuple):
@@ -76,7 +78,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the error's class is one of this package."""
+    """Whether the class of the error belongs to this package."""
     try:
         module = type(error).__module__
         return isinstance(module, str) and module.partition(".")[0] == PACKAGE
@@ -85,35 +87,35 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_a(error: BaseException, kind: type[BaseException]) -> bool:
-    """As `isinstance`, which asks the object's own `__class__` too."""
+    """Like `isinstance`, but ignores an overridden `__class__`."""
     return issubclass(type(error), kind)
 
 
-# Read as Python's own machinery does, past a property of the same name.
+# Read as the interpreter does, bypassing a property of the same name.
 
 
 def cause_of(error: BaseException) -> BaseException | None:
-    return _plain(BaseException, "__cause__", error)  # type: ignore[no-any-return]
+    return _raw(BaseException, "__cause__", error)  # type: ignore[no-any-return]
 
 
 def context_of(error: BaseException) -> BaseException | None:
-    return _plain(BaseException, "__context__", error)  # type: ignore[no-any-return]
+    return _raw(BaseException, "__context__", error)  # type: ignore[no-any-return]
 
 
 def suppresses_context(error: BaseException) -> bool:
-    return bool(_plain(BaseException, "__suppress_context__", error))
+    return bool(_raw(BaseException, "__suppress_context__", error))
 
 
 def members_of(error: BaseException) -> Sequence[BaseException]:
     """The exceptions of a group or of a batch."""
     if is_a(error, BaseExceptionGroup):
-        members = _plain(BaseExceptionGroup, "exceptions", error)
+        members = _raw(BaseExceptionGroup, "exceptions", error)
     else:
         members = getattr(error, "errors", ()) if is_ours(error) else ()
     return members if isinstance(members, tuple) else ()
 
 
-def _plain(owner: type, name: str, error: BaseException) -> Any:
+def _raw(owner: type, name: str, error: BaseException) -> Any:
     return owner.__dict__[name].__get__(error, type(error))
 
 
@@ -121,7 +123,7 @@ def _plain(owner: type, name: str, error: BaseException) -> Any:
 
 
 def frames_of(error: BaseException) -> Iterator[TracebackType]:
-    traceback: TracebackType | None = _plain(BaseException, "__traceback__", error)
+    traceback: TracebackType | None = _raw(BaseException, "__traceback__", error)
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
@@ -132,7 +134,7 @@ def filename_of(frame: TracebackType) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """`at tasks/orders.py, line 12, in ship`: the innermost frame of the user's own code, if there is one."""
+    """`at tasks/orders.py, line 12, in ship`: the innermost frame of user code; empty if there is none."""
     frame = own_frame_of(error)
     if frame is None:
         return ""
@@ -142,9 +144,9 @@ def place_of(error: BaseException) -> str:
 
 
 def own_frame_of(error: BaseException) -> TracebackType | None:
-    """The innermost frame of the user's own code.
+    """The innermost frame of user code.
 
-    That is not a library's, unless a task itself is: then the library is the user's program.
+    Libraries do not count, unless the task itself is in a library: then that is the user's program.
     """
     program: str | None = None
     found: TracebackType | None = None
@@ -160,8 +162,8 @@ def own_frame_of(error: BaseException) -> TracebackType | None:
 
 
 def is_above_tasks(filename: str) -> bool:
-    """Whether a frame belongs to what calls tasks: this package, the event loop, threads."""
-    return filename.startswith((PACKAGE_FOLDER, *_GLUE))
+    """Whether a frame belongs to the callers of tasks: this package, the event loop, threads."""
+    return filename.startswith((PACKAGE_FOLDER, *_CALLERS_OF_TASKS))
 
 
 def _is_library(filename: str) -> bool:
@@ -169,7 +171,7 @@ def _is_library(filename: str) -> bool:
 
 
 def _distribution(filename: str) -> str:
-    """The folder of the installed package that a file is in; else the file itself."""
+    """The folder of the installed package that contains the file; else the file itself."""
     for site in _SITES:
         before, found, after = filename.rpartition(site)
         if found:
@@ -180,7 +182,7 @@ def _distribution(filename: str) -> str:
 def short_path(filename: str) -> str:
     try:
         here = os.path.join(os.getcwd(), "")
-    except OSError:  # the folder is gone
+    except OSError:  # the folder was deleted
         return filename
     return filename.removeprefix(here)
 
@@ -197,7 +199,7 @@ def on_one_line(text: str) -> str:
 
 
 def storable(text: str, limit: int = MAX_MESSAGE) -> str:
-    """The text in a form that a database and a stream take: no NUL, no lone surrogates, not too long."""
+    """The text for the database and for streams: no NUL, no lone surrogates, bounded length."""
     text = cut(text, limit)
     try:
         text.encode()

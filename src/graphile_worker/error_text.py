@@ -1,11 +1,11 @@
-"""The text of an error for `last_error`, the log and the terminal: bounded in size, and made without raising.
+"""The text of an error for `last_error`, the log and the terminal: bounded in size, built without raising.
 
-An exception is foreign code. Its `__str__` may raise or return megabytes, its causes may form a
-ring, a group may hold a million members. Nothing that handles a failed job may fail because of that, so every
-access to an exception is guarded here, and attributes are read past what a subclass made of them.
+An exception is foreign code. Its `__str__` may raise or return megabytes, its causes may form a cycle, a
+group may have a million members. None of this may break the handling of a failed job, so every access to an
+exception is guarded and bypasses what a subclass overrides.
 
-The reader wants to see their own code. Frames of this package are folded, and so is what calls a task from
-above: the event loop and the threads.
+Users want to see their own code. Frames of this package and of its callers, the event loop and threads, are
+folded.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from .error_parts import (
 MAX_TRACEBACK = 20_000  # characters
 MAX_LINE = 300  # characters of a line of source code in a traceback
 MAX_SUMMARY = 1_000  # characters of an error on one line
-MAX_FRAMES = 40  # shown of one exception, most of them the innermost
-OUTER_FRAMES = 10  # of those the outermost
+MAX_FRAMES = 40  # per exception, most of them the innermost
+OUTER_FRAMES = 10  # how many of those are the outermost
 MAX_CHAIN = 8  # causes of one exception
 MAX_WIDTH = 15  # members shown of a group, as in Python
 MAX_DEPTH = 10  # groups within groups, as in Python
 MAX_EXCEPTIONS = 50  # in one traceback
-MAX_REPEATS = 3  # of a frame that calls itself, as in Python
-MAX_KEPT = 500  # texts of frames
+MAX_REPEATS = 3  # of a recursive frame, as in Python
+MAX_CACHED = 500  # texts of frames
 
-_frame_texts: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the code, so that no id is used twice
+_frame_texts: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the code, so that its id is not reused
 _stacks: dict[tuple[int, ...], tuple[list[CodeType], str, tuple[str, str] | None]] = {}  # the same
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
 
-# -- what others call --------------------------------------------------------------------------------------
+# -- interface ---------------------------------------------------------------------------------------------
 
 
 def describe(error: BaseException) -> str:
-    """The text stored as `last_error`: type and message as Python prints them, then where it was raised.
+    """The text for `last_error`: type and message as Python prints them, then where it was raised.
 
-    An error that this package made and no code of the user raised is its message alone.
+    For an error of this package that no user code raised, only the message.
     """
     try:
         rest = "".join(f"\n{line}" for line in _circumstances(error))[: MAX_MESSAGE // 2]
@@ -76,7 +76,7 @@ def describe(error: BaseException) -> str:
 
 
 def format_traceback(error: BaseException) -> str:
-    """The traceback as Python prints it, with causes and members of groups; our own frames are folded."""
+    """The traceback as Python prints it, with causes and members of groups; our frames are folded."""
     try:
         text = "\n".join(_Report().chain(error, 0))
     except BaseException:
@@ -88,11 +88,11 @@ def format_traceback(error: BaseException) -> str:
 
 
 def describe_and_format(error: BaseException) -> tuple[str, str]:
-    """Both texts at once: for most exceptions, which nothing led to, in a quarter of the time."""
+    """Both texts at once; four times as fast for exceptions without a cause or context, the usual case."""
     try:
-        if _is_lone(error):
-            return _texts_of_lone(error)
-    except BaseException:  # noqa: S110 - the long way is guarded at each step
+        if _is_simple(error):
+            return _simple_texts(error)
+    except BaseException:  # noqa: S110 - the slow path guards each step
         pass
     return describe(error), format_traceback(error)
 
@@ -103,12 +103,12 @@ def summarize(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message, else the type's name: for people who are not about to look at code."""
+    """The message, else the name of the type; for readers who do not need the type."""
     return storable(text_of(error, MAX_MESSAGE), MAX_MESSAGE) or qualified_name(error)
 
 
 def summarize_members(errors: Iterable[BaseException]) -> list[str]:
-    """A line for each error with the place where it was raised; the last one says how many were left out."""
+    """A line per error with the place where it was raised; a last line counts those that are left out."""
     lines: list[str] = []
     errors = list(errors)
     room = MAX_MESSAGE // 2
@@ -124,7 +124,7 @@ def summarize_members(errors: Iterable[BaseException]) -> list[str]:
 
 def related(error: BaseException) -> Iterator[BaseException]:
     """The error, its causes and contexts and the members of its groups, each once."""
-    if _is_lone(error):
+    if _is_simple(error):
         yield error
         return
     waiting, seen = [error], set[int]()
@@ -139,19 +139,19 @@ def related(error: BaseException) -> Iterator[BaseException]:
 
 
 def drop_frames(error: BaseException) -> None:
-    """Let go of the frames of an error and of all that belong to it: they keep every local variable alive."""
+    """Drop the frames of an error and of all related errors: they keep every local variable alive."""
     for each in related(error):
         try:
             BaseException.with_traceback(each, None)
-        except BaseException:  # noqa: S112 - a class may forbid to set it
+        except BaseException:  # noqa: S112 - a class may forbid it
             continue
 
 
-# -- the usual exception -----------------------------------------------------------------------------------
+# -- fast path ---------------------------------------------------------------------------------------------
 
 
-def _is_lone(error: BaseException) -> bool:
-    """Whether nothing led to the error and nothing is in it; one of this package has wordings of its own."""
+def _is_simple(error: BaseException) -> bool:
+    """Whether it has no cause, context or members, and is not from this package, whose texts differ."""
     return (
         cause_of(error) is None
         and context_of(error) is None
@@ -160,7 +160,7 @@ def _is_lone(error: BaseException) -> bool:
     )
 
 
-def _texts_of_lone(error: BaseException) -> tuple[str, str]:
+def _simple_texts(error: BaseException) -> tuple[str, str]:
     if notes_of(error):
         return describe(error), format_traceback(error)
     frames, own = _stack_of(error)
@@ -171,13 +171,13 @@ def _texts_of_lone(error: BaseException) -> tuple[str, str]:
     name, message = qualified_name(error), text_of(error, MAX_MESSAGE)
     headline = f"{name}: {message}" if message else name
     description = storable(cut(headline, MAX_MESSAGE - len(rest)) + rest, MAX_MESSAGE)
-    if len(headline) + len(frames) > MAX_PART + 5000:  # to be cut in more places than one
+    if len(headline) + len(frames) > MAX_PART + 5000:  # needs cutting in several places
         return description, format_traceback(error)
     return description, storable(frames + cut(headline, MAX_PART), MAX_TRACEBACK)
 
 
 def _stack_of(error: BaseException) -> tuple[str, tuple[str, str] | None]:
-    """The frames as lines of a traceback, and file and place of the user's own; kept like `_frame_text`."""
+    """The frames as lines of a traceback, and the location in user code; cached like `_frame_text`."""
     codes: list[CodeType] = []
     key: list[int] = []
     for frame in frames_of(error):
@@ -195,7 +195,7 @@ def _stack_of(error: BaseException) -> tuple[str, tuple[str, str] | None]:
             code = found.tb_frame.f_code
             own = code.co_filename, f", line {found.tb_lineno}, in {code.co_name}"
         known = codes, text, own
-        if len(_stacks) >= MAX_KEPT:
+        if len(_stacks) >= MAX_CACHED:
             _stacks.clear()
         if len(codes) <= MAX_FRAMES:
             _stacks[tuple(key)] = known
@@ -206,7 +206,7 @@ def _stack_of(error: BaseException) -> tuple[str, tuple[str, str] | None]:
 
 
 def _circumstances(error: BaseException) -> Iterator[str]:
-    """Where an error was raised, its notes, the errors in it and those behind it."""
+    """Where an error was raised, its notes, its members and its causes."""
     place = place_of(error)
     if place:
         yield f"  {place}"
@@ -218,16 +218,16 @@ def _circumstances(error: BaseException) -> Iterator[str]:
                 break
             place = place_of(leaf)
             yield f"  - {summarize(leaf)}" + (f" {place}" if place else "")
-    for link, behind in islice(_behind(error), MAX_CHAIN):
+    for link, cause in islice(_causes(error), MAX_CHAIN):
         word = "caused by" if link == _CAUSE else "while handling"
-        yield f"{word} {headline_of(behind, MAX_PART)}"
-        place = place_of(behind)
+        yield f"{word} {headline_of(cause, MAX_PART)}"
+        place = place_of(cause)
         if place:
             yield f"  {place}"
 
 
 def _leaves(group: BaseException) -> Iterator[BaseException]:
-    """The errors in a group that are no groups themselves, in order."""
+    """The errors in a group and its subgroups, in order."""
     waiting, seen = [group], set[int]()
     while waiting and len(seen) < MAX_EXCEPTIONS * MAX_WIDTH:
         error = waiting.pop()
@@ -240,13 +240,13 @@ def _leaves(group: BaseException) -> Iterator[BaseException]:
             yield error
 
 
-def _behind(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    """The errors that led to this one, each with the sentence that Python prints between the two."""
+def _causes(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """The causes and contexts of an error, each with the sentence that Python prints between the two."""
     seen = {id(error)}
     while True:
         cause = cause_of(error)
         found = cause if cause is not None else None if suppresses_context(error) else context_of(error)
-        # What this package raises says all there is to say, unless code of the user is behind it.
+        # Our own errors say everything themselves, unless user code caused them.
         if found is None or id(found) in seen or (is_ours(error) and own_frame_of(found) is None):
             return
         seen.add(id(found))
@@ -258,18 +258,18 @@ def _behind(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 
 class _Report:
-    """The lines of one traceback; counts the exceptions in it, so that no tree of groups is without end."""
+    """The lines of one traceback; counts its exceptions, so that nested groups stay bounded."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     def chain(self, error: BaseException, depth: int) -> list[str]:
-        """An exception below the ones that led to it."""
+        """An exception after its causes."""
         chain = [("", error)]
-        for link, behind in _behind(error):
-            if len(chain) > MAX_CHAIN or id(behind) in self._seen:
+        for link, cause in _causes(error):
+            if len(chain) > MAX_CHAIN or id(cause) in self._seen:
                 break
-            chain.append((link, behind))
+            chain.append((link, cause))
         lines: list[str] = []
         for link, each in reversed(chain):
             self._seen.add(id(each))
@@ -283,7 +283,7 @@ class _Report:
         text = _exception_lines(error)
         if not members:
             return [*(["Traceback (most recent call last):"] if frames else []), *frames, *text]
-        if is_ours(error):  # a batch: the rest of its message says what the members say
+        if is_ours(error):  # a batch: the rest of its message repeats the members
             text = text[:1]
         lines = [f"  | {line}" for line in (*frames, *text)]
         if frames:
@@ -310,14 +310,13 @@ class _Report:
 
 
 def _frames(error: BaseException) -> list[str]:
-    """The frames that matter, as Python prints them; none for an error that is all this package's own."""
+    """The relevant frames, as Python prints them; none for an error that is entirely our own."""
     frames = list(frames_of(error))
     while frames and is_above_tasks(filename_of(frames[0])):
         frames.pop(0)
     if not frames and not is_ours(error):
-        shown: list[TracebackType | str] = list(
-            frames_of(error)
-        )  # a fault of this package: all that there is
+        # A fault of this package: show everything.
+        shown: list[TracebackType | str] = list(frames_of(error))
     else:
         shown = list(_folded(frames))
     if len(shown) > MAX_FRAMES:
@@ -334,7 +333,7 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def _frame_text(frame: TracebackType) -> str:
-    """One frame as Python prints it; kept, since a task that fails often does so in the same place."""
+    """One frame as Python prints it; cached, since a task often fails in the same place."""
     code = frame.tb_frame.f_code
     key = (id(code), frame.tb_lasti)
     known = _frame_texts.get(key)
@@ -343,7 +342,7 @@ def _frame_text(frame: TracebackType) -> str:
 
         text = "".join(StackSummary.from_list(extract_tb(frame, limit=1)).format())
         known = code, "\n".join(line[:MAX_LINE] for line in text.splitlines())
-        if len(_frame_texts) >= MAX_KEPT:
+        if len(_frame_texts) >= MAX_CACHED:
             _frame_texts.clear()
         _frame_texts[key] = known
     return known[1]
@@ -368,7 +367,7 @@ def _fold(count: int) -> str:
 
 
 def _exception_lines(error: BaseException) -> list[str]:
-    """Type, message and notes; for a syntax error also the line that it is about."""
+    """Type, message and notes; for a syntax error also its source line."""
     if is_a(error, SyntaxError):
         try:
             from traceback import format_exception_only

@@ -1,33 +1,34 @@
 """Every error this package raises on purpose.
 
     GraphileWorkerError
-    ├── ConfigError                  an option, file or argument is wrong
-    │   ├── ConnectionConfigError    no way, or two ways, to reach a database were given
-    │   │   └── NoDatabaseError      no way was given
-    │   ├── CrontabError             a crontab line or item cannot be read
-    │   └── TaskLoadError            a task file cannot be used
-    ├── InvalidArgumentError         a value given to add or manage jobs is out of bounds
-    ├── DatabaseError                the database said no
+    ├── ConfigError                  an option, file or argument is invalid
+    │   ├── ConnectionConfigError    no database was configured, or more than one
+    │   │   └── NoDatabaseError      no database was configured
+    │   ├── CrontabError             a crontab line or item is invalid
+    │   └── TaskLoadError            a task cannot be loaded
+    ├── InvalidArgumentError         an argument for adding or managing jobs is invalid
+    ├── DatabaseError                the database refused, or cannot be reached
     │   ├── ConnectionFailedError    server unreachable, password wrong, database missing
     │   ├── SchemaMissingError       the Graphile Worker schema is not installed
-    │   ├── PermissionDeniedError    the role may not do this
-    │   ├── JobNotAddedError         a keyed add came back empty although it was tried again
+    │   ├── PermissionDeniedError    the role lacks a privilege
+    │   ├── JobNotAddedError         a keyed add returned no job, even when retried
     │   └── MigrationError           the schema could not be installed or upgraded
-    │       ├── SchemaTooOldError    older than what this package upgrades
-    │       └── SchemaTooNewError    changed by a newer worker in a way we do not understand
-    ├── JobError                     one job cannot go on
+    │       ├── SchemaTooOldError    too old for this package to upgrade
+    │       └── SchemaTooNewError    has a breaking migration of a newer version
+    ├── JobError                     one job failed; the worker is fine
     │   ├── UnknownTaskError         no task has the job's identifier
-    │   ├── PayloadError             the payload does not fit the task's annotation
+    │   ├── PayloadError             the payload does not match the task's annotation
     │   ├── BatchFailureError        some items of a batch job failed
-    │   ├── JobInterruptedError      the worker had to stop before the task ended
-    │   ├── ExecutableFailedError    an executable task ended with a bad status
-    │   └── ExtensionMissingError    a task asked for application state that was not given
+    │   ├── JobInterruptedError      the task was asked to end early
+    │   ├── ExecutableFailedError    an executable task exited with an error
+    │   └── ExtensionMissingError    a task asked for an application object that was not passed
     ├── JobRefusedError              an interceptor refused to add the job
-    ├── WorkerStoppedError           the worker died of an error, or was stopped by force
-    │   └── TasksLeftBehindError     it stopped, but tasks would not end even when cancelled
+    ├── PluginError                  a plugin failed to start
+    ├── WorkerStoppedError           the worker stopped, by an error or a forced shutdown
+    │   └── TasksLeftBehindError     it stopped, but some tasks did not end even when cancelled
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
-Each error names the thing and the way out in its message and carries the parts as fields.
+Each message names the cause and the fix; details are available as attributes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .error_text import summarize_members
+from .error_text import summarize, summarize_members
 
 
 class GraphileWorkerError(Exception):
@@ -44,19 +45,19 @@ class GraphileWorkerError(Exception):
 
 
 class ConfigError(GraphileWorkerError):
-    """An option, file or argument is wrong."""
+    """An option, file or argument is invalid."""
 
 
 class ConnectionConfigError(ConfigError):
-    """No way, or two ways at once, to reach a database were given."""
+    """No database was configured, or more than one."""
 
 
 class NoDatabaseError(ConnectionConfigError):
-    """No way to reach a database was given."""
+    """No database was configured."""
 
 
 class CrontabError(ConfigError):
-    """A crontab line or item cannot be read; `problems` holds every fault that was found, with its place."""
+    """A crontab line or item is invalid; `problems` lists every fault with its location."""
 
     def __init__(self, message: str, *, problems: Sequence[CrontabProblem] = ()) -> None:
         self.problems = tuple(problems)
@@ -64,9 +65,9 @@ class CrontabError(ConfigError):
 
 
 class CrontabProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault in a crontab: where it is, what was found, and what is allowed there.
+    """One fault in a crontab: its location, what was found, and what is allowed there.
 
-    `line` and `column` count from 1 and are None for items that were written in code.
+    `line` and `column` start at 1 and are None for items defined in code.
     """
 
     source: str
@@ -77,7 +78,7 @@ class CrontabProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """`source:line:column`, as far as it is known."""
+        """`source:line:column`, without the unknown parts."""
         parts = (self.source, self.line, self.column)
         return ":".join(str(part) for part in parts if part is not None)
 
@@ -86,14 +87,16 @@ class CrontabProblem(msgspec.Struct, frozen=True, kw_only=True):
         if self.text is not None:
             lines.append(f"    {self.text}")
             if self.column is not None:
-                # A tab keeps its own width in front of the mark, so that the mark stands below its character.
+                # Keep tabs, so that the caret is below its character.
                 before = self.text[: self.column - 1]
-                lines.append("    " + "".join("\t" if sign == "\t" else " " for sign in before) + "^")
+                lines.append(
+                    "    " + "".join("\t" if character == "\t" else " " for character in before) + "^"
+                )
         return "\n".join(lines)
 
 
 class TaskLoadError(ConfigError):
-    """A task file cannot be used; `path` and `line` say where."""
+    """A task cannot be loaded; `path` and `line` say where."""
 
     def __init__(self, message: str, *, path: str | None = None, line: int | None = None) -> None:
         self.path = path
@@ -103,7 +106,7 @@ class TaskLoadError(ConfigError):
 
 
 class InvalidArgumentError(GraphileWorkerError, ValueError):
-    """A value given to add or manage jobs is out of bounds; `argument` names it."""
+    """An argument for adding or managing jobs is invalid; `argument` is its name."""
 
     def __init__(self, argument: str, message: str) -> None:
         self.argument = argument
@@ -111,7 +114,7 @@ class InvalidArgumentError(GraphileWorkerError, ValueError):
 
 
 class DatabaseError(GraphileWorkerError):
-    """The database said no; `sqlstate` is its code where it gave one."""
+    """The database refused, or cannot be reached; `sqlstate` is PostgreSQL's error code, if any."""
 
     def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
         self.sqlstate = sqlstate
@@ -119,7 +122,7 @@ class DatabaseError(GraphileWorkerError):
 
 
 class ConnectionFailedError(DatabaseError):
-    """The server cannot be reached, refuses the password, or lacks the database."""
+    """The server cannot be reached, refused the password, or lacks the database."""
 
 
 class SchemaMissingError(DatabaseError):
@@ -127,11 +130,11 @@ class SchemaMissingError(DatabaseError):
 
 
 class PermissionDeniedError(DatabaseError):
-    """The role that is connected may not do this."""
+    """The connected role lacks a privilege."""
 
 
 class JobNotAddedError(DatabaseError):
-    """A keyed add came back empty although it was tried again."""
+    """A keyed add returned no job, even when retried."""
 
 
 class MigrationError(DatabaseError):
@@ -139,15 +142,15 @@ class MigrationError(DatabaseError):
 
 
 class SchemaTooOldError(MigrationError):
-    """The schema is older than what this package can upgrade."""
+    """The schema is too old for this package to upgrade."""
 
 
 class SchemaTooNewError(MigrationError):
-    """A newer worker changed the schema in a way this package does not understand."""
+    """The schema has a breaking migration that this version does not support."""
 
 
 class JobError(GraphileWorkerError):
-    """One job cannot go on; the worker itself is well."""
+    """One job failed; the worker itself is fine."""
 
 
 class UnknownTaskError(JobError):
@@ -155,7 +158,7 @@ class UnknownTaskError(JobError):
 
 
 class PayloadError(JobError):
-    """The payload does not fit the task's annotation; the message says which field."""
+    """The payload does not match the task's annotation; the message names the field."""
 
 
 class BatchFailureError(JobError):
@@ -167,24 +170,24 @@ class BatchFailureError(JobError):
 
 
 class JobInterruptedError(JobError):
-    """The worker had to stop before the task ended."""
+    """The task was asked to end early: the worker stops, or the job was aborted."""
 
 
 class ExecutableFailedError(JobError):
-    """An executable task ended with a bad status or by a signal."""
+    """An executable task exited with an error status or was ended by a signal."""
 
 
 class ExtensionMissingError(JobError, LookupError):
-    """A task asked for application state that was not given at start; `kind` is the type asked for."""
+    """A task asked for an application object that was not passed at start; `kind` is its type."""
 
     def __init__(self, kind: type, given: Sequence[str] = (), *, ambiguous: bool = False) -> None:
         self.kind = kind
         name, known = kind.__name__, ", ".join(given) or "none"
         if ambiguous:
-            message = f"several extensions fit {name}; ask for one of: {known}"
+            message = f"several extensions match {name}; ask for one of: {known}"
         else:
-            given_at_start = f"start the worker with extensions=[{name}(...)] (given: {known})"
-            message = f"no extension of type {name}; {given_at_start}"
+            fix = f"start the worker with extensions=[{name}(...)] (given: {known})"
+            message = f"no extension of type {name}; {fix}"
         super().__init__(message)
 
 
@@ -192,19 +195,27 @@ class JobRefusedError(GraphileWorkerError):
     """An interceptor refused to add the job."""
 
 
+class PluginError(GraphileWorkerError):
+    """A plugin failed to start, so the worker did not start; `plugin` is the name of its class."""
+
+    def __init__(self, plugin: str, error: BaseException) -> None:
+        self.plugin = plugin
+        super().__init__(f"plugin {plugin} failed to start: {summarize(error)}")
+
+
 class WorkerStoppedError(GraphileWorkerError):
-    """The worker died of an error, or was stopped by force."""
+    """The worker stopped, by an error or a forced shutdown."""
 
 
 class TasksLeftBehindError(WorkerStoppedError):
-    """The worker stopped and gave every job back, but these tasks would not end; `jobs` holds name and id."""
+    """The worker stopped and returned all jobs, but some tasks did not end; `jobs`: their names and ids."""
 
     def __init__(self, message: str, jobs: Sequence[tuple[str, int]]) -> None:
         self.jobs = tuple(jobs)
         names = ", ".join(f"{name} (job {job_id})" for name, job_id in self.jobs)
         super().__init__(
-            f"{message}; these tasks did not end even when cancelled, they are left behind and their jobs "
-            f"given back: {names}"
+            f"{message}; these tasks did not end even when cancelled; they are left behind and their jobs "
+            f"were returned to the queue: {names}"
         )
 
 

@@ -6,7 +6,7 @@ import signal
 
 
 def signal_name(number: int) -> str:
-    """`SIGTERM`; real-time signals have a place in a range and mostly no name of their own."""
+    """`SIGTERM`; a real-time signal without a name is `SIGRTMIN+n`."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,11 +1,11 @@
-"""Half surrogate pairs in JSON: JavaScript writes them when it cuts an emoji in two."""
+"""Lone surrogates in JSON. JavaScript writes them when it cuts an emoji in two."""
 
 from __future__ import annotations
 
 import re
 
-# Every escape is consumed whole, so that the text \ud800 behind an escaped backslash is not taken for one.
-# Compiled when it is first needed, which is never in most programs.
+# Matches every escape as a whole, so that \ud800 after an escaped backslash is not mistaken for one.
+# Compiled on first use, because most programs never need it.
 _ESCAPE = (
     r"(?s)\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})(?P<pair>\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
     r"|u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)"
@@ -13,7 +13,7 @@ _ESCAPE = (
 
 
 def half_surrogate_in(json_text: str | bytes) -> str | None:
-    """What to say about the first half pair in JSON text that cannot be decoded; None if there is none."""
+    """A message about the first lone surrogate in JSON text that cannot be decoded; None if there is none."""
     text = json_text.decode(errors="replace") if isinstance(json_text, bytes) else json_text
     for escape in re.finditer(_ESCAPE, text):
         half = escape["low"] or (None if escape["pair"] else escape["high"])

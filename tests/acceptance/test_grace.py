@@ -224,8 +224,8 @@ async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_i
     assert worker.was_killed_by() is signal.SIGTERM
     assert "a task in a thread cannot be ended and is left behind: stuck_thread (job 2)" in worker.output
     assert (
-        "did not end even when cancelled, they are left behind and their jobs given back: swallow (job 1)"
-        in worker.output
+        "these tasks did not end even when cancelled; they are left behind and their jobs were returned to "
+        "the queue: swallow (job 1)" in worker.output
     )
     rows = {row["identifier"]: row for row in await jobs.all()}
     assert set(rows) == {"swallow", "stuck_thread", "polite_thread"}

@@ -104,7 +104,7 @@ async def test_an_idle_worker_stops_at_once(start: Start, database_url: str, job
     worker = start(url=database_url).ready()
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
-    assert "stopped; every finished job is written" in worker.output
+    assert "stopped; all outcomes are written" in worker.output
     assert "Traceback" not in worker.output
     await until_disconnected(jobs)
 
@@ -182,7 +182,7 @@ async def test_several_processes_stop_gracefully_when_their_parent_is_told_to(
     let_go(folder)
     assert parent.ended() == 143
     assert parent.output.count("finished\n") == 2
-    assert parent.output.count("stopped; every finished job is written") == 2
+    assert parent.output.count("stopped; all outcomes are written") == 2
     assert await jobs.count() == 0
     await until_disconnected(jobs)
 

@@ -98,7 +98,7 @@ def test_a_script_whose_interpreter_is_missing(spawn: Call, tasks: Path, databas
     spawn("add", "report", DATABASE_URL=database_url).check()
     result = spawn("--once", DATABASE_URL=database_url).check()  # the job fails, the worker is well
     assert "its first line asks for /usr/local/bin/python9.9, which is not on this machine" in result.err
-    assert "next try in 3 s" in result.err
+    assert "retrying in 3 s" in result.err
 
 
 # -- the database --------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(gw: 
     result = once().check()
     assert "{1})] INFO: hello Ada\n" in result.out
     assert "{1})] INFO: completed in " in result.out
-    assert "at attempt 1 of 25: ValueError: boom; next try in 3 s" in result.err
+    assert "on attempt 1 of 25: ValueError: boom; retrying in 3 s" in result.err
     (left,) = gw("list", "--json").json
     assert (left["id"], left["attempts"], left["last_error"].split("\n")[0]) == (2, 1, "ValueError: boom")
 
@@ -104,7 +104,7 @@ def test_the_log_level_hides_what_is_less_important(gw: Call, once: Call) -> Non
     gw("add", "hello", '{"name": "Bob", "fail": true}', "--max-attempts", 1).check()
     result = once("--log-level", "error").check()
     assert result.out == ""
-    assert result.err.count("ERROR: failed for good") == 1
+    assert result.err.count("ERROR: permanently failed") == 1
     assert re.search(
         r'^    Traceback .*\n      File ".*tasks/hello\.py", line 5, in hello\n', result.err, re.M
     )

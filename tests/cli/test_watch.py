@@ -140,7 +140,7 @@ async def test_the_worker_ends_when_the_parent_is_killed(
     assert found is not None
     worker.process.kill()
     await until(lambda: not _is_alive(int(found[1])), timeout=60)
-    worker.wait_for("stopped; every finished job is written", times=processes)
+    worker.wait_for("stopped; all outcomes are written", times=processes)
 
 
 def _is_alive(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Watching and steering: observers cannot break anything, interceptors decide."""
+"""Hooks: observers cannot break anything, interceptors decide."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ async def test_an_observer_may_stop_the_worker(jobs: Jobs, workers: Workers) -> 
 
 
 async def test_plugins_bring_observers_and_interceptors(jobs: Jobs, workers: Workers) -> None:
-    told: list[str] = []
+    steps: list[str] = []
 
     class Plugin:
         def install(self, hooks: Hooks) -> None:
-            hooks.events.on(JobSucceeded, lambda event: told.append(event.name))
-            hooks.before_run(lambda job: told.append(f"before {job.task_identifier}"))
-            hooks.after_run(lambda job, outcome: told.append(f"after {outcome.error}"))
+            hooks.events.on(JobSucceeded, lambda event: steps.append(event.name))
+            hooks.before_run(lambda job: steps.append(f"before {job.task_identifier}"))
+            hooks.after_run(lambda job, outcome: steps.append(f"after {outcome.error}"))
 
     async def job1() -> None:
-        told.append("task")
+        steps.append("task")
 
     await jobs.add("job1")
     await workers.once({"job1": job1}, plugins=[Plugin()])
-    assert told == ["before job1", "task", "after None", "job:success"]
+    assert steps == ["before job1", "task", "after None", "job:success"]
 
 
 async def test_before_run_may_skip_or_fail_a_job(
@@ -109,7 +109,7 @@ async def test_before_run_may_skip_or_fail_a_job(
     assert recorder.count(JobSucceeded) == 2
 
 
-async def test_a_before_run_that_raises_or_answers_nonsense_fails_the_job(
+async def test_a_before_run_that_raises_or_returns_nonsense_fails_the_job(
     jobs: Jobs, workers: Workers
 ) -> None:
     hooks = Hooks()
@@ -132,10 +132,10 @@ async def test_a_before_run_that_raises_or_answers_nonsense_fails_the_job(
     assert "SkipJob" in errors[1]
 
 
-@pytest.mark.parametrize("door", ["before_run", "after_run"])
+@pytest.mark.parametrize("kind", ["before_run", "after_run"])
 @pytest.mark.parametrize("error", [SystemExit("out"), GeneratorExit("out")])
 async def test_a_hook_that_raises_to_exit_fails_the_job_only(
-    jobs: Jobs, workers: Workers, door: str, error: BaseException
+    jobs: Jobs, workers: Workers, kind: str, error: BaseException
 ) -> None:
     hooks = Hooks()
 
@@ -143,7 +143,7 @@ async def test_a_hook_that_raises_to_exit_fails_the_job_only(
         if job.payload["n"] == 0:
             raise error
 
-    getattr(hooks, door)(leave)
+    getattr(hooks, kind)(leave)
     (first, _) = await jobs.add_many("job1", 2)
 
     async def job1() -> None:
@@ -155,7 +155,7 @@ async def test_a_hook_that_raises_to_exit_fails_the_job_only(
     assert headline(row) == f"{type(error).__name__}: out"
 
 
-async def test_after_run_sees_the_result(jobs: Jobs, workers: Workers) -> None:
+async def test_after_run_gets_the_result(jobs: Jobs, workers: Workers) -> None:
     hooks = Hooks()
     seen: list[Outcome] = []
     hooks.after_run(lambda job, outcome: seen.append(outcome))
@@ -168,7 +168,7 @@ async def test_after_run_sees_the_result(jobs: Jobs, workers: Workers) -> None:
     assert seen == [Completed(None), Completed({"sum": 2})]
 
 
-async def test_after_run_sees_the_error_and_its_own_error_fails_the_job(jobs: Jobs, workers: Workers) -> None:
+async def test_after_run_gets_the_error_and_its_own_error_fails_the_job(jobs: Jobs, workers: Workers) -> None:
     hooks = Hooks()
     seen: list[tuple[int, str]] = []
 
@@ -191,7 +191,7 @@ async def test_after_run_sees_the_error_and_its_own_error_fails_the_job(jobs: Jo
     ]
 
 
-tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+tenant: ContextVar[str] = ContextVar("tenant", default="none")
 
 
 async def test_a_context_variable_set_before_a_run_is_seen_by_that_run_only(
@@ -214,7 +214,7 @@ async def test_a_context_variable_set_before_a_run_is_seen_by_that_run_only(
     await jobs.add("in_coroutine", {"n": 0}, priority=0)
     await jobs.add("in_thread", {"n": 1}, priority=1)
     await workers.once({"in_coroutine": in_coroutine, "in_thread": in_thread}, hooks=hooks)
-    assert seen == ["before: nobody", "tenant 0", "before: nobody", "tenant 1"]
+    assert seen == ["before: none", "tenant 0", "before: none", "tenant 1"]
 
 
 async def test_before_add_may_change_or_refuse_a_job(jobs: Jobs, workers: Workers, database_url: str) -> None:

@@ -116,7 +116,7 @@ async def test_a_worker_and_a_client_go_on_at_the_promoted_standby(
 
                 await stop_server(primary, signal.SIGQUIT)
                 gate.open()
-                await log.says("not hearing of new jobs", "this worker cannot show that it lives")
+                await log.says("cannot listen for new jobs", "this worker cannot show that it lives")
                 await log.says("is not what target_session_attrs asks for")  # there is only a standby
                 promoted = await asyncpg.connect(standby.url("failover"))
                 assert await promoted.fetchval("select pg_promote()")

@@ -64,7 +64,7 @@ async def test_a_worker_bears_that_the_server_is_gone_for_minutes(
     gate.open()  # the job ends while nobody can be told
     began = clock.monotonic()
     await until(lambda: clock.monotonic() - began > 60 * MINUTES, timeout=PATIENCE)
-    await log.says("jobs cannot be fetched: ", "not hearing of new jobs: ")
+    await log.says("jobs cannot be fetched: ", "cannot listen for new jobs: ")
     assert 1 <= recorder.count(WorkerGetJobError) <= 60 * MINUTES / 2.5 + 12  # at most 5 s, less a half
     assert 1 <= recorder.count(PoolListenError) <= 16  # 50 ms, growing to a minute
     if not recovery.get("recovery", True):
@@ -143,7 +143,7 @@ async def test_a_worker_goes_on_when_a_server_that_became_a_standby_is_promoted_
     shutil.chown(cluster / "standby.signal", cluster.stat().st_uid)
     await asyncio.to_thread(broken_server.start)
     gate.open()
-    await log.says("not hearing of new jobs: ", "cannot execute LISTEN during recovery")
+    await log.says("cannot listen for new jobs: ", "cannot execute LISTEN during recovery")
     await log.says("in a read-only transaction")
     connection = await asyncpg.connect(url)
     assert await connection.fetchval("select pg_promote()")

@@ -169,7 +169,7 @@ def check_loaded(registry: TaskRegistry) -> None:
     for identifier, task in registry.items():
         assert 1 <= len(identifier) <= 128
         assert callable(task.function)
-        assert task.takes in (0, 1, 2)
+        assert task._takes in (0, 1, 2)
 
 
 def attempt(source: Any, root: Path) -> None:

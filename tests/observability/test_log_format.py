@@ -1,4 +1,4 @@
-"""How log lines look, where they go, and what happens when nobody reads them."""
+"""The format of log lines, their destination, and broken pipes."""
 
 from __future__ import annotations
 

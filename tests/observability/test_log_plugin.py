@@ -1,4 +1,4 @@
-"""What the worker says in its log, at which level, and that it costs nothing when nobody listens."""
+"""The lines of the log, their levels, and that disabled lines cost nothing."""
 
 from __future__ import annotations
 
@@ -72,21 +72,23 @@ def test_success_is_one_line_at_info(log: Log) -> None:
     assert record.duration_ms == 12.3  # type: ignore[attr-defined]
 
 
-def test_a_failure_is_a_warning_with_the_attempt_and_the_next_try(log: Log) -> None:
+def test_a_failure_is_a_warning_with_the_attempt_and_the_back_off(log: Log) -> None:
     job = make_job(attempts=2)
     log.events.emit(events.JobErrored(worker_id="w", job=job, error=ValueError("boom"), duration=1.5))
-    assert log.lines == ["WARNING failed after 1.50 s at attempt 2 of 25: ValueError: boom; next try in 7 s"]
+    assert log.lines == ["WARNING failed after 1.50 s on attempt 2 of 25: ValueError: boom; retrying in 7 s"]
     record = log.collected.records[0]
     assert record.retry_in_s == 7.389  # type: ignore[attr-defined]
 
 
-def test_the_last_failure_is_one_error_although_two_events_tell_of_it(log: Log) -> None:
+def test_the_last_failure_is_one_line_although_it_has_two_events(log: Log) -> None:
     job = make_job(attempts=3, max_attempts=3)
     error = RuntimeError("no")
     log.events.emit(events.JobErrored(worker_id="w", job=job, error=error, duration=0))
     log.events.emit(events.JobFailed(worker_id="w", job=job, error=error, duration=0))
     assert len(log.lines) == 1
-    assert log.lines[0].startswith("ERROR failed for good after 0.0 ms at attempt 3 of 3: RuntimeError: no")
+    assert log.lines[0].startswith(
+        "ERROR permanently failed after 0.0 ms on attempt 3 of 3: RuntimeError: no"
+    )
 
 
 def test_failures_of_a_batch_say_how_many_items_failed(log: Log) -> None:
@@ -96,13 +98,13 @@ def test_failures_of_a_batch_say_how_many_items_failed(log: Log) -> None:
             worker_id="w", job=make_job(), error=ValueError("a\nb"), duration=0, batch_job_errors=parts
         )
     )
-    assert "2 items of the batch: ValueError: a | ValueError: b; next try in 3 s" in log.lines[0]
+    assert "2 items of the batch: ValueError: a | ValueError: b; retrying in 3 s" in log.lines[0]
 
 
-def test_an_interrupted_job_says_that_it_went_back(log: Log) -> None:
+def test_an_interrupted_job_is_said_to_be_returned(log: Log) -> None:
     log.events.emit(events.JobInterrupted(worker_id="w", job=make_job(), error=TimeoutError("grace is over")))
     assert log.lines == [
-        "INFO interrupted: TimeoutError: grace is over; the job went back without losing an attempt"
+        "INFO interrupted: TimeoutError: grace is over; returned to the queue without losing an attempt"
     ]
 
 
@@ -118,7 +120,7 @@ def test_a_failed_task_is_logged_with_its_traceback(log: Log, attempts: int, lev
         log.events.emit(kind(worker_id="w", job=job, error=error, duration=0, traceback=TRACEBACK))
     (record,) = log.collected.records
     assert record.levelname == level
-    # As every formatter prints it, that of a program of the user too.
+    # Every formatter prints it, also one of the user.
     assert logging.Formatter().format(record).endswith(f"\n{TRACEBACK}")
     assert TextFormatter().format(record).splitlines()[1:] == [
         "    Traceback (most recent call last):",
@@ -156,24 +158,24 @@ def test_a_logger_that_is_none_is_refused() -> None:
         LogPlugin(logging.LoggerAdapter(logging.getLogger("x"), {}))  # type: ignore[arg-type]
 
 
-def test_nobody_wants_events_of_successful_jobs_when_their_level_is_off() -> None:
+def test_successful_jobs_are_not_observed_when_their_level_is_off() -> None:
     log = Log(logging.WARNING, {})
     for kind in (events.JobStarted, events.JobSucceeded, events.JobCompleted, events.WorkerGetJobStart):
-        assert not log.events.wants(kind)
-    assert log.events.wants(events.JobErrored)
-    assert Log(logging.INFO, {}).events.wants(events.JobSucceeded)
-    assert not Log(logging.INFO, {}).events.wants(events.JobStarted)
-    assert Log(logging.DEBUG, {}).events.wants(events.JobStarted)
+        assert not log.events._wants(kind)
+    assert log.events._wants(events.JobErrored)
+    assert Log(logging.INFO, {}).events._wants(events.JobSucceeded)
+    assert not Log(logging.INFO, {}).events._wants(events.JobStarted)
+    assert Log(logging.DEBUG, {}).events._wants(events.JobStarted)
 
 
 def test_success_can_be_kept_out_of_the_log() -> None:
     log = Log(logging.INFO, {"NO_LOG_SUCCESS": "1"})
-    assert not log.events.wants(events.JobSucceeded)
-    assert not log.events.wants(events.PoolListenSuccess)
-    assert log.events.wants(events.JobErrored)
+    assert not log.events._wants(events.JobSucceeded)
+    assert not log.events._wants(events.PoolListenSuccess)
+    assert log.events._wants(events.JobErrored)
 
 
-def test_the_ready_line_tells_what_runs_where(log: Log) -> None:
+def test_the_ready_line_says_what_runs_where(log: Log) -> None:
     log.plugin.ready(
         version="1.2",
         pool_id="p",
@@ -194,7 +196,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     (events.PoolListenSuccess(pool_id="p"), "INFO connected; listening for new jobs"),
     (
         events.PoolListenError(pool_id="p", error=OSError("gone")),
-        "WARNING not hearing of new jobs: OSError: gone; connecting again, polling meanwhile",
+        "WARNING cannot listen for new jobs: OSError: gone; reconnecting, polling until then",
     ),
     (
         events.PoolFatalError(pool_id="p", error=OSError("gone"), action="completeJob"),
@@ -202,7 +204,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     ),
     (
         events.WorkerFatalError(worker_id="w", error=KeyError("x")),
-        "ERROR stopped by an error: KeyError: 'x'",
+        "ERROR slot stopped by an error: KeyError: 'x'",
     ),
     (
         events.GracefulShutdown(signal="SIGTERM"),
@@ -210,7 +212,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     ),
     (events.ForcefulShutdown(signal="SIGINT"), "WARNING got SIGINT again; stopping now"),
     (events.PoolGracefulShutdown(pool_id="p", message="because"), "INFO stopping: because"),
-    (events.PoolGracefulShutdownComplete(pool_id="p"), "INFO stopped; every finished job is written"),
+    (events.PoolGracefulShutdownComplete(pool_id="p"), "INFO stopped; all outcomes are written"),
     (
         events.PoolGracefulShutdownWorkerError(pool_id="p", error=TimeoutError(), job=make_job()),
         "WARNING task send_email (job 7) did not end in time: TimeoutError",
@@ -219,20 +221,20 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
         events.PoolGracefulShutdownError(pool_id="p", error=OSError("gone")),
         "ERROR could not stop cleanly: OSError: gone; jobs may still be locked by p",
     ),
-    (events.PoolForcefulShutdown(pool_id="p", message="now"), "WARNING stopping by force: now"),
+    (events.PoolForcefulShutdown(pool_id="p", message="now"), "WARNING forced shutdown: now"),
     (
         events.PoolForcefulShutdownComplete(pool_id="p"),
-        "WARNING stopped by force; no job is left locked by this worker",
+        "WARNING forced shutdown complete; all jobs are unlocked",
     ),
     (
         events.PoolForcefulShutdownError(pool_id="p", error=OSError("gone")),
-        "ERROR stopping by force failed: OSError: gone; jobs may still be locked by p",
+        "ERROR forced shutdown failed: OSError: gone; jobs may still be locked by p",
     ),
     (
         events.ResetLockedFailure(pool_id="p", error=OSError("gone"), delay=500),
-        "WARNING clearing locks older than four hours failed: OSError: gone; next try in 8 min 20 s",
+        "WARNING clearing stale locks failed: OSError: gone; retrying in 8 min 20 s",
     ),
-    (events.CronStarted(start=NOW), "INFO adding recurring jobs when they are due"),
+    (events.CronStarted(start=NOW), "INFO scheduling recurring jobs"),
     (
         events.CronScheduled(
             timestamp=NOW,
@@ -252,27 +254,27 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
                 )
             ],
         ),
-        "INFO making up for 1 job missed at 2030-01-01 12:00 UTC: nightly",
+        "INFO backfilling 1 job missed at 2030-01-01 12:00 UTC: nightly",
     ),
     (
         events.CronPrematureTimer(current_timestamp=NOW, expected_timestamp=NOW.replace(second=5)),
-        "WARNING the clock went back, 5 s to the next minute; waiting again",
+        "WARNING the clock moved back; waiting 5 s for the next minute",
     ),
     (
         events.CronOverdueTimer(current_timestamp=NOW.replace(minute=3), expected_timestamp=NOW),
-        "WARNING 3 min 0 s late, after a pause or a change of the clock; catching up",
+        "WARNING 3 min 0 s late, after a pause or a clock change; catching up",
     ),
     (
         events.WorkerLost(pool_id="p", lost_pool_id="q", dead_in=12.0),
-        "WARNING worker pool q is out of reach; its jobs go to others in 12 s unless it is back",
+        "WARNING worker pool q missed its heartbeats; its jobs will be recovered in 12 s unless it returns",
     ),
     (
         events.WorkerRecovered(pool_id="p", dead_pool_id="q", returned=[1, 2, 3], failed=[4], left=[]),
-        "WARNING worker pool q is dead; gave back 3 jobs, failed 1 job",
+        "WARNING worker pool q is dead; returned 3 jobs to the queue, failed 1 job",
     ),
     (
         events.PoolEvicted(pool_id="p", jobs=[make_job()]),
-        "WARNING this worker was out of reach for too long: 1 job went to others and is dropped here",
+        "WARNING this worker missed its heartbeats; dropped 1 job that other workers took over",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""What the log says of real runs: to which logger, once per run, and with the task's traceback."""
+"""The log of real runs: the right logger, one line per event, tracebacks of tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeLog = Callable[[str], "OwnLog"]
 
 
 class OwnLog:
-    """A logger of the user's program, apart from all others."""
+    """A logger of the user's program, isolated from all others."""
 
     def __init__(self, name: str) -> None:
         self.logger = logging.getLogger(f"test_runs.{name}")
@@ -94,7 +94,7 @@ async def test_what_tasks_log_and_what_is_logged_of_jobs_goes_to_the_given_logge
     await workers.stop(runner)
     (hello,) = log.saying("hello")
     assert (hello.name, hello.task_identifier) == ("test_runs.shop.job", "greet")  # type: ignore[attr-defined]
-    for text in ("completed in", "KeyError: 'sku'; next try", "not today; next try", "ready: ", "stopping: "):
+    for text in ("completed in", "KeyError: 'sku'; retrying", "not today; retrying", "ready: ", "stopping: "):
         assert log.saying(text), text
     (unknown,) = log.saying("unknown_task")
     assert unknown.name == "test_runs.shop.cron"
@@ -181,11 +181,11 @@ async def test_a_plugin_serves_each_run_once_although_the_hooks_are_the_same(
         assert sorted(plugin.calls) == ["after_run", "before_add", "before_run", "observer"]
     plugin.calls.clear()
     await jobs.add("adds")
-    await workers.once({"adds": adds}, hooks=hooks)  # without the plugin: it went with its runs
+    await workers.once({"adds": adds}, hooks=hooks)  # without the plugin, which ended with its runs
     assert plugin.calls == []
 
 
-async def test_what_is_added_to_shared_hooks_later_reaches_a_run_that_is_under_way(
+async def test_hooks_added_later_to_shared_hooks_reach_a_run_in_progress(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     hooks = Hooks(events=recorder.events)
@@ -206,24 +206,24 @@ async def test_what_is_added_to_shared_hooks_later_reaches_a_run_that_is_under_w
     assert asked == [first, second]
 
 
-def test_an_event_is_wanted_by_a_run_as_long_as_somebody_observes_it() -> None:
+def test_a_run_wants_an_event_while_it_has_an_observer() -> None:
     given = Hooks()
     run, other = given.for_run(), given.for_run()
-    observed = run.events.observed  # loops keep the set itself
+    observed = run.events._observed  # loops keep a reference to the set
 
-    def look(event: Event) -> None:
+    def observer(event: Event) -> None:
         pass
 
-    run.events.on(JobStarted, look)
-    assert (observed, other.events.observed) == ({JobStarted}, set())
-    given.events.on(JobSucceeded, look)
+    run.events.on(JobStarted, observer)
+    assert (observed, other.events._observed) == ({JobStarted}, set())
+    given.events.on(JobSucceeded, observer)
     assert observed == {JobStarted, JobSucceeded}
-    given.events.off(JobSucceeded, look)
+    given.events.off(JobSucceeded, observer)
     assert observed == {JobStarted}
-    given.events.on(JobStarted, look)
-    run.events.off(JobStarted, look)
+    given.events.on(JobStarted, observer)
+    run.events.off(JobStarted, observer)
     assert observed == {JobStarted}
-    given.events.on(Event, look)
+    given.events.on(Event, observer)
     assert {JobStarted, JobSucceeded} < observed
     assert PoolEvent not in observed
 
@@ -266,7 +266,7 @@ async def test_a_fault_of_the_job_itself_has_a_message_and_no_traceback(
     log = make_log("shop")
     await jobs.add("ship", {"not": "a number"})
     await workers.once({"ship": ship}, logger=log.logger)
-    (record,) = log.saying("next try in")
+    (record,) = log.saying("retrying in")
     assert "Traceback" not in TextFormatter().format(record)
     assert (await jobs.one())["last_error"] in record.getMessage()
 
@@ -308,7 +308,7 @@ async def test_a_scope_with_a_field_that_every_record_has_is_refused_at_once(
 # -- what events are about ---------------------------------------------------------------------------------
 
 
-async def test_a_failed_fetch_is_told_of_the_pool_that_made_it(
+async def test_a_failed_fetch_is_an_event_of_its_pool(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     runner = await workers.start({"greet": greet}, events=recorder.events)
@@ -323,7 +323,7 @@ async def test_a_failed_fetch_is_told_of_the_pool_that_made_it(
     assert not hasattr(event, "worker_id")
 
 
-def test_what_is_about_the_process_is_told_once_to_who_observes_several_runs() -> None:
+def test_an_observer_of_several_runs_gets_an_event_of_the_process_once() -> None:
     given = Hooks()
     heard: list[str] = []
     given.events.on(GracefulShutdown, lambda event: heard.append("user"))

@@ -53,7 +53,7 @@ async def test_a_stopped_process_keeps_its_jobs(
     await history.release()
     await jobs.until_gone()
     assert await history.events(job_id) == [("start", worker.pid), ("end", worker.pid)]
-    assert "out of reach" not in worker.output
+    assert "missed its heartbeats" not in worker.output
 
 
 async def test_a_worker_whose_event_loop_is_blocked_keeps_its_jobs(

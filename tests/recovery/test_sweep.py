@@ -235,7 +235,7 @@ class TestInterceptors:
         recorder.clear()
         assert (await hooked.sweep_stale_workers()).recovered == []
         assert recorder.of(WorkerRecovered) == []
-        hooked.hooks.interceptors_on_recovery.clear()
+        hooked.hooks._on_recovery.clear()
         (report,) = (await hooked.sweep_stale_workers()).recovered
         assert report.returned == [left]
         assert await graveyard.workers() == {}

@@ -1,4 +1,4 @@
-"""Jobs and helpers without a database, and folders of task files whose modules are forgotten afterwards."""
+"""Jobs and helpers without a database, and folders of task files whose modules are unloaded afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from graphile_worker.job import Job
-from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers, QueueNames, WorkerServices
+from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers
+from graphile_worker.tasks.queue_names import QueueNames
+from graphile_worker.tasks.services import WorkerServices
 
 MakeJob = Callable[..., Job]
 MakeHelpers = Callable[..., JobHelpers]
@@ -21,7 +23,7 @@ Until = Callable[[Callable[[], object]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Wait for what nobody announces: a file of another process, the end of a thread."""
+    """Poll for a condition without an event: a file of another process, the end of a thread."""
 
     async def wait(condition: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
@@ -32,7 +34,7 @@ def until() -> Until:
 
 
 class Absent:
-    """Stands where a test needs no database; using it fails the test."""
+    """Placeholder for a database that the test does not need; using it fails the test."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"this test has no database, so {name} cannot be used")
@@ -70,7 +72,7 @@ def make_job() -> MakeJob:
 
 @pytest.fixture
 async def make_helpers(make_job: MakeJob) -> MakeHelpers:
-    """Helpers of a job; `services` of the same name replace those that need no database."""
+    """Helpers of a job; `services` replace the placeholders."""
 
     def make(job: Job | None = None, **services: Any) -> JobHelpers:
         absent = Absent()
@@ -88,7 +90,7 @@ async def make_helpers(make_job: MakeJob) -> MakeHelpers:
 
 
 class TaskFolder:
-    """A folder of task files below a project folder, which is the current one."""
+    """A folder of task files in a project folder, which is the current directory."""
 
     def __init__(self, project: Path) -> None:
         self.project = project

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import BatchFailureError
-from graphile_worker.tasks import may_be_batch, settle_batch
+from graphile_worker.tasks.batch import may_be_batch, settle_batch
 
 THREE = '[{"a":1}, {"a": 2},{"a":3.00}]'
 
@@ -28,7 +28,7 @@ async def bad(message: str) -> None:
 @pytest.mark.parametrize(
     ("result", "expected"), [([], True), ((), True), (None, False), ("ab", False), ({}, False)]
 )
-def test_only_lists_and_tuples_are_looked_at(result: Any, expected: bool) -> None:
+def test_only_lists_and_tuples_may_be_batches(result: Any, expected: bool) -> None:
     assert may_be_batch(result) is expected
 
 
@@ -93,7 +93,7 @@ async def test_a_list_of_another_length_is_success_with_a_warning_and_every_item
 
     async def ends() -> None:
         ended.append(True)
-        raise ValueError("nobody asks")
+        raise ValueError("ignored")
 
     assert await settle_batch(THREE, [ends(), ends()], logging.getLogger("test")) is None
     assert ended == [True, True]

@@ -1,4 +1,4 @@
-"""Calling tasks: on the loop, in threads, and what they see of their job."""
+"""Calling tasks: on the loop, in threads, and access to their job."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.tasks import (
-    TaskThreads,
-    call_task,
-    current_job,
-    get_current_helpers,
-    get_current_job,
-    task,
-)
+from graphile_worker.tasks import get_current_helpers, get_current_job, task
+from graphile_worker.tasks.call import call_task
+from graphile_worker.tasks.helpers import current_helpers
+from graphile_worker.tasks.threads import TaskThreads
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id")
 
@@ -64,8 +60,8 @@ async def test_a_plain_function_runs_in_a_thread_and_does_not_block_the_loop(
 
 
 def start(made: Any, payload: Any, helpers: Any, threads: TaskThreads) -> Any:
-    """As the worker does it: the current job is set in the context from which the task is called."""
-    current_job.set(helpers)
+    """Calls a task as the worker does, with the current helpers in the context."""
+    current_helpers.set(helpers)
     return call_task(made, payload, helpers, threads)
 
 
@@ -92,12 +88,12 @@ async def test_jobs_that_run_at_once_each_see_their_own_job(
     barrier = asyncio.Barrier(5)
 
     @task
-    async def look() -> int:
+    async def job_id() -> int:
         await barrier.wait()
         return get_current_job().id
 
     async def slot(number: int) -> Any:
-        return await start(look, None, make_helpers(make_job(id=number)), threads)
+        return await start(job_id, None, make_helpers(make_job(id=number)), threads)
 
     assert await asyncio.gather(*(slot(number) for number in range(5))) == [0, 1, 2, 3, 4]
 
@@ -105,7 +101,7 @@ async def test_jobs_that_run_at_once_each_see_their_own_job(
 def test_outside_a_task_there_is_no_current_job() -> None:
     with pytest.raises(LookupError, match="not called from a task"):
         contextvars.Context().run(get_current_job)
-    assert contextvars.Context().run(current_job.get, None) is None
+    assert contextvars.Context().run(current_helpers.get, None) is None
 
 
 async def test_what_a_plain_function_hands_back_as_coroutine_is_awaited_on_the_loop(
@@ -122,7 +118,7 @@ async def test_what_a_plain_function_hands_back_as_coroutine_is_awaited_on_the_l
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-async def test_whatever_a_thread_raises_reaches_the_caller_and_the_thread_lives_on(
+async def test_any_exception_in_a_thread_reaches_the_caller_and_the_thread_survives(
     make_helpers: Any, threads: TaskThreads, error: BaseException
 ) -> None:
     @task
@@ -210,7 +206,7 @@ async def test_a_thread_at_rest_keeps_nothing_of_its_last_task_alive(
 async def test_a_thread_that_is_stuck_does_not_keep_the_process_from_ending() -> None:
     program = (
         "import asyncio, threading\n"
-        "from graphile_worker.tasks import TaskThreads\n"
+        "from graphile_worker.tasks.threads import TaskThreads\n"
         "async def main():\n"
         "    threads, started = TaskThreads(1), threading.Event()\n"
         "    threads.submit('stuck', lambda: (started.set(), threading.Event().wait()))\n"

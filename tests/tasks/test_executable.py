@@ -18,13 +18,13 @@ from graphile_worker.errors import ExecutableFailedError, JobInterruptedError
 from graphile_worker.tasks import AbortSignal, load_tasks
 from graphile_worker.tasks.child_process import ChildProcess
 from graphile_worker.tasks.executable import describe_status, job_environment, run_executable
-from graphile_worker.tasks.output_lines import LONGEST_LINE, OutputLines
+from graphile_worker.tasks.output_lines import MAX_LINE, OutputLines
 from support.working import Jobs
 
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Any:
-    """The lines that were logged so far, as (level, text)."""
+    """The logged lines as (level, text)."""
     caplog.set_level(logging.DEBUG, "graphile_worker.job")
     return lambda: [
         (record.levelname, record.getMessage())
@@ -60,7 +60,7 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
         attempts=2,
         max_attempts=5,
     )
-    await made.invoke(made.decode(job.raw_payload), make_helpers(job))
+    await made._invoke(made._decode(job.raw_payload), make_helpers(job))
     seen = json.loads((folder.project / "seen.json").read_text())
     assert seen["argv"] == [str(folder.path / "users/notify")]
     assert seen["cwd"] == str(folder.project)
@@ -78,7 +78,7 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
 
 
 @pytest.mark.parametrize("inherit", [True, False])
-async def test_the_way_to_the_database_can_be_kept_from_executables(
+async def test_executables_may_not_inherit_the_database(
     inherit: bool, folder: Any, database_url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about_database = {
@@ -160,7 +160,7 @@ async def test_the_signal_that_ended_it_is_in_the_message(folder: Any, make_help
     assert str(caught.value) == f"{script} was ended by SIGKILL"
 
 
-def test_a_signal_without_a_name_is_told_by_number() -> None:
+def test_a_signal_without_a_name_is_shown_by_number() -> None:
     assert describe_status(-1000) == "was ended by signal 1000"
 
 
@@ -172,7 +172,7 @@ async def test_a_file_that_cannot_be_started_is_a_failure_of_the_job(folder: Any
     with pytest.raises(ExecutableFailedError, match=asks):
         await run_executable(lost, make_helpers())
     lost.write_bytes(b"#!/bin/sh\r\necho hello\r\n")
-    with pytest.raises(ExecutableFailedError, match="lines end as on Windows"):
+    with pytest.raises(ExecutableFailedError, match="Windows line endings"):
         await run_executable(lost, make_helpers())
     lost.unlink()
     with pytest.raises(ExecutableFailedError, match="lost cannot be started: No such file"):
@@ -315,14 +315,14 @@ async def test_nothing_is_started_once_the_worker_wants_tasks_to_end(folder: Any
 
 
 def is_gone(process_file: Path) -> bool:
-    """Whether the process is gone, or only waits to be collected by its parent."""
+    """Whether the process has exited, reaped or not."""
     process = int(process_file.read_text())
     try:
         os.kill(process, 0)
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except ProcessLookupError:
         return True
-    except FileNotFoundError:  # no /proc here, or gone between the two
+    except FileNotFoundError:  # no /proc here, or the process exited in between
         return False
 
 
@@ -345,8 +345,8 @@ def test_lines_are_put_together_from_chunks() -> None:
 def test_a_line_without_end_is_passed_on_in_pieces() -> None:
     lines: list[str] = []
     output = OutputLines(lines.append)
-    output.feed(b"x" * (2 * LONGEST_LINE + 5))
-    assert [len(line) for line in lines] == [LONGEST_LINE, LONGEST_LINE]
+    output.feed(b"x" * (2 * MAX_LINE + 5))
+    assert [len(line) for line in lines] == [MAX_LINE, MAX_LINE]
 
 
 async def test_a_child_that_was_never_started_can_be_closed() -> None:

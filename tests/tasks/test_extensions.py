@@ -1,4 +1,4 @@
-"""Application state that tasks ask for by type."""
+"""Application objects that tasks request by type."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_an_object_is_found_by_its_type() -> None:
 def test_an_object_is_found_by_a_base_class_if_only_one_fits() -> None:
     mailer = TestMailer()
     assert Extensions([mailer]).get(Mailer) is mailer
-    with pytest.raises(ExtensionMissingError, match=r"several extensions fit object; ask for one of: TestM"):
+    with pytest.raises(
+        ExtensionMissingError, match=r"several extensions match object; ask for one of: TestM"
+    ):
         Extensions([mailer, Settings()]).get(object)
 
 

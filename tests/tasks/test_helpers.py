@@ -1,4 +1,4 @@
-"""What tasks can ask their worker for, with a real database behind it."""
+"""JobHelpers, with a real database."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ import pytest
 from graphile_worker.client import make_worker_utils
 from graphile_worker.errors import ExtensionMissingError, JobInterruptedError
 from graphile_worker.spec import JobSpec
-from graphile_worker.tasks import AbortSignal, Extensions, QueueNames, TaskThreads, call_task, task
+from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers, task
+from graphile_worker.tasks.call import call_task
+from graphile_worker.tasks.queue_names import QueueNames
+from graphile_worker.tasks.services import WorkerServices
+from graphile_worker.tasks.threads import TaskThreads
 
 
 @pytest.fixture
 async def services(database_url: str) -> AsyncIterator[dict[str, Any]]:
-    """What a worker gives its tasks: a client and connections of one pool."""
+    """The services of a worker: a client and connections of one pool."""
 
     async def look_up(queue_ids: Any) -> list[str | None]:
         return [f"queue {queue_id}" for queue_id in queue_ids]
@@ -121,8 +125,6 @@ async def test_the_blocking_form_refuses_to_block_the_loop(make_helpers: Any) ->
 
 
 def test_the_blocking_form_says_so_when_the_loop_is_gone(make_job: Any) -> None:
-    from graphile_worker.tasks import JobHelpers, WorkerServices
-
     loop = asyncio.new_event_loop()
     loop.close()
     nothing: Any = None
@@ -173,7 +175,8 @@ async def test_a_loop_can_ask_whether_to_go_on(make_helpers: Any) -> None:
     signal.set("the worker is stopping due to SIGTERM")
     with pytest.raises(JobInterruptedError, match="the worker is stopping due to SIGTERM"):
         helpers.raise_if_aborted()
-    assert helpers.abort_signal is signal
+    assert helpers.abort_signal.is_set()
+    assert helpers.abort_signal.reason == signal.reason
 
 
 async def test_an_abortable_wait_gives_its_result_or_its_error(make_helpers: Any) -> None:

@@ -14,8 +14,8 @@ from graphile_worker.tasks import load_tasks
 
 
 def run(made: Any) -> Any:
-    """What the task gives, whether it is a coroutine function or not."""
-    result = made.invoke({"a": 1}, None)
+    """The result of the task, whether it is a coroutine function or not."""
+    result = made._invoke({"a": 1}, None)
     return asyncio.run(result) if made.is_async else result
 
 
@@ -234,7 +234,7 @@ def test_of_two_files_for_one_task_python_wins_and_the_other_is_named(folder: An
 def test_an_executable_file_is_a_task(folder: Any) -> None:
     script = folder.write("users/notify.rb", "#!/usr/bin/ruby", executable=True)
     made = load_tasks("tasks")["users/notify"]
-    assert (made.is_async, made.place) == (True, str(script))
+    assert (made.is_async, made._place) == (True, str(script))
 
 
 # -- modules -----------------------------------------------------------------------------------------------

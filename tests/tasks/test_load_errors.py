@@ -1,4 +1,4 @@
-"""What stops start-up: every message names the file, and the line where there is one."""
+"""Errors that stop start-up: every message names the file, and the line if there is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def failure(source: str = "tasks") -> TaskLoadError:
     return caught.value
 
 
-def test_a_file_without_a_task_says_what_was_looked_for_and_what_is_there(folder: Any) -> None:
+def test_a_file_without_a_task_says_what_was_expected_and_what_it_has(folder: Any) -> None:
     path = folder.write("users/send-mail.py", "import os\ndef sendMail(): ...\ndef other(): ...")
     error = failure()
     assert error.path == str(path)

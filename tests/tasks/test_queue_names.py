@@ -1,4 +1,4 @@
-"""Names of queues: asked for in batches, remembered, in order."""
+"""Queue names: requested in batches, cached, in order."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError
 from graphile_worker.queries.queue_names import get_queue_names
 from graphile_worker.schema_name import SchemaName
-from graphile_worker.tasks import QueueNames
 from graphile_worker.tasks import queue_names as module
+from graphile_worker.tasks.queue_names import QueueNames
 from graphile_worker.testing.fake_clock import FakeClock
 
 DELAY = 0.05
 
 
 class Source:
-    """Answers from a dictionary and keeps what it was asked."""
+    """Looks names up in a dictionary and records the requests."""
 
     def __init__(self, names: dict[int, str]) -> None:
         self.names = names
@@ -52,7 +52,7 @@ async def names(source: Source, clock: FakeClock) -> AsyncIterator[QueueNames]:
 
 
 def is_immediate(coroutine: Any) -> bool:
-    """Whether a coroutine comes to its end without waiting for anything."""
+    """Whether a coroutine ends without suspending."""
     try:
         coroutine.send(None)
     except StopIteration:
@@ -140,7 +140,7 @@ async def test_closing_fails_those_who_wait(names: QueueNames, clock: FakeClock)
 async def test_the_oldest_names_are_forgotten_when_there_are_too_many(
     names: QueueNames, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "REMEMBERED", 2)
+    monkeypatch.setattr(module, "MAX_CACHED", 2)
     waiting = [asyncio.ensure_future(names.get(queue_id)) for queue_id in (1, 2, 3)]
     await clock.until_sleeping()
     await clock.advance(DELAY)
@@ -181,7 +181,7 @@ async def test_jobs_over_several_queues_ask_once_and_later_rounds_use_what_is_kn
     by_number = await queue_ids(connection, *(f"q{number}" for number in range(10)))
 
     async def round_of(numbers: list[int]) -> list[bool]:
-        """Run a job per number; which of them got the name without waiting."""
+        """Run a job per number; returns which of them got the name without waiting."""
         immediate = []
         for batch in (numbers[:7], numbers[7:]):  # the repeats of a queue run when its first job is done
             helpers = [make_helpers(make_job(job_queue_id=by_number[n]), queue_names=names) for n in batch]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import ConfigError, TaskLoadError
-from graphile_worker.tasks import build_registry, task
+from graphile_worker.tasks import task
+from graphile_worker.tasks.registry import build_registry
 
 
 @task("mail/send")
@@ -22,7 +23,7 @@ def plain(payload: Any) -> str:
 def test_a_list_may_mix_tasks_and_functions() -> None:
     registry = build_registry([send, plain])
     assert list(registry) == ["mail/send", "plain"]
-    assert registry["plain"].invoke({}, None) == "plain"  # type: ignore[arg-type]
+    assert registry["plain"]._invoke({}, None) == "plain"  # type: ignore[arg-type]
 
 
 def test_a_mapping_gives_the_identifiers() -> None:
@@ -67,4 +68,4 @@ def test_an_unusable_annotation_shows_when_the_registry_is_built() -> None:
 
 def test_an_unknown_identifier_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        build_registry([send])["nobody"]
+        build_registry([send])["unknown"]

@@ -1,4 +1,4 @@
-"""What becomes a task, how it is called, and what its payload is decoded to."""
+"""Tasks: which functions qualify, how they are called, and how payloads are decoded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Letter:
 
 
 def decode(made: Task[Any, ..., Any], raw: str) -> Any:
-    return made.decode(raw)
+    return made._decode(raw)
 
 
 # -- making ------------------------------------------------------------------------------------------------
@@ -37,9 +37,9 @@ def test_a_bare_decorator_names_the_task_like_the_function() -> None:
         """Sends it."""
 
     assert send.identifier == "send"
-    assert (send.is_async, send.takes) == (True, 2)
+    assert (send.is_async, send._takes) == (True, 2)
     assert send.__doc__ == "Sends it."
-    assert not send.is_named
+    assert not send._is_named
 
 
 def test_an_identifier_and_options_can_be_given() -> None:
@@ -152,24 +152,24 @@ def test_a_function_is_given_what_it_takes(function: Any, passed: tuple[str, ...
         return args
 
     made = task(recording)
-    assert made.invoke("P", "H") == passed  # type: ignore[arg-type]
-    assert made.takes == len(passed)
+    assert made._invoke("P", "H") == passed  # type: ignore[arg-type]
+    assert made._takes == len(passed)
 
 
 def test_callable_objects_bound_methods_and_partial_objects_can_be_tasks() -> None:
     sender = Sender()
     from_object: Any = task("object")(sender)
-    assert (from_object.is_async, from_object.takes) == (True, 1)
+    assert (from_object.is_async, from_object._takes) == (True, 1)
     assert decode(from_object, '{"to": "a"}') == Letter("a")
 
     from_method = task(sender.send)
-    assert (from_method.identifier, from_method.is_async, from_method.takes) == ("send", False, 2)
+    assert (from_method.identifier, from_method.is_async, from_method._takes) == ("send", False, 2)
     assert decode(from_method, '{"to": "a"}') == Letter("a")
 
     async def copy(copies: int, payload: Letter) -> None: ...
 
     from_partial: Any = task("partial")(functools.partial(copy, 3))
-    assert (from_partial.is_async, from_partial.takes) == (True, 1)
+    assert (from_partial.is_async, from_partial._takes) == (True, 1)
     assert decode(from_partial, '{"to": "a"}') == Letter("a")
 
 
@@ -196,7 +196,7 @@ def swapped(helpers: JobHelpers, payload: Any) -> None: ...
         (async_generator, r"async_generator is a generator"),
         (Letter, r"the class Letter cannot be a task"),
         (Sender.send, r"send is a method without its object"),
-        (lambda payload: None, r"has no name to serve as identifier"),
+        (lambda payload: None, r"has no name to use as identifier"),
     ],
 )
 def test_what_cannot_be_a_task_is_refused_with_file_and_line(wrong: Any, complaint: str) -> None:
@@ -287,7 +287,7 @@ def test_an_annotation_that_only_type_checkers_can_see_is_an_error_that_names_it
     def send(payload: Invisible) -> None: ...
 
     with pytest.raises(TaskLoadError, match=r"annotation 'Invisible' cannot be resolved .*TYPE_CHECKING"):
-        send.prepare()
+        send._prepare()
 
 
 def test_helpers_and_return_type_need_not_be_importable() -> None:
@@ -302,5 +302,5 @@ def test_an_annotation_that_json_cannot_become_is_an_error_with_file_and_line() 
     def send(payload: dict[int, Letter] | list[Letter] | set[int]) -> None: ...
 
     with pytest.raises(TaskLoadError, match="send: payloads cannot be decoded to") as caught:
-        send.prepare()
+        send._prepare()
     assert caught.value.path == __file__

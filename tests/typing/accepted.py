@@ -21,10 +21,12 @@ from graphile_worker import (
     JobHelpers,
     JobSpec,
     LocalQueueOptions,
+    Outcome,
     Runner,
     WorkerOptions,
     WorkerUtils,
     add_job_adhoc,
+    get_current_helpers,
     get_current_job,
     make_worker_utils,
     parse_cron_items,
@@ -35,6 +37,7 @@ from graphile_worker import (
     task,
 )
 from graphile_worker.errors import GraphileWorkerError, JobNotAddedError
+from graphile_worker.hooks import CallNext, WorkerContext
 from graphile_worker.hooks.events import JobFailed, JobSucceeded
 from graphile_worker.testing import AddedJobs, FakeClock, JobsRun, RunJobs
 
@@ -141,6 +144,7 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     assert_type(await utils.remove_job("welcome:1"), Job | None)
     assert_type(await utils.complete_jobs([1, 2]), list[Job])
     assert_type(get_current_job(), Job)
+    assert_type(get_current_helpers(), JobHelpers)
 
 
 async def add_in_a_transaction_of_the_application() -> None:
@@ -153,6 +157,30 @@ async def add_in_a_transaction_of_the_application() -> None:
             assert_type(error.sqlstate, str | None)
         except GraphileWorkerError:
             logging.exception("not added")
+
+
+# -- hooks -------------------------------------------------------------------------------------------------
+
+
+class OnlyInstalled:
+    def install(self, hooks: Hooks) -> None:
+        @hooks.around_run
+        async def around(job: Job, call_next: CallNext) -> Outcome:
+            outcome = await call_next()
+            assert_type(outcome.error, BaseException | None)
+            return outcome
+
+
+class Started(OnlyInstalled):
+    async def start(self, worker: WorkerContext) -> None:
+        assert_type(worker.events, Events)
+        assert_type(worker.options, WorkerOptions)
+
+    async def stop(self) -> None: ...
+
+
+async def work_with_plugins() -> None:
+    await run_once(task_list=[send], plugins=[OnlyInstalled(), Started()])
 
 
 # -- running -----------------------------------------------------------------------------------------------

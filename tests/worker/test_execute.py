@@ -1,4 +1,4 @@
-"""Which GeneratorExit is a task's own, and which one closes the coroutine that runs the task."""
+"""A GeneratorExit may come from a task, or close the coroutine that runs the task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphile_worker.worker.execute import is_closed
 
 
 async def runs(task: Callable[[], Awaitable[None]], seen: list[bool]) -> None:
-    """As the executor does it."""
+    """Runs a task like the executor."""
     try:
         await task()
     except BaseException as error:
@@ -29,7 +29,7 @@ async def waits_and_raises() -> None:
 
 
 @pytest.mark.parametrize("task", [waits, waits_and_raises])
-def test_a_coroutine_that_is_closed_is_told_so(task: Callable[[], Awaitable[None]]) -> None:
+def test_closing_the_coroutine_is_recognized(task: Callable[[], Awaitable[None]]) -> None:
     seen: list[bool] = []
     coroutine = runs(task, seen)
     coroutine.send(None)

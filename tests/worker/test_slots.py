@@ -1,4 +1,4 @@
-"""Slots: what happens when the worker itself, not a task, has a fault."""
+"""Slots: faults outside of tasks, concurrency, and fairness to the event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.working import PATIENCE, Gate, Jobs, Workers, headline
 
 
 class FaultError(BaseException):
-    """Not caught where exceptions of observers are."""
+    """Not an Exception, so it passes the handler for observers."""
 
 
 @pytest.mark.parametrize("once", [False, True])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from .. import sqlstates
 from ..db.errors import sqlstate_of
 from ..errors import InvalidArgumentError
 
 # Not JSON; a character or a number in it that `jsonb` cannot hold. Every other value was checked before.
-_REFUSALS = ("22P02", "22P05", "22003")
+_REFUSALS = (
+    sqlstates.INVALID_TEXT_REPRESENTATION,
+    sqlstates.UNTRANSLATABLE_CHARACTER,
+    sqlstates.NUMERIC_VALUE_OUT_OF_RANGE,
+)
 
 
 def refused_payload(error: Exception) -> InvalidArgumentError | None:

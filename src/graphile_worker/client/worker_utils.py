@@ -120,8 +120,8 @@ class WorkerUtils:
             priority=priority,
             flags=flags,
         )
-        if self.hooks.interceptors_before_add:
-            spec = await self.hooks.intercept_add(spec)
+        if self.hooks._before_add:
+            spec = await self.hooks._intercept_add(spec)
         try:
             async with self._connection(connection) as session:
                 is_plain = spec.job_key is None and spec.queue_name is None
@@ -162,8 +162,8 @@ class WorkerUtils:
             raise InvalidArgumentError(
                 "job_key_preserve_run_at", f"expected True or False, got {job_key_preserve_run_at!r}"
             )
-        if self.hooks.interceptors_before_add:
-            specs = [await self.hooks.intercept_add(spec) for spec in specs]
+        if self.hooks._before_add:
+            specs = [await self.hooks._intercept_add(spec) for spec in specs]
 
         async def add(session: Connection) -> list[Job]:
             return await adding.add_jobs(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
+from .. import sqlstates
 from ..errors import (
     ConnectionConfigError,
     ConnectionFailedError,
@@ -21,10 +22,20 @@ from ..errors import (
 from ..schema_name import DEFAULT_SCHEMA, SchemaName
 from .dsn import UNREADABLE_URL, Dsn
 
-_WRONG_PASSWORD = ("28P01", "28000")
-_LOST_ADD = "GWNOR"  # raised by the add_job that the Rust port installs
-_LOST_SESSION = ("08000", "08003", "08006", "57P01", "57P02")
-_MISSING = ("3F000", "42P01", "42883", "42704")  # schema, table, function, type
+_WRONG_PASSWORD = (sqlstates.INVALID_PASSWORD, sqlstates.INVALID_AUTHORIZATION_SPECIFICATION)
+_LOST_SESSION = (
+    sqlstates.CONNECTION_EXCEPTION,
+    sqlstates.CONNECTION_DOES_NOT_EXIST,
+    sqlstates.CONNECTION_FAILURE,
+    sqlstates.ADMIN_SHUTDOWN,
+    sqlstates.CRASH_SHUTDOWN,
+)
+_MISSING = (
+    sqlstates.INVALID_SCHEMA_NAME,
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.UNDEFINED_FUNCTION,
+    sqlstates.UNDEFINED_OBJECT,
+)
 
 
 @contextmanager
@@ -112,7 +123,7 @@ def explained(error: BaseException, schema: SchemaName | None = None) -> str:
 
 def is_schema_missing(error: BaseException) -> bool:
     """Whether the schema or one of its tables is not there."""
-    return sqlstate_of(error) in ("3F000", "42P01")
+    return sqlstate_of(error) in (sqlstates.INVALID_SCHEMA_NAME, sqlstates.UNDEFINED_TABLE)
 
 
 def is_dead_session(error: BaseException) -> bool:
@@ -136,20 +147,20 @@ def _from_sqlstate(
         return ConnectionFailedError(
             f"{where} refused the login: {error}; check the user and the password", sqlstate=code
         )
-    if code == "3D000":
+    if code == sqlstates.INVALID_CATALOG_NAME:
         return ConnectionFailedError(
             f"{where} has no such database: {error}; create it first, for example with createdb",
             sqlstate=code,
         )
-    if code == "53300":
+    if code == sqlstates.TOO_MANY_CONNECTIONS:
         return ConnectionFailedError(
             f"{where} has no connection left: {error}; lower max_pool_size or raise the server's "
             "max_connections",
             sqlstate=code,
         )
-    if code == "57P03":
+    if code == sqlstates.CANNOT_CONNECT_NOW:
         return ConnectionFailedError(f"{where} is not ready for connections: {error}", sqlstate=code)
-    if code == _LOST_ADD:
+    if code == sqlstates.ADD_WITHOUT_ROW:
         return JobNotAddedError(
             "a worker took the job with the same key at this moment, so nothing was added; "
             "run the transaction again",
@@ -159,7 +170,7 @@ def _from_sqlstate(
         return ConnectionFailedError(_lost_message(where, error), sqlstate=code)
     if code in _MISSING and schema is not None:
         return SchemaMissingError(_missing_schema_message(schema, error), sqlstate=code)
-    if code == "42501":
+    if code == sqlstates.INSUFFICIENT_PRIVILEGE:
         return PermissionDeniedError(_denied_message(schema, error), sqlstate=code)
     return None
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import asyncpg
 import msgspec
 
+from .. import sqlstates
 from ..clock import Clock
 from .errors import is_dead_session, sqlstate_of
 
@@ -37,22 +38,21 @@ UNREACHABLE = Delays(3.0, 120.0)
 BROKEN_CONNECTION = Delays(0.2, 30.0)
 
 _BY_SQLSTATE = {
-    "40001": CONFLICT,  # serialization failure
-    "40P01": CONFLICT,  # deadlock
-    "55P03": CONFLICT,  # lock not available
-    "57P03": UNREACHABLE,  # the server starts up or shuts down
-    "57P01": BROKEN_CONNECTION,  # the backend was terminated, or the server stops
-    "57P02": BROKEN_CONNECTION,  # another backend crashed
-    "57P05": BROKEN_CONNECTION,  # idle session timeout
-    "25006": BROKEN_CONNECTION,  # the old primary after a failover is read only
-    "53300": BROKEN_CONNECTION,  # too many connections for now
+    sqlstates.SERIALIZATION_FAILURE: CONFLICT,
+    sqlstates.DEADLOCK_DETECTED: CONFLICT,
+    sqlstates.LOCK_NOT_AVAILABLE: CONFLICT,
+    sqlstates.CANNOT_CONNECT_NOW: UNREACHABLE,  # the server starts up or shuts down
+    sqlstates.ADMIN_SHUTDOWN: BROKEN_CONNECTION,  # the backend was terminated, or the server stops
+    sqlstates.CRASH_SHUTDOWN: BROKEN_CONNECTION,  # another backend crashed
+    sqlstates.IDLE_SESSION_TIMEOUT: BROKEN_CONNECTION,
+    sqlstates.READ_ONLY_SQL_TRANSACTION: BROKEN_CONNECTION,  # the old primary after a failover
+    sqlstates.TOO_MANY_CONNECTIONS: BROKEN_CONNECTION,
 }
-_TOO_MUCH = ("57014", "53200")  # cancelled by a timeout, out of memory: half of it may do
-_NOT_ALLOWED = "42501"
+_TOO_MUCH = (sqlstates.QUERY_CANCELED, sqlstates.OUT_OF_MEMORY)  # half of the batch may do
 _MISSING_GRANT = ("aclcheck_error", "aclcheck_error_col")
 # Connections, features, rights and sessions, transactions, names and types, resources, operators, the system.
 _NOT_ABOUT_VALUES = frozenset({"08", "0A", "25", "26", "28", "34", "3D", "3F", "42", "53", "55", "57", "58"})
-_UNDONE = ("40001", "40P01")  # serialization failure, deadlock
+_UNDONE = (sqlstates.SERIALIZATION_FAILURE, sqlstates.DEADLOCK_DETECTED)
 _UNREACHABLE_ERRNO = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
@@ -94,8 +94,8 @@ def is_retryable(error: BaseException) -> bool:
 def is_connection_lost(error: BaseException) -> bool:
     """Whether the connection that raised this is of no more use."""
     return delays_for(error) in (BROKEN_CONNECTION, UNREACHABLE) and sqlstate_of(error) not in (
-        "25006",
-        "53300",
+        sqlstates.READ_ONLY_SQL_TRANSACTION,
+        sqlstates.TOO_MANY_CONNECTIONS,
     )
 
 
@@ -113,7 +113,7 @@ def is_refusal(error: BaseException) -> bool:
         return not is_driver or isinstance(error, ValueError)  # the driver's DataError is one
     if code in _TOO_MUCH or getattr(error, "context", None):
         return True
-    if code == _NOT_ALLOWED:  # row security has the same code as a missing grant
+    if code == sqlstates.INSUFFICIENT_PRIVILEGE:  # row security has the same code as a missing grant
         return getattr(error, "server_source_function", None) not in _MISSING_GRANT
     return code[:2] not in _NOT_ABOUT_VALUES
 

@@ -1,8 +1,36 @@
-"""How others watch (events) and steer (interceptors) a worker or a client."""
+"""How code outside the engine watches a worker or a client (events) and steers it (interceptors).
 
-from . import events
+The event classes are in `graphile_worker.hooks.events`.
+"""
+
 from .emitter import Events
-from .hooks import Hooks, Plugin
-from .interceptors import FailJob, LeaveLocked, SkipJob
+from .hooks import Hooks
+from .interceptors import (
+    AfterRun,
+    AroundRun,
+    BeforeAdd,
+    BeforeRun,
+    CallNext,
+    FailJob,
+    LeaveLocked,
+    OnRecovery,
+    SkipJob,
+)
+from .plugins import Plugin, PluginWithLifecycle, WorkerContext
 
-__all__ = ["Events", "FailJob", "Hooks", "LeaveLocked", "Plugin", "SkipJob", "events"]
+__all__ = [
+    "AfterRun",
+    "AroundRun",
+    "BeforeAdd",
+    "BeforeRun",
+    "CallNext",
+    "Events",
+    "FailJob",
+    "Hooks",
+    "LeaveLocked",
+    "OnRecovery",
+    "Plugin",
+    "PluginWithLifecycle",
+    "SkipJob",
+    "WorkerContext",
+]

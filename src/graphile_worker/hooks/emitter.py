@@ -1,7 +1,8 @@
-"""Events: the place where observers register and the worker announces what happened.
+"""Events: where observers register, and the worker emits what happened.
 
-Observers cannot change or break anything: an exception in one is logged and the worker goes on. A coroutine
-function may observe too; it runs as a task of its own and is waited for when the worker ends.
+Observers cannot change or break anything: an exception in one is logged and the worker carries on. A
+coroutine function may observe too. It runs as an asyncio task of its own, and the worker waits for it before
+it ends.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ logger = logging.getLogger("graphile_worker.events")
 
 
 class Events:
-    """Observers by event type; the same object may serve several workers."""
+    """Observers by event type; one object may serve several workers.
+
+    Applications use `on`, `off` and `emit`. The rest is for the engine.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[type[Event], list[Handler[Any]]] = {}
         self._running: set[asyncio.Task[Any]] = set()
         self._runs: WeakSet[RunEvents] = WeakSet()
-        self._found: dict[type[Event], tuple[Handler[Any], ...]] = {}  # what `_handlers_of` said
-        self._left: set[asyncio.Task[Any]] = set()  # those that are no longer waited for
-        self.observed: set[type[Event]] = set()
-        """The events that anybody observes; looked at on the hot path before an event is built."""
+        self._handler_cache: dict[type[Event], tuple[Handler[Any], ...]] = {}
+        self._left_behind: set[asyncio.Task[Any]] = set()
+        self._observed: set[type[Event]] = set()
+        """The events that have observers; the hot path checks it before it builds an event."""
 
     @overload
     def on(self, event: type[E], handler: Handler[E]) -> Handler[E]: ...
@@ -57,28 +61,24 @@ class Events:
         return handler
 
     def off(self, event: type[Event] | str, handler: Handler[Any]) -> None:
-        """Forget a handler; nothing happens if it was not registered."""
+        """Remove a handler; does nothing if it was not registered."""
         handlers = self._handlers.get(_event_type(event), [])
         if handler in handlers:
             handlers.remove(handler)
         self._update_observed()
 
-    def wants(self, event: type[Event]) -> bool:
-        """Whether anybody observes this event."""
-        return event in self.observed
-
     def emit(self, event: Event) -> None:
-        """Tell every observer of this event, in the order in which they registered.
+        """Call every observer of this event, in the order in which they registered.
 
-        What is no Exception, as of sys.exit(), is raised when all of them were told.
+        An exception outside the Exception tree, as from sys.exit(), is raised after all of them were called.
         """
         kind = type(event)
-        handlers = self._found.get(kind)
+        handlers = self._handler_cache.get(kind)
         if handlers is None:
-            handlers = self._found[kind] = self._handlers_of(kind)
-        self._tell(event, handlers)
+            handlers = self._handler_cache[kind] = self._handlers_of(kind)
+        self._call(handlers, event)
 
-    def _tell(self, event: Event, handlers: Iterable[Handler[Any]]) -> None:
+    def _call(self, handlers: Iterable[Handler[Any]], event: Event) -> None:
         fault: BaseException | None = None
         for handler in handlers:
             try:
@@ -92,20 +92,24 @@ class Events:
         if fault is not None:
             raise fault
 
+    def _wants(self, event: type[Event]) -> bool:
+        """Whether this event has observers."""
+        return event in self._observed
+
     def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
         return (*self._handlers.get(kind, ()), *self._handlers.get(Event, ()))
 
-    def _wanted(self) -> set[type[Event]]:
+    def _handled_events(self) -> set[type[Event]]:
         if self._handlers.get(Event):
             return set(EVENT_TYPES.values())
         return {kind for kind, handlers in self._handlers.items() if handlers}
 
     def _update_observed(self) -> None:
-        """Bring `observed` up to date in place, as loops hold on to it."""
-        wanted = self._wanted()
-        self.observed |= wanted
-        self.observed &= wanted
-        self._found.clear()
+        """Update `_observed` in place, because loops keep a reference to it."""
+        handled = self._handled_events()
+        self._observed |= handled
+        self._observed &= handled
+        self._handler_cache.clear()
         for run in self._runs:
             run._update_observed()
 
@@ -117,18 +121,18 @@ class Events:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        self._left.discard(task)
+        self._left_behind.discard(task)
 
-    def excuse_current(self) -> None:
-        """If the caller is an observer, do not wait for it: it waits itself for the worker to end."""
+    def _exclude_current_task(self) -> None:
+        """Do not wait for the caller if it is an observer: it waits for the worker itself."""
         current = asyncio.current_task()
         if current is not None:
             self._running.discard(current)
 
-    async def drain(self, within: float = DRAIN_WITHIN, *, unless: asyncio.Event | None = None) -> None:
-        """Wait for observers that are coroutines and still run.
+    async def _drain(self, within: float = DRAIN_WITHIN, *, unless: asyncio.Event | None = None) -> None:
+        """Wait for coroutine observers that are still running.
 
-        After `within` seconds, or once `unless` is set, those that are left are no longer waited for.
+        After `within` seconds, or once `unless` is set, the remaining ones are left behind.
         """
         if not self._running:
             return
@@ -145,15 +149,15 @@ class Events:
             if stopped is not None:
                 stopped.cancel()
         for task in self._running:
-            logger.warning("an observer has not ended and is left behind: %s", task.get_name())
-        self._left |= self._running  # asyncio itself does not keep tasks alive
+            logger.warning("an observer did not finish in time and is left behind: %s", task.get_name())
+        self._left_behind |= self._running  # asyncio keeps only weak references to tasks
         self._running = set()
 
 
 async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Run an observer to its end; what it raises is logged.
+    """Run an observer and log what it raises.
 
-    SystemExit and the like, left to asyncio, would end the event loop and with it the worker.
+    asyncio would let SystemExit and KeyboardInterrupt end the event loop, and the worker with it.
     """
     try:
         await coroutine
@@ -164,36 +168,36 @@ async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 class RunEvents(Events):
-    """The events of one run: its plugins observe here, before those who observe the object that was given.
+    """The events of one run. Its plugins observe here; observers of the shared object are called after them.
 
-    What a plugin registers for a run is gone with it, and hears nothing of other runs of the same object.
+    What a plugin registers ends with the run and gets no events of other runs of the same object.
     """
 
-    def __init__(self, given: Events) -> None:
+    def __init__(self, shared: Events) -> None:
         super().__init__()
-        self.given = given
-        self._left = given._left  # they may outlive the run
-        given._runs.add(self)
+        self.shared = shared
+        self._left_behind = shared._left_behind  # they may outlive the run
+        shared._runs.add(self)
         self._update_observed()
 
     def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
-        return (*super()._handlers_of(kind), *self.given._handlers_of(kind))
+        return (*super()._handlers_of(kind), *self.shared._handlers_of(kind))
 
-    def _wanted(self) -> set[type[Event]]:
-        return super()._wanted() | self.given._wanted()
+    def _handled_events(self) -> set[type[Event]]:
+        return super()._handled_events() | self.shared._handled_events()
 
     def emit_to_plugins(self, event: Event) -> None:
-        """Tell the observers of this run alone."""
-        self._tell(event, super()._handlers_of(type(event)))
+        """Call the observers of this run only."""
+        self._call(super()._handlers_of(type(event)), event)
 
 
 def emit_once(runs: Iterable[Events], event: Event) -> None:
-    """Tell several runs of something about the process; who observes more than one of them hears it once."""
-    told: set[int] = set()
+    """Emit an event about the process to several runs; an observer shared by them is called once."""
+    called: set[int] = set()
     for run in runs:
-        given = run.given if isinstance(run, RunEvents) else run
-        if id(given) not in told:
-            told.add(id(given))
+        shared = run.shared if isinstance(run, RunEvents) else run
+        if id(shared) not in called:
+            called.add(id(shared))
             run.emit(event)
         elif isinstance(run, RunEvents):
             run.emit_to_plugins(event)

@@ -1,7 +1,7 @@
-"""What happens in a worker, one frozen class per event; `name` is what Graphile Worker for Node calls it.
+"""The events of a worker, one frozen class each; `name` is the name in Graphile Worker for Node.
 
-Events carry ids and values, never live pools or connections. They are emitted after the fact: those that
-say a job was completed or failed come after the outcome was committed to the database.
+Events carry ids and values, never live pools or connections. They are emitted after the fact: completion and
+failure of a job after the outcome was committed.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolEvent(Event, frozen=True, kw_only=True):
-    """Something about one worker pool."""
+    """An event of one pool."""
 
     pool_id: str
 
 
 class PoolCreated(PoolEvent, frozen=True, kw_only=True):
-    """A worker pool exists and is about to start."""
+    """A pool was created and is about to start."""
 
     name: ClassVar[str] = "pool:create"
 
 
 class PoolListenConnecting(PoolEvent, frozen=True, kw_only=True):
-    """The pool is about to connect for LISTEN; `attempts` counts the failures in a row before."""
+    """The pool is about to open its connection for LISTEN; `attempts` counts consecutive failures so far."""
 
     name: ClassVar[str] = "pool:listen:connecting"
     attempts: int
 
 
 class PoolListenSuccess(PoolEvent, frozen=True, kw_only=True):
-    """The pool hears notifications."""
+    """The pool is listening for notifications."""
 
     name: ClassVar[str] = "pool:listen:success"
 
 
 class PoolListenError(PoolEvent, frozen=True, kw_only=True):
-    """The connection for LISTEN was lost or could not be made; the pool tries again."""
+    """The connection for LISTEN was lost or could not be opened; the pool reconnects."""
 
     name: ClassVar[str] = "pool:listen:error"
     error: BaseException
@@ -65,19 +65,19 @@ class PoolListenNotification(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolListenEcho(PoolEvent, frozen=True, kw_only=True):
-    """A notification arrived, so LISTEN works; one is sent if there was none for 30 seconds."""
+    """A notification arrived, so LISTEN works; the pool sends one itself after 30 seconds without any."""
 
     name: ClassVar[str] = "pool:listen:echo"
 
 
 class PoolListenReleased(PoolEvent, frozen=True, kw_only=True):
-    """The pool stopped listening because it shuts down."""
+    """The pool stopped listening because it is shutting down."""
 
     name: ClassVar[str] = "pool:listen:release"
 
 
 class PoolFatalError(PoolEvent, frozen=True, kw_only=True):
-    """The pool cannot go on; `action` says what it was doing."""
+    """A fatal error stops the pool; `action` says what it was doing."""
 
     name: ClassVar[str] = "pool:fatalError"
     error: BaseException
@@ -85,14 +85,14 @@ class PoolFatalError(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolGracefulShutdown(PoolEvent, frozen=True, kw_only=True):
-    """The pool takes no more jobs and waits for the running ones."""
+    """Graceful shutdown: the pool takes no more jobs and waits for the running ones."""
 
     name: ClassVar[str] = "pool:gracefulShutdown"
     message: str
 
 
 class PoolGracefulShutdownComplete(PoolEvent, frozen=True, kw_only=True):
-    """Everything that ran has ended and is written."""
+    """All running jobs have ended and their outcomes are written."""
 
     name: ClassVar[str] = "pool:gracefulShutdown:complete"
 
@@ -105,7 +105,7 @@ class PoolGracefulShutdownError(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolGracefulShutdownWorkerError(PoolEvent, frozen=True, kw_only=True):
-    """One job did not end in time and was given back."""
+    """A job did not end within the grace and was returned to the queue."""
 
     name: ClassVar[str] = "pool:gracefulShutdown:workerError"
     error: BaseException
@@ -113,34 +113,34 @@ class PoolGracefulShutdownWorkerError(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolForcefulShutdown(PoolEvent, frozen=True, kw_only=True):
-    """Running tasks are cancelled now."""
+    """Forced shutdown: running jobs are cancelled."""
 
     name: ClassVar[str] = "pool:forcefulShutdown"
     message: str
 
 
 class PoolForcefulShutdownComplete(PoolEvent, frozen=True, kw_only=True):
-    """The pool ended by force; every job it held was given back or failed."""
+    """The forced shutdown is complete; every job of the pool was returned to the queue or failed."""
 
     name: ClassVar[str] = "pool:forcefulShutdown:complete"
 
 
 class PoolForcefulShutdownError(PoolEvent, frozen=True, kw_only=True):
-    """Ending by force failed; jobs may still be locked by this pool."""
+    """The forced shutdown failed; jobs may still be locked by this pool."""
 
     name: ClassVar[str] = "pool:forcefulShutdown:error"
     error: BaseException
 
 
 class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
-    """Jobs that were fetched ahead and not started went back to the database; without a local queue."""
+    """Prefetched jobs were returned to the queue without being run (no local queue)."""
 
     name: ClassVar[str] = "pool:returnJobs"
     jobs: Sequence[Job]
 
 
 class PoolReleased(PoolEvent, frozen=True, kw_only=True):
-    """The pool is gone."""
+    """The pool has ended."""
 
     name: ClassVar[str] = "pool:release"
 
@@ -149,17 +149,17 @@ class PoolReleased(PoolEvent, frozen=True, kw_only=True):
 
 
 class LocalQueueEvent(PoolEvent, frozen=True, kw_only=True):
-    """Something about the local queue of a pool: jobs that it holds locked ahead of its slots."""
+    """An event of a pool's local queue, which holds jobs locked ahead of its slots."""
 
 
 class LocalQueueInit(LocalQueueEvent, frozen=True, kw_only=True):
-    """The local queue exists."""
+    """The local queue was created."""
 
     name: ClassVar[str] = "localQueue:init"
 
 
 class LocalQueueSetMode(LocalQueueEvent, frozen=True, kw_only=True):
-    """The local queue went from one mode to another."""
+    """The local queue changed its mode."""
 
     name: ClassVar[str] = "localQueue:setMode"
     old_mode: str
@@ -167,21 +167,21 @@ class LocalQueueSetMode(LocalQueueEvent, frozen=True, kw_only=True):
 
 
 class LocalQueueGetJobsComplete(LocalQueueEvent, frozen=True, kw_only=True):
-    """A fetch came back with these jobs."""
+    """A fetch returned these jobs."""
 
     name: ClassVar[str] = "localQueue:getJobs:complete"
     jobs: Sequence[Job]
 
 
 class LocalQueueReturnJobs(LocalQueueEvent, frozen=True, kw_only=True):
-    """Jobs that nobody started went back to the database."""
+    """Prefetched jobs were returned to the queue without being run."""
 
     name: ClassVar[str] = "localQueue:returnJobs"
     jobs: Sequence[Job]
 
 
 class LocalQueueRefetchDelayStart(LocalQueueEvent, frozen=True, kw_only=True):
-    """The local queue rests because the last fetch found little."""
+    """The local queue delays its next fetch because the last one found few jobs."""
 
     name: ClassVar[str] = "localQueue:refetchDelay:start"
     job_count: int
@@ -191,7 +191,7 @@ class LocalQueueRefetchDelayStart(LocalQueueEvent, frozen=True, kw_only=True):
 
 
 class LocalQueueRefetchDelayAbort(LocalQueueEvent, frozen=True, kw_only=True):
-    """So many jobs were announced that the rest ended early."""
+    """Enough jobs were announced to end the delay early."""
 
     name: ClassVar[str] = "localQueue:refetchDelay:abort"
     count: int
@@ -199,7 +199,7 @@ class LocalQueueRefetchDelayAbort(LocalQueueEvent, frozen=True, kw_only=True):
 
 
 class LocalQueueRefetchDelayExpired(LocalQueueEvent, frozen=True, kw_only=True):
-    """The rest is over."""
+    """The delay is over."""
 
     name: ClassVar[str] = "localQueue:refetchDelay:expired"
 
@@ -208,20 +208,20 @@ class LocalQueueRefetchDelayExpired(LocalQueueEvent, frozen=True, kw_only=True):
 
 
 class WorkerEvent(Event, frozen=True, kw_only=True):
-    """Something about one slot of a pool: a worker that runs one job at a time."""
+    """An event of one slot; `worker_id` is its id, since Node calls a slot a worker."""
 
     worker_id: str
 
 
 class WorkerCreated(WorkerEvent, frozen=True, kw_only=True):
-    """A slot exists; `tasks` are the identifiers it can run."""
+    """A slot was created; `tasks` are the identifiers of the tasks it can run."""
 
     name: ClassVar[str] = "worker:create"
     tasks: Sequence[str]
 
 
 class WorkerReleased(WorkerEvent, frozen=True, kw_only=True):
-    """The slot was told to end after its job."""
+    """The slot will end after its job."""
 
     name: ClassVar[str] = "worker:release"
 
@@ -234,26 +234,26 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerGetJobStart(WorkerEvent, frozen=True, kw_only=True):
-    """The slot asks for a job."""
+    """The slot requests a job."""
 
     name: ClassVar[str] = "worker:getJob:start"
 
 
 class WorkerGetJobError(PoolEvent, frozen=True, kw_only=True):
-    """A fetch failed; it is the pool that fetches, for all of its slots."""
+    """A fetch failed. The pool fetches for all of its slots, so there is no `worker_id`."""
 
     name: ClassVar[str] = "worker:getJob:error"
     error: BaseException
 
 
 class WorkerGetJobEmpty(WorkerEvent, frozen=True, kw_only=True):
-    """There is no job for the slot now."""
+    """There is no job for the slot at the moment."""
 
     name: ClassVar[str] = "worker:getJob:empty"
 
 
 class WorkerFatalError(WorkerEvent, frozen=True, kw_only=True):
-    """An error outside the task ended the slot."""
+    """An error outside of a task ended the slot."""
 
     name: ClassVar[str] = "worker:fatalError"
     error: BaseException
@@ -263,7 +263,7 @@ class WorkerFatalError(WorkerEvent, frozen=True, kw_only=True):
 
 
 class JobEvent(Event, frozen=True, kw_only=True):
-    """Something about one job in one slot."""
+    """An event of one job in one slot."""
 
     worker_id: str
     job: Job
@@ -276,68 +276,68 @@ class JobStarted(JobEvent, frozen=True, kw_only=True):
 
 
 class JobSucceeded(JobEvent, frozen=True, kw_only=True):
-    """The task ended well and the job is gone from the database; `duration` is the task's run time."""
+    """The task succeeded and its job was deleted; `duration` is the run time in seconds."""
 
     name: ClassVar[str] = "job:success"
     duration: float
 
 
 class JobErrored(JobEvent, frozen=True, kw_only=True):
-    """The task failed and the failure is written; the job is retried unless `JobFailed` follows."""
+    """The task failed and that is written; the job is retried unless `JobFailed` follows."""
 
     name: ClassVar[str] = "job:error"
     error: BaseException
     duration: float
     will_retry: bool = True
-    """Whether the job is tried again; if not, `JobFailed` follows."""
+    """Whether the job is retried; if not, `JobFailed` follows."""
     batch_job_errors: Sequence[BaseException] | None = None
     traceback: str = ""
-    """The formatted traceback, of bounded size; the error itself has none, since frames keep locals alive."""
+    """The formatted traceback, of bounded size; `error` has none, since frames keep local variables alive."""
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True):
-    """The task failed and the job is not tried again; its row stays."""
+    """The job failed permanently; its row stays."""
 
     name: ClassVar[str] = "job:failed"
     error: BaseException
     duration: float
     is_cut_off: bool = False
-    """Whether attempts were left, but its key was removed or used again while the task ran."""
+    """Whether attempts were left, but the job's key was removed or reused while the task ran."""
     batch_job_errors: Sequence[BaseException] | None = None
     traceback: str = ""
-    """The formatted traceback, of bounded size; the error itself has none, since frames keep locals alive."""
+    """The formatted traceback, of bounded size; `error` has none, since frames keep local variables alive."""
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True):
-    """The job is done with, well or not, and that is written; `error` is None after success."""
+    """The attempt is over, successful or not, and that is written; `error` is None after success."""
 
     name: ClassVar[str] = "job:complete"
     error: BaseException | None
 
 
 class JobInterrupted(JobEvent, frozen=True, kw_only=True):
-    """The worker stopped before the task ended; the job went back without losing an attempt."""
+    """The worker stopped before the task ended; the job was returned without losing an attempt."""
 
     name: ClassVar[str] = "job:interrupted"
     error: BaseException
 
 
 class JobOutcomeDiscarded(JobEvent, frozen=True, kw_only=True):
-    """The task ended, but its outcome was not written; none of the other events of an outcome follows."""
+    """The task ended, but its outcome was not written; no other event of an outcome follows."""
 
     name: ClassVar[str] = "job:discarded"
     error: BaseException | None
     """The error of the task; None if it succeeded."""
     duration: float
     reason: str
-    """Why: the row was gone, another worker holds the job, or the database refused every outcome."""
+    """Why: the row was gone, another worker had taken over the job, or the database refused every outcome."""
 
 
 # -- recurring jobs ----------------------------------------------------------------------------------------
 
 
 class CronJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One recurring job that is due: the item's identifier and what is added for it."""
+    """A recurring job that is due: the item's identifier and the job to add."""
 
     identifier: str
     task_identifier: str
@@ -351,7 +351,7 @@ class CronJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CronBackfillItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One item that is due in the past, with what the database knows of it."""
+    """A crontab item with a missed run, and what the database knows about the item."""
 
     identifier: str
     job: CronJob
@@ -360,18 +360,18 @@ class CronBackfillItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CronEvent(Event, frozen=True, kw_only=True):
-    """Something about the scheduler of recurring jobs."""
+    """An event of the scheduler of recurring jobs."""
 
 
 class CronStarting(CronEvent, frozen=True, kw_only=True):
-    """The scheduler reads what is known and looks for runs it missed."""
+    """The scheduler reads the known crontab items and checks for missed runs."""
 
     name: ClassVar[str] = "cron:starting"
     start: datetime
 
 
 class CronStarted(CronEvent, frozen=True, kw_only=True):
-    """The scheduler has caught up and now ticks every minute."""
+    """The scheduler has caught up and now runs every minute."""
 
     name: ClassVar[str] = "cron:started"
     start: datetime
@@ -386,7 +386,7 @@ class CronBackfill(CronEvent, frozen=True, kw_only=True):
 
 
 class CronPrematureTimer(CronEvent, frozen=True, kw_only=True):
-    """The timer rang before its minute, because the clock went back; it is set again."""
+    """The timer fired before its minute, because the clock moved back; it is set again."""
 
     name: ClassVar[str] = "cron:prematureTimer"
     current_timestamp: datetime
@@ -394,7 +394,7 @@ class CronPrematureTimer(CronEvent, frozen=True, kw_only=True):
 
 
 class CronOverdueTimer(CronEvent, frozen=True, kw_only=True):
-    """The timer rang minutes late, after a sleep or a clock jump; the minutes between are caught up."""
+    """The timer fired minutes late, after a suspend or a clock jump; the scheduler catches up."""
 
     name: ClassVar[str] = "cron:overdueTimer"
     current_timestamp: datetime
@@ -410,31 +410,31 @@ class CronSchedule(CronEvent, frozen=True, kw_only=True):
 
 
 class CronScheduled(CronEvent, frozen=True, kw_only=True):
-    """The jobs of one minute are added, by this worker or by another one."""
+    """The jobs of one minute were added, by this worker or another."""
 
     name: ClassVar[str] = "cron:scheduled"
     timestamp: datetime
     jobs_and_identifiers: Sequence[CronJob]
 
 
-# -- upkeep and the end ------------------------------------------------------------------------------------
+# -- upkeep and shutdown -----------------------------------------------------------------------------------
 
 
 class ResetLockedStarted(PoolEvent, frozen=True, kw_only=True):
-    """Locks older than four hours are about to be cleared."""
+    """Stale locks are about to be cleared."""
 
     name: ClassVar[str] = "resetLocked:started"
 
 
 class ResetLockedSuccess(PoolEvent, frozen=True, kw_only=True):
-    """They were cleared; `delay` is the time to the next run, None if there is none."""
+    """Stale locks were cleared; `delay` is the time in seconds until the next run, None if there is none."""
 
     name: ClassVar[str] = "resetLocked:success"
     delay: float | None
 
 
 class ResetLockedFailure(PoolEvent, frozen=True, kw_only=True):
-    """Clearing them failed; it is tried again after `delay`."""
+    """Clearing stale locks failed; the next attempt is in `delay` seconds."""
 
     name: ClassVar[str] = "resetLocked:failure"
     error: BaseException
@@ -442,21 +442,21 @@ class ResetLockedFailure(PoolEvent, frozen=True, kw_only=True):
 
 
 class GracefulShutdown(Event, frozen=True, kw_only=True):
-    """The process got a first signal and stops gracefully."""
+    """The process received a first signal and shuts down gracefully."""
 
     name: ClassVar[str] = "gracefulShutdown"
     signal: str
 
 
 class ForcefulShutdown(Event, frozen=True, kw_only=True):
-    """The process got a second signal and stops now."""
+    """The process received a second signal; the shutdown is forced."""
 
     name: ClassVar[str] = "forcefulShutdown"
     signal: str
 
 
 class Stopped(Event, frozen=True, kw_only=True):
-    """The runner was told to stop, or stops because its pool ended."""
+    """The runner begins to stop: on request, or because its pool ended."""
 
     name: ClassVar[str] = "stop"
 
@@ -465,13 +465,13 @@ class Stopped(Event, frozen=True, kw_only=True):
 
 
 class RecoveryEvent(Event, frozen=True, kw_only=True):
-    """Something about a worker that died; `pool_id` is the worker that noticed it, None for a person."""
+    """An event about a dead worker; `pool_id` is the pool that noticed, None for a command or a client."""
 
     pool_id: str | None
 
 
 class WorkerLost(RecoveryEvent, frozen=True, kw_only=True):
-    """A worker is out of reach; its jobs are taken from it in `dead_in` seconds unless it is back by then."""
+    """A worker missed its heartbeats; its jobs are recovered in `dead_in` seconds unless it returns."""
 
     name: ClassVar[str] = "recovery:lost"
     lost_pool_id: str
@@ -479,7 +479,7 @@ class WorkerLost(RecoveryEvent, frozen=True, kw_only=True):
 
 
 class JobRecovered(RecoveryEvent, frozen=True, kw_only=True):
-    """A job was taken from a dead worker; `is_returned` tells whether it will run again at once."""
+    """An orphaned job was recovered; `is_returned` is true if it was returned to the queue."""
 
     name: ClassVar[str] = "recovery:job"
     job: Job
@@ -488,7 +488,7 @@ class JobRecovered(RecoveryEvent, frozen=True, kw_only=True):
 
 
 class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
-    """A dead worker was dealt with; ids of the jobs that were given to others, failed, or left locked."""
+    """The jobs of a dead worker were recovered; ids of those returned to the queue, failed, left locked."""
 
     name: ClassVar[str] = "recovery:worker"
     dead_pool_id: str
@@ -498,7 +498,7 @@ class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
 
 
 class PoolEvicted(PoolEvent, frozen=True, kw_only=True):
-    """This worker was out of reach for so long that these jobs were taken from it; they are dropped."""
+    """This pool missed its heartbeats and other workers took over these jobs; it drops them."""
 
     name: ClassVar[str] = "pool:evicted"
     jobs: Sequence[Job]

@@ -1,86 +1,103 @@
-"""Hooks: everything that watches or steers one worker or client; plugins put their parts into it."""
+"""Hooks: the observers, interceptors and plugins of one worker or client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from .emitter import Events, RunEvents
-from .interceptors import AfterRun, BeforeAdd, BeforeRun, OnRecovery, resolve
+from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery, resolve
+from .plugins import Plugin, Plugins, WorkerContext
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
-_INTERCEPTORS = (
-    "interceptors_before_add",
-    "interceptors_before_run",
-    "interceptors_after_run",
-    "interceptors_on_recovery",
-)
-
-
-class Plugin(Protocol):
-    """A bundle of observers and interceptors."""
-
-    def install(self, hooks: Hooks) -> None:
-        """Put observers and interceptors into `hooks`; called once per run, before anything starts."""
-        ...
+_INTERCEPTORS = ("_before_add", "_before_run", "_around_run", "_after_run", "_on_recovery")
 
 
 class Hooks:
-    """Observers (`events`) and interceptors of one worker or client."""
+    """Observers (`events`), interceptors and plugins of one worker or client."""
 
     def __init__(self, *, events: Events | None = None, plugins: Iterable[Plugin] = ()) -> None:
         self.events = events if events is not None else Events()
-        self.interceptors_before_add: list[BeforeAdd] = []
-        self.interceptors_before_run: list[BeforeRun] = []
-        self.interceptors_after_run: list[AfterRun] = []
-        self.interceptors_on_recovery: list[OnRecovery] = []
+        # The engine keeps a reference to these lists: change them in place.
+        self._before_add: list[BeforeAdd] = []
+        self._before_run: list[BeforeRun] = []
+        self._around_run: list[AroundRun] = []
+        self._after_run: list[AfterRun] = []
+        self._on_recovery: list[OnRecovery] = []
+        self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
-            plugin.install(self)
+            self.install(plugin)
 
-    def for_run(self) -> Hooks:
-        """The same for one run: plugins that are installed there are gone with it.
+    # -- for applications and plugins ----------------------------------------------------------------------
 
-        What is added here later, while it runs, is added there too.
+    def install(self, plugin: Plugin) -> None:
+        """Add the plugin's hooks; `start` and `stop` are called in each run that starts after this."""
+        plugin.install(self)
+        self._plugins.add(plugin)
+
+    def before_add(self, interceptor: BeforeAdd) -> BeforeAdd:
+        """Inspect, change or refuse jobs before they are added through this client or worker."""
+        self._add("_before_add", interceptor)
+        return interceptor
+
+    def before_run(self, interceptor: BeforeRun) -> BeforeRun:
+        """Decide whether a task is called."""
+        self._add("_before_run", interceptor)
+        return interceptor
+
+    def around_run(self, interceptor: AroundRun) -> AroundRun:
+        """Enclose each run: `async def around(job, call_next)` awaits `call_next()` and returns the outcome.
+
+        It may keep a context manager open around the run and set context variables that the task sees.
         """
-        run = Hooks(events=RunEvents(self.events))
-        for kind in _INTERCEPTORS:
-            getattr(run, kind).extend(getattr(self, kind))
-        self._runs.add(run)
-        return run
+        self._add("_around_run", interceptor)
+        return interceptor
+
+    def after_run(self, interceptor: AfterRun) -> AfterRun:
+        """Get the outcome of each run before it is written."""
+        self._add("_after_run", interceptor)
+        return interceptor
+
+    def on_recovery(self, interceptor: OnRecovery) -> OnRecovery:
+        """Decide about each job of a dead worker."""
+        self._add("_on_recovery", interceptor)
+        return interceptor
 
     def _add(self, kind: str, interceptor: Any) -> None:
         getattr(self, kind).append(interceptor)
         for run in self._runs:
             run._add(kind, interceptor)
 
-    def before_add(self, interceptor: BeforeAdd) -> BeforeAdd:
-        """See, change or refuse jobs before they are added through this client or worker."""
-        self._add("interceptors_before_add", interceptor)
-        return interceptor
+    # -- for the engine ------------------------------------------------------------------------------------
 
-    def before_run(self, interceptor: BeforeRun) -> BeforeRun:
-        """Decide before a task is called whether it is."""
-        self._add("interceptors_before_run", interceptor)
-        return interceptor
+    def for_run(self) -> Hooks:
+        """Hooks for one run: they start with a copy of these, and what is added to them ends with the run.
 
-    def after_run(self, interceptor: AfterRun) -> AfterRun:
-        """See how a task ended, before that is written."""
-        self._add("interceptors_after_run", interceptor)
-        return interceptor
+        What is added here during the run takes effect there too.
+        """
+        run = Hooks(events=RunEvents(self.events))
+        for kind in _INTERCEPTORS:
+            getattr(run, kind).extend(getattr(self, kind))
+        run._plugins = self._plugins.copy()
+        self._runs.add(run)
+        return run
 
-    def on_recovery(self, interceptor: OnRecovery) -> OnRecovery:
-        """Decide about each job of a dead worker."""
-        self._add("interceptors_on_recovery", interceptor)
-        return interceptor
+    async def start_plugins(self, worker: WorkerContext) -> None:
+        """Start the plugins of a run. If one fails, stop those that were started and raise PluginError."""
+        await self._plugins.start(worker)
 
-    async def intercept_add(self, spec: JobSpec) -> JobSpec:
-        """The spec after every `before_add` interceptor has seen it."""
-        for interceptor in self.interceptors_before_add:
+    async def stop_plugins(self) -> None:
+        """Stop the plugins that were started, the last one first; failures are logged."""
+        await self._plugins.stop()
+
+    async def _intercept_add(self, spec: JobSpec) -> JobSpec:
+        """Pass the spec through all `before_add` interceptors."""
+        for interceptor in self._before_add:
             changed = await resolve(interceptor(spec))
             if changed is not None:
                 spec = changed

@@ -1,7 +1,7 @@
-"""The few places where others may steer: before a job is added, before and after it runs, on recovery.
+"""Interceptors: functions that decide before a job is added, around its run, and on recovery.
 
-An interceptor is a plain function or a coroutine function. Its result is an explicit value; None means
-"go on". Several are asked in the order in which they were installed.
+An interceptor is a plain function or a coroutine function. None means "no objection". Several are called in
+the order in which they were installed; those around a run nest, the first one outermost.
 """
 
 from __future__ import annotations
@@ -32,19 +32,30 @@ class FailJob(msgspec.Struct, frozen=True):
 
 
 class LeaveLocked(msgspec.Struct, frozen=True):
-    """From `on_recovery`: do not touch the job now; it is looked at again at the next sweep."""
+    """From `on_recovery`: leave the job locked until the next sweep."""
 
 
 BeforeAdd = Callable[["JobSpec"], "JobSpec | Awaitable[JobSpec | None] | None"]
 """May return a changed spec; raises JobRefusedError to refuse."""
 BeforeRun = Callable[[Job], "SkipJob | FailJob | Awaitable[SkipJob | FailJob | None] | None"]
-"""Runs in the task's own context, so a context variable set here is seen by the task."""
+"""Runs in the task's own context, so the task sees a context variable that is set here."""
 AfterRun = Callable[[Job, Outcome], "Awaitable[None] | None"]
-"""Sees how the attempt ended, in the task's context, before that is written."""
+"""Gets the outcome in the task's context, before it is written."""
+CallNext = Callable[[], Awaitable[Outcome]]
+"""Runs the next interceptor, at last the task. Returns the outcome; a failed task does not raise here."""
+AroundRun = Callable[[Job, CallNext], "Awaitable[Outcome | None]"]
+"""`async def around(job, call_next)`: awaits `call_next()` once and returns the outcome.
+
+It encloses `before_run`, the task and `after_run`, in the task's context. Reset the context variables that
+you set: a slot with a changed context is replaced, which costs time.
+
+It may return another `Completed` or `Failed` than it got; None keeps the outcome. If it raises, a job that
+was completed fails; a failed one keeps its own error. An interrupted job stays interrupted.
+"""
 OnRecovery = Callable[[Job], "FailJob | LeaveLocked | Awaitable[FailJob | LeaveLocked | None] | None"]
-"""Decides about one job of a dead worker; None gives it back."""
+"""Decides about one job of a dead worker; None returns it to the queue."""
 
 
 async def resolve(value: Any) -> Any:
-    """The value, or what it comes to when it is awaitable."""
+    """The value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value

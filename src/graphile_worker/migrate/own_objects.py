@@ -11,16 +11,15 @@ from functools import cache
 
 import msgspec
 
+from .. import sqlstates
 from ..db.connection import Connection
+from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import FOLDER, load
-from .refusals import DENIED, sqlstate_of
 from .shared import read_committed
 from .state import SchemaState, read_state
 
 logger = logging.getLogger("graphile_worker.migrate")
-
-READ_ONLY = "25006"
 
 
 class Extension(msgspec.Struct, frozen=True):
@@ -62,7 +61,7 @@ async def migrate_extensions(
 
                     await replace_earlier_functions(connection, schema)
     except Exception as error:
-        if sqlstate_of(error) not in (DENIED, READ_ONLY):
+        if sqlstate_of(error) not in (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.READ_ONLY_SQL_TRANSACTION):
             raise
         logger.warning(
             "This role may not create the package's own objects in the schema %s (%s). It works without "

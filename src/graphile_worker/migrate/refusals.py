@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from .. import sqlstates
 from ..errors import MigrationError, PermissionDeniedError, SchemaTooNewError, SchemaTooOldError
 from ..schema_name import SchemaName
 from .revisions import OLDEST_SERVER_VERSION, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
 from .state import SchemaState
 
 logger = logging.getLogger("graphile_worker.migrate")
-
-DENIED = "42501"
-
-
-def sqlstate_of(error: BaseException) -> str | None:
-    """The server's code of a driver error; None for any other error."""
-    code = getattr(error, "sqlstate", None)
-    return code if isinstance(code, str) else None
 
 
 def check_server(state: SchemaState) -> None:
@@ -70,5 +63,5 @@ def denied(error: BaseException, schema: SchemaName) -> PermissionDeniedError:
     return PermissionDeniedError(
         f"the role may not install or upgrade the schema {schema.quoted}: {error}; connect as the role that "
         f"owns it, or let an administrator run: create schema {schema.quoted} authorization <this role>",
-        sqlstate=DENIED,
+        sqlstate=sqlstates.INSUFFICIENT_PRIVILEGE,
     )

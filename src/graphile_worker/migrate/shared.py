@@ -13,17 +13,17 @@ import logging
 import random
 from datetime import timedelta
 
+from .. import sqlstates
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection, Transaction
+from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
 from .refusals import (
-    DENIED,
     check_not_newer,
     check_nothing_in_the_way,
     check_server,
     denied,
-    sqlstate_of,
     too_old,
 )
 from .revisions import BASELINE, BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION, UPGRADES
@@ -31,8 +31,15 @@ from .state import SchemaState, read_state
 
 logger = logging.getLogger("graphile_worker.migrate")
 
-CLASHES = frozenset({"23505", "42P06", "42P07", "42710"})
-"""Unique violation, duplicate schema, table, object: somebody else is installing."""
+CLASHES = frozenset(
+    {
+        sqlstates.UNIQUE_VIOLATION,
+        sqlstates.DUPLICATE_SCHEMA,
+        sqlstates.DUPLICATE_TABLE,
+        sqlstates.DUPLICATE_OBJECT,
+    }
+)
+"""Another process is installing the schema at the same time."""
 MAX_CLASHES = 20
 STILL_INSTALLING = timedelta(seconds=5)
 """A ledger below 16 whose newest row is younger than this is being written by another installer."""
@@ -59,7 +66,7 @@ async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[Sc
             else:
                 raise too_old(state, schema)
         except Exception as error:
-            if sqlstate_of(error) == DENIED:
+            if sqlstate_of(error) == sqlstates.INSUFFICIENT_PRIVILEGE:
                 raise denied(error, schema) from error
             clashes += 1
             if sqlstate_of(error) not in CLASHES or clashes == MAX_CLASHES:

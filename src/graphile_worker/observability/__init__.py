@@ -1,4 +1,4 @@
-"""Plugins that tell the outside what a worker does."""
+"""Plugins that report what a worker does."""
 
 from .log_format import configure_logging
 from .log_plugin import LogPlugin

@@ -1,11 +1,11 @@
-"""How log lines look and where they go when the command line runs; a library never calls this.
+"""Format and destination of log lines for the command line. Library code never calls this.
 
 Text for people: `[label(worker: task{job})] LEVEL: message`, as Graphile Worker for Node prints it, with a
 traceback indented below. JSON for machines: one object per line, `ts`, `level`, `logger`, `label` and `msg`
-first, then what the record knows.
+first, then the other fields of the record.
 
-Messages hold what others wrote: payloads, answers of servers, output of programs. In text their control
-characters are escaped, so that none reaches the terminal and no line break forges a line of the log.
+Messages contain foreign text: payloads, server errors, output of programs. The text format escapes control
+characters, so that none reaches the terminal and a line break cannot forge a log line.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ KEYS = {
 """Attributes of a record that come first in JSON, in this order and under these names."""
 INDENT = "    "
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but the tab, separators of lines, marks that reorder a line, lone surrogates."""
+"""Control characters except tab, line separators, bidirectional controls, lone surrogates."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "label"}
 
 
 class TextFormatter(logging.Formatter):
-    """`[worker(worker-1: send_email{7})] INFO: …`; the parenthesis only where a worker is known."""
+    """`[worker(worker-1: send_email{7})] INFO: …`; the parenthesis only if the record has a worker."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = escaped(f"[{_label(record)}{_scope(record)}] {record.levelname}: {record.getMessage()}")
@@ -53,7 +53,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record; what was given as `extra` becomes members of their own."""
+    """One JSON object per record; fields of `extra` become members."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -72,17 +72,15 @@ class JsonFormatter(logging.Formatter):
             line["traceback"] = traceback
         try:
             return msgspec.json.encode(line, enc_hook=str).decode()
-        except (
-            BaseException
-        ):  # a lone surrogate, a structure without end, an object that cannot say what it is
+        except BaseException:  # a lone surrogate, a cyclic structure, a failing __str__
             return msgspec.json.encode({key: _encodable(value) for key, value in line.items()}).decode()
 
 
 class PipeHandler(logging.Handler):
     """Writes info and below to standard output, warnings and errors to standard error.
 
-    When the reader of either goes away nothing is raised: that stream falls silent and `on_broken_pipe` is
-    called once, with a name for it, so that the worker can stop in an orderly way.
+    A broken pipe raises nothing: the stream is silenced and `on_broken_pipe` is called once with its name, so
+    that the worker can shut down gracefully.
     """
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
@@ -117,9 +115,9 @@ def configure_logging(
     stderr: TextIO | None = None,
     on_broken_pipe: Callable[[str], object] | None = None,
 ) -> PipeHandler:
-    """Set up the logger `graphile_worker`, and no other, for a process of ours; returns its one handler.
+    """Set up the logger `graphile_worker`, and no other, for the command line; returns its handler.
 
-    Called again it replaces what it had set up before.
+    A second call replaces the handler of the first.
     """
     logger = logging.getLogger(ROOT)
     for old in [handler for handler in logger.handlers if isinstance(handler, PipeHandler)]:
@@ -134,28 +132,28 @@ def configure_logging(
 
 
 def debug_wanted(environ: os._Environ[str] | dict[str, str] = os.environ) -> bool:
-    """Whether the environment asks for debug lines, in the way Graphile Worker for Node knows."""
+    """Whether the environment asks for debug lines, with the variables of Graphile Worker for Node."""
     return any(environ.get(name) for name in DEBUG_VARIABLES)
 
 
 def is_broken_pipe(error: BaseException) -> bool:
-    """Whether an error says that nobody reads what we write."""
+    """Whether an error means that the reader of a stream is gone."""
     closed = isinstance(error, ValueError) and "closed file" in str(error)
     return closed or (isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO, errno.EBADF))
 
 
 def silence(stream: TextIO) -> None:
-    """Let later writes go nowhere, so that the interpreter does not trip over the pipe at its end."""
+    """Redirect the stream to the null device, so that flushing it at exit does not fail."""
     try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, stream.fileno())
+        os.close(null_device)
     except (OSError, ValueError):
         return
 
 
 def escaped(text: str) -> str:
-    """The text on one line of a terminal: `\\n`, `\\x1b`, `\\u2028` in place of the characters."""
+    """The text without line breaks and control characters: `\\n`, `\\x1b`, `\\u2028` replace them."""
     return text if text.isprintable() else _UNSAFE.sub(_escape, text)
 
 
@@ -166,14 +164,14 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    """The traceback of a record: the text that it comes with, else made here, whatever the error does."""
+    """The traceback of a record: its `exc_text`, else formatted here; never raises."""
     if record.exc_text:
         return record.exc_text
     if not record.exc_info or record.exc_info[1] is None:
         return None
     try:
         return formatter.formatException(record.exc_info)
-    except BaseException:  # what an exception says of itself is code of its own
+    except BaseException:  # formatting runs code of the exception
         return format_traceback(record.exc_info[1])
 
 
@@ -191,7 +189,7 @@ def _encodable(value: Any) -> Any:
 def _write_line(stream: TextIO, text: str) -> None:
     try:
         stream.write(text + "\n")
-    except UnicodeEncodeError:  # a stream that is not UTF-8
+    except UnicodeEncodeError:  # the stream is not UTF-8
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 

@@ -1,8 +1,8 @@
-"""What the log says of events: an ordinary plugin that turns each into a line.
+"""LogPlugin: turns events into log lines.
 
-Handlers are registered only for levels that are enabled when the plugin is installed, so that a job costs
-nothing here when its lines are not wanted. A failed task is logged with its traceback. Faults of the worker's
-surroundings, the database above all, have theirs at debug level only.
+It observes only what the log levels let through when it is installed, so that a job costs nothing here when
+its lines are off. A failed task is logged with its traceback. Faults outside of tasks, above all in the
+database, have theirs at debug level only.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ from .log_words import (
 )
 
 
-def goes_anywhere(logger: logging.Logger, level: int) -> bool:
-    """Whether a line of this level would reach anybody: it is not switched off, nor sent to NullHandlers."""
+def has_output(logger: logging.Logger, level: int) -> bool:
+    """Whether a line of this level is enabled and has a handler other than a NullHandler."""
     if not logger.isEnabledFor(level):
         return False
-    found = False
-    here: logging.Logger | None = logger
-    while here is not None:
-        for handler in here.handlers:
+    has_null_handler = False
+    current: logging.Logger | None = logger
+    while current is not None:
+        for handler in current.handlers:
             if not isinstance(handler, logging.NullHandler):
                 return True
-            found = True
-        here = here.parent if here.propagate else None
-    return not found  # with no handler at all Python prints warnings by itself
+            has_null_handler = True
+        current = current.parent if current.propagate else None
+    return not has_null_handler  # without any handler, Python prints warnings itself
 
 
 class LogPlugin:
-    """Logs what happens to the logger `graphile_worker` and its children, or to a logger of yours.
+    """Logs to the logger `graphile_worker` and its children, or to your own logger.
 
-    Lines about the pool go to the logger itself; those about jobs, recurring jobs, and what tasks log go to
-    its children `worker`, `cron` and `job`. A failure that is retried is a warning, the last one an error.
+    Lines about the pool go to the logger itself. Lines about jobs, about recurring jobs, and those that tasks
+    write go to its children `worker`, `cron` and `job`. A failure that is retried is a warning, a permanent
+    one an error.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class LogPlugin:
         self._log_success = not environ.get("NO_LOG_SUCCESS")
 
     def install(self, hooks: Hooks) -> None:
-        """Register for what the levels let through."""
+        """Observe the events whose lines are enabled."""
         on = hooks.events.on
         if self._worker.isEnabledFor(logging.DEBUG):
             on(events.JobStarted, self._started)
@@ -106,7 +107,7 @@ class LogPlugin:
         on(events.CronPrematureTimer, self._cron_premature)
         on(events.CronOverdueTimer, self._cron_overdue)
 
-    # -- said by the runner ------------------------------------------------------------------------------
+    # -- called by the runner ----------------------------------------------------------------------------
 
     def ready(
         self,
@@ -119,7 +120,7 @@ class LogPlugin:
         database: str,
         schema: str,
     ) -> None:
-        """One line when the worker is ready: what it runs, how much at once, and where."""
+        """Log that the worker is ready, with its tasks, its concurrency and its database."""
         if not self._core.isEnabledFor(logging.INFO):
             return
         shown = ", ".join(sorted(tasks)[:10]) + (", …" if len(tasks) > 10 else "")
@@ -139,12 +140,12 @@ class LogPlugin:
         )  # fmt: skip
 
     def no_crontab(self, path: str) -> None:
-        """There is no crontab file; that is all right."""
+        """Log that there is no crontab file."""
         self.cron_logger.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
 
     def nothing_waits(self) -> None:
-        """A run that ends when nothing is left found nothing at all."""
-        self._core.info("no job waits; nothing to do")
+        """Log that a drain found no job."""
+        self._core.info("no job is ready; nothing to do")
 
     # -- jobs --------------------------------------------------------------------------------------------
 
@@ -161,12 +162,12 @@ class LogPlugin:
     def _errored(self, event: events.JobErrored) -> None:
         job = event.job
         if not event.will_retry or job.attempts >= job.max_attempts:
-            return  # JobFailed follows and says it
-        if not goes_anywhere(self._worker, logging.WARNING):
-            return  # wording a line costs more than running a short job
+            return  # JobFailed follows
+        if not has_output(self._worker, logging.WARNING):
+            return  # formatting a line costs more than running a short job
         delay = retry_delay(job.attempts)
         self._log_failure(
-            logging.WARNING, event, "failed after %s at attempt %d of %d: %s; next try in %s",
+            logging.WARNING, event, "failed after %s on attempt %d of %d: %s; retrying in %s",
             (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event),
              waiting_time(delay)),
             {"retry_in_s": round(delay, 3)},
@@ -174,12 +175,12 @@ class LogPlugin:
 
     def _failed(self, event: events.JobFailed) -> None:
         job = event.job
-        if not goes_anywhere(self._worker, logging.ERROR):
+        if not has_output(self._worker, logging.ERROR):
             return
-        why = " (its key was removed or used again while it ran)" if event.is_cut_off else ""
+        why = " (its key was removed or reused while it ran)" if event.is_cut_off else ""
         self._log_failure(
             logging.ERROR, event,
-            "failed for good after %s at attempt %d of %d: %s; the job stays, but is not tried again%s",
+            "permanently failed after %s on attempt %d of %d: %s; it will not be retried%s",
             (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), why),
         )  # fmt: skip
 
@@ -191,28 +192,28 @@ class LogPlugin:
         args: tuple[object, ...],
         more: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Log with the traceback in the place that every formatter prints below the line.
+        """Log with the traceback as `exc_text`, which every formatter prints below the line.
 
-        Not as `exc_info`: the exception's frames are gone by now, so that its locals are not kept alive.
+        Not as `exc_info`: the exception has lost its frames, so that they do not keep local variables alive.
         """
         logger = self._worker
         path, line, function, _ = logger.findCaller(stacklevel=2)
         extra = job_scope(event) | failure_fields(event) | dict(more)
         record = logger.makeRecord(logger.name, level, path, line, message, args, None, function, extra)
-        if "\n" in event.traceback:  # a single line says what the message has said
+        if "\n" in event.traceback:  # a single line would repeat the message
             record.exc_text = event.traceback
         logger.handle(record)
 
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
-            "interrupted: %s; the job went back without losing an attempt", summarize(event.error),
+            "interrupted: %s; returned to the queue without losing an attempt", summarize(event.error),
             extra=job_scope(event) | error_fields(event.error),
         )  # fmt: skip
 
     def _discarded(self, event: events.JobOutcomeDiscarded) -> None:
         ended = "succeeded" if event.error is None else f"failed: {summarize(event.error)}"
         self._worker.warning(
-            "%s, but that was not written: %s", ended, event.reason,
+            "%s, but the outcome was not written: %s", ended, event.reason,
             extra=job_scope(event) | ({} if event.error is None else error_fields(event.error)),
         )  # fmt: skip
 
@@ -225,7 +226,7 @@ class LogPlugin:
 
     def _worker_fatal(self, event: events.WorkerFatalError) -> None:
         self._worker.error(
-            "stopped by an error: %s", summarize(event.error),
+            "slot stopped by an error: %s", summarize(event.error),
             extra=worker_scope(event) | error_fields(event.error),
             exc_info=event.error,
         )  # fmt: skip
@@ -234,7 +235,7 @@ class LogPlugin:
 
     def _worker_lost(self, event: events.WorkerLost) -> None:
         self._core.warning(
-            "worker pool %s is out of reach; its jobs go to others in %s unless it is back",
+            "worker pool %s missed its heartbeats; its jobs will be recovered in %s unless it returns",
             event.lost_pool_id, waiting_time(event.dead_in),
             extra=pool_scope(event) | {"lost_pool_id": event.lost_pool_id},
         )  # fmt: skip
@@ -243,7 +244,7 @@ class LogPlugin:
         failed = f", failed {count(len(event.failed), 'job')}" if event.failed else ""
         left = f", left {count(len(event.left), 'job')} locked" if event.left else ""
         self._core.warning(
-            "worker pool %s is dead; gave back %s%s%s",
+            "worker pool %s is dead; returned %s to the queue%s%s",
             event.dead_pool_id, count(len(event.returned), "job"), failed, left,
             extra=pool_scope(event) | {
                 "dead_pool_id": event.dead_pool_id,
@@ -253,8 +254,8 @@ class LogPlugin:
 
     def _evicted(self, event: events.PoolEvicted) -> None:
         self._core.warning(
-            "this worker was out of reach for too long: %s went to others and %s dropped here",
-            count(len(event.jobs), "job"), "is" if len(event.jobs) == 1 else "are",
+            "this worker missed its heartbeats; dropped %s that other workers took over",
+            count(len(event.jobs), "job"),
             extra=pool_scope(event) | {"jobs": [job.id for job in event.jobs]},
         )  # fmt: skip
 
@@ -265,7 +266,7 @@ class LogPlugin:
 
     def _listen_error(self, event: events.PoolListenError) -> None:
         self._core.warning(
-            "not hearing of new jobs: %s; connecting again, polling meanwhile", summarize(event.error),
+            "cannot listen for new jobs: %s; reconnecting, polling until then", summarize(event.error),
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
 
@@ -280,12 +281,12 @@ class LogPlugin:
         self._core.debug("local queue: %s to %s", event.old_mode, event.new_mode, extra=pool_scope(event))
 
     def _reset_started(self, event: events.ResetLockedStarted) -> None:
-        self._core.debug("clearing locks older than four hours", extra=pool_scope(event))
+        self._core.debug("clearing stale locks", extra=pool_scope(event))
 
     def _reset_failed(self, event: events.ResetLockedFailure) -> None:
-        again = "" if event.delay is None else f"; next try in {waiting_time(event.delay)}"
+        again = "" if event.delay is None else f"; retrying in {waiting_time(event.delay)}"
         self._core.warning(
-            "clearing locks older than four hours failed: %s%s", summarize(event.error), again,
+            "clearing stale locks failed: %s%s", summarize(event.error), again,
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
 
@@ -306,7 +307,7 @@ class LogPlugin:
         self._core.info("stopping: %s", event.message, extra=pool_scope(event))
 
     def _stopped(self, event: events.PoolGracefulShutdownComplete) -> None:
-        self._core.info("stopped; every finished job is written", extra=pool_scope(event))
+        self._core.info("stopped; all outcomes are written", extra=pool_scope(event))
 
     def _not_ended(self, event: events.PoolGracefulShutdownWorkerError) -> None:
         job = event.job
@@ -323,14 +324,14 @@ class LogPlugin:
         )  # fmt: skip
 
     def _forcing(self, event: events.PoolForcefulShutdown) -> None:
-        self._core.warning("stopping by force: %s", event.message, extra=pool_scope(event))
+        self._core.warning("forced shutdown: %s", event.message, extra=pool_scope(event))
 
     def _forced(self, event: events.PoolForcefulShutdownComplete) -> None:
-        self._core.warning("stopped by force; no job is left locked by this worker", extra=pool_scope(event))
+        self._core.warning("forced shutdown complete; all jobs are unlocked", extra=pool_scope(event))
 
     def _force_failed(self, event: events.PoolForcefulShutdownError) -> None:
         self._core.error(
-            "stopping by force failed: %s; jobs may still be locked by %s", summarize(event.error),
+            "forced shutdown failed: %s; jobs may still be locked by %s", summarize(event.error),
             event.pool_id,
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
@@ -338,12 +339,12 @@ class LogPlugin:
     # -- recurring jobs ----------------------------------------------------------------------------------
 
     def _cron_started(self, event: events.CronStarted) -> None:
-        self.cron_logger.info("adding recurring jobs when they are due", extra={"event": event.name})
+        self.cron_logger.info("scheduling recurring jobs", extra={"event": event.name})
 
     def _cron_backfill(self, event: events.CronBackfill) -> None:
         names = [item.identifier for item in event.items_to_backfill]
         self.cron_logger.info(
-            "making up for %s missed at %s: %s", count(len(names), "job"), minute(event.timestamp),
+            "backfilling %s missed at %s: %s", count(len(names), "job"), minute(event.timestamp),
             ", ".join(names), extra={"event": event.name, "identifiers": names, "timestamp": event.timestamp},
         )  # fmt: skip
 
@@ -357,14 +358,14 @@ class LogPlugin:
     def _cron_premature(self, event: events.CronPrematureTimer) -> None:
         early = (event.expected_timestamp - event.current_timestamp).total_seconds()
         self.cron_logger.warning(
-            "the clock went back, %s to the next minute; waiting again", waiting_time(early),
+            "the clock moved back; waiting %s for the next minute", waiting_time(early),
             extra={"event": event.name},
         )  # fmt: skip
 
     def _cron_overdue(self, event: events.CronOverdueTimer) -> None:
         late = (event.current_timestamp - event.expected_timestamp).total_seconds()
         self.cron_logger.warning(
-            "%s late, after a pause or a change of the clock; catching up", waiting_time(late),
+            "%s late, after a pause or a clock change; catching up", waiting_time(late),
             extra={"event": event.name},
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The small words of the log: outcomes on one line, counts, times, and the fields that machines read."""
+"""Formatting for log lines: outcomes on one line, counts, durations, and the fields of structured logs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..job import Job
 
 
 def retry_delay(attempts: int) -> float:
-    """Seconds until a job is tried again, as the database computes them from the attempts made."""
+    """The back-off in seconds after this number of attempts, as the database computes it."""
     return math.exp(min(attempts, 10))
 
 
 def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
-    """What went wrong with a job; for a batch also with how many items."""
+    """The error of a job on one line; for a batch job, the number of failed items and their errors."""
     parts = event.batch_job_errors
     if not parts:
         return summarize(event.error)
@@ -33,7 +33,7 @@ def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
 
 
 def job_fields(job: Job) -> dict[str, Any]:
-    """The fields that name a job."""
+    """The fields that identify a job."""
     return {
         "task_identifier": job.task_identifier,
         "job_id": job.id,
@@ -43,17 +43,17 @@ def job_fields(job: Job) -> dict[str, Any]:
 
 
 def job_scope(event: events.JobEvent) -> dict[str, Any]:
-    """The fields that name what happened, the job and who runs it."""
+    """The fields that identify the event, the job and the slot."""
     return {"event": event.name, "worker_id": event.worker_id} | job_fields(event.job)
 
 
 def pool_scope(event: events.PoolEvent | events.RecoveryEvent) -> dict[str, Any]:
-    """The fields that name what happened and the pool it is about."""
+    """The fields that identify the event and the pool."""
     return {"event": event.name, "pool_id": event.pool_id}
 
 
 def worker_scope(event: events.WorkerEvent) -> dict[str, Any]:
-    """The fields that name what happened and the worker it is about."""
+    """The fields that identify the event and the slot."""
     return {"event": event.name, "worker_id": event.worker_id}
 
 
@@ -63,7 +63,7 @@ def error_fields(error: BaseException) -> dict[str, Any]:
 
 
 def failure_fields(event: events.JobErrored | events.JobFailed) -> dict[str, Any]:
-    """The fields of a task that failed."""
+    """The fields of a failed attempt."""
     return error_fields(event.error) | {"duration_ms": milliseconds(event.duration)}
 
 
@@ -73,12 +73,12 @@ def milliseconds(seconds: float) -> float:
 
 
 def elapsed(seconds: float) -> str:
-    """A run time."""
+    """A duration, with more digits below a second."""
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def waiting_time(seconds: float) -> str:
-    """A waiting time in the two largest units that matter: 7 s, 6 min 43 s, 6 h 7 min."""
+    """A duration in its two largest units: 7 s, 6 min 43 s, 6 h 7 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -88,7 +88,7 @@ def waiting_time(seconds: float) -> str:
 
 
 def minute(time: datetime) -> str:
-    """A minute of the schedule."""
+    """A point in time to the minute."""
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 

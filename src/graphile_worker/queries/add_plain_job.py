@@ -12,6 +12,7 @@ from datetime import datetime
 
 import msgspec
 
+from .. import sqlstates
 from ..db.connection import Connection, Row
 from ..db.errors import sqlstate_of
 from ..db.retry import is_conflict
@@ -24,8 +25,6 @@ from .result_order import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY
 from .spec_columns import time_and_delay
 
 CROWD = 200  # jobs that are added by the procedure after somebody else was met
-NO_RIGHT = "42501"
-NO_PROCEDURE = "42883"
 
 
 class PlainJobs:
@@ -78,9 +77,9 @@ class PlainJobs:
 
     def _is_missing(self, code: str | None) -> bool:
         """Whether it was refused because this way does not exist here, which is not tried again then."""
-        if code == NO_PROCEDURE:
+        if code == sqlstates.UNDEFINED_FUNCTION:
             self._has_procedure = False
-        elif code == NO_RIGHT:
+        elif code == sqlstates.INSUFFICIENT_PRIVILEGE:
             self._may_insert = False
         else:
             return False

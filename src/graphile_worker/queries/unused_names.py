@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import Literal
 
+from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
@@ -21,7 +22,7 @@ LOCK_WITHIN = "200ms"
 """Everybody else waits behind us for so long at most while a transaction keeps us waiting."""
 TRIES = 5
 PAUSE = 0.2  # seconds between two tries
-IN_THE_WAY = ("55P03", "40P01")  # the lock is not available; a deadlock
+IN_THE_WAY = (sqlstates.LOCK_NOT_AVAILABLE, sqlstates.DEADLOCK_DETECTED)
 
 logger = logging.getLogger("graphile_worker")
 

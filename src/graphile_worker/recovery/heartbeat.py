@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
+from .. import sqlstates
 from ..clock import uptime
 from ..db.borrowed import is_gone
 from ..db.connection import Connection
@@ -41,7 +42,11 @@ RECONNECT = Delays(0.1, 1.3)  # seconds, spread by a half: at most two
 LOCK_PAUSE = 0.1  # seconds between two tries for the lock
 OLD_SESSION_AFTER = 5  # tries until a session of ours that the server still believes in is ended
 GIVE_UP_AFTER = 50  # tries
-UNAVAILABLE = ("42P01", "3F000", "42501")  # the table or the schema is gone, or not for us
+UNAVAILABLE = (
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.INVALID_SCHEMA_NAME,
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+)
 
 logger = logging.getLogger("graphile_worker.recovery")
 

@@ -226,7 +226,7 @@ class Sweep:
         return Decision(job_id, "return", RECOVERED, orphan.counts)
 
     async def _ask(self, job: Job) -> FailJob | LeaveLocked | None:
-        for interceptor in self._hooks.interceptors_on_recovery:
+        for interceptor in self._hooks._on_recovery:
             try:
                 wanted: Any = await resolve(interceptor(job))
             except Exception:

@@ -110,7 +110,7 @@ class Arguments:
 
     async def parts_if_any_job_waits(self) -> Parts | None:
         """The same for a run that ends when nothing is left; None if nothing waits and nobody looks on."""
-        is_watched = bool(self.plugins or self.hooks.events.observed)
+        is_watched = bool(self.plugins or self.hooks._plugins or self.hooks.events._observed)
         async with AsyncExitStack() as resources:
             opened = await self._open(resources)
             async with opened.database.acquire() as connection:
@@ -131,7 +131,7 @@ class Arguments:
         tasks = self._tasks()
         cron_items = self._cron_items()
         for plugin in (self.log, *self.plugins):
-            plugin.install(self.hooks)
+            self.hooks.install(plugin)
         if isinstance(found, Dsn):
             database = await open_pool(
                 found,

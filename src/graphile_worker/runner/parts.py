@@ -12,7 +12,7 @@ from ..clock import Clock
 from ..db.connection import Connection, Pool
 from ..db.dsn import Dsn
 from ..db.open import lend
-from ..hooks import Events, Hooks
+from ..hooks import Events, Hooks, WorkerContext
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.queue_names import get_queue_names
@@ -110,6 +110,9 @@ class Parts:
             has_queue_indexes=self.has_tables,
             reserved=_kept_for_recovery(self.options, self.database, self.dsn),
         )
+
+    def worker_context(self, pool_id: str) -> WorkerContext:
+        return WorkerContext(pool_id=pool_id, hooks=self.hooks, options=self.options)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..recovery.service import Recovery

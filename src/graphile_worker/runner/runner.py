@@ -57,7 +57,7 @@ class Runner:
 
     async def wait(self) -> None:
         """Until the worker has ended; raises if it died of an error."""
-        self._events.excuse_current()
+        self._events._exclude_current_task()
         await asyncio.shield(self._ended)
 
     async def stop(self, reason: str = "the worker is stopping") -> None:
@@ -100,6 +100,7 @@ class Runner:
                     self._cron = parts.make_cron()
                     await self._cron.start()
                 self._pool = parts.make_pool(once=self._once)
+                await parts.hooks.start_plugins(parts.worker_context(self._pool.id))
                 self._recovery = parts.make_recovery(self._pool)
                 await self._recovery.register()
                 await self._pool.start()
@@ -113,6 +114,7 @@ class Runner:
                 await self._recovery.stop()
             if self._cron is not None:
                 await self._cron.stop()
+            await parts.hooks.stop_plugins()
             await parts.resources.aclose()
             raise
         if not self._once:
@@ -156,7 +158,8 @@ class Runner:
             handling.remove(self)
             if self._recovery is not None:
                 await self._recovery.stop()
-            await self._events.drain()
+            await self._events._drain()
+            await self._parts.hooks.stop_plugins()
             await self._parts.resources.aclose()
 
     async def _wait_for_parts(self) -> None:

@@ -1,41 +1,42 @@
-"""AbortSignal: how the worker tells running tasks that it wants them to end.
+"""AbortSignal: asks running tasks to end.
 
-It is set once and never cleared. Coroutines await `wait()`, code in threads calls `wait_blocking()` or looks
-at `is_set()` now and then; a task that takes no notice is cancelled some time later.
+It is set once and never cleared. Coroutines await `wait()`; code in threads calls `wait_blocking()` or checks
+`is_set()` from time to time. A task that ignores the signal is cancelled later.
+
+The worker has one signal. Each job has one of its own that follows the worker's, made on first use.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
+
+logger = logging.getLogger("graphile_worker.tasks")
 
 
 class AbortSignal:
-    """An event for coroutines and threads at once, with the reason why it was set."""
+    """An event for coroutines and threads alike, with the reason why it was set."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._callbacks: dict[object, Callable[[], object]] = {}
+        self._children: WeakSet[AbortSignal] | None = None
+        self._is_inherited = False  # set because the parent was set
         self.reason: str = ""
         """Why the task should end; empty until the signal is set."""
 
     def is_set(self) -> bool:
-        """Whether the worker wants the task to end."""
+        """Whether the task is asked to end."""
         return self._event.is_set()
 
     def set(self, reason: str = "the worker is stopping") -> None:
-        """Tell everybody, from any thread; only the first call counts."""
-        with self._lock:
-            if self._event.is_set():
-                return
-            self.reason = reason
-            self._event.set()
-            callbacks = list(self._callbacks.values())
-            self._callbacks.clear()
-        for callback in callbacks:
-            callback()
+        """Ask the tasks to end. May be called from any thread; only the first call counts."""
+        for callback in self._set(reason, is_inherited=False):
+            _call(callback)
 
     async def wait(self) -> None:
         """Return when the signal is set."""
@@ -48,14 +49,14 @@ class AbortSignal:
             if not waiter.done():
                 waiter.set_result(None)
 
-        forget = self.on_set(lambda: loop.call_soon_threadsafe(release))
+        remove = self.on_set(lambda: loop.call_soon_threadsafe(release))
         try:
             await waiter
         finally:
-            forget()
+            remove()
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Block this thread until the signal is set or the time is over; returns whether it is set.
+        """Block this thread until the signal is set or the timeout expires; returns whether it is set.
 
         For tasks that are plain functions: `helpers.abort_signal.wait_blocking(0.5)` is a sleep that ends
         early. In a coroutine it would block the whole worker; await `wait()` there.
@@ -63,9 +64,9 @@ class AbortSignal:
         return self._event.wait(timeout)
 
     def on_set(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when the signal is set, in the thread that sets it; at once if it is set already.
+        """Call `callback` in the thread that sets the signal, or now if it is set already.
 
-        Returns a function that forgets the callback.
+        Returns a function that removes the callback.
         """
         key = object()
         with self._lock:
@@ -75,8 +76,43 @@ class AbortSignal:
         if is_set:
             callback()
 
-        def forget() -> None:
+        def remove() -> None:
             with self._lock:
                 self._callbacks.pop(key, None)
 
-        return forget
+        return remove
+
+    def _child(self) -> AbortSignal:
+        """A signal that is set with this one, and can be set alone. Held weakly: it ends with its job."""
+        child = AbortSignal()
+        with self._lock:
+            is_set = self._event.is_set()
+            if not is_set:
+                if self._children is None:
+                    self._children = WeakSet()
+                self._children.add(child)
+        if is_set:
+            child._set(self.reason, is_inherited=True)
+        return child
+
+    def _set(self, reason: str, *, is_inherited: bool) -> list[Callable[[], object]]:
+        """Set this signal and its children, and return all callbacks: they run after everything is set."""
+        with self._lock:
+            if self._event.is_set():
+                return []
+            self.reason = reason
+            self._is_inherited = is_inherited
+            self._event.set()
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+            children, self._children = list(self._children or ()), None
+        for child in children:
+            callbacks += child._set(reason, is_inherited=True)
+        return callbacks
+
+
+def _call(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except BaseException:  # sys.exit() too: the callbacks of other jobs must be called
+        logger.exception("a callback of an abort signal failed")

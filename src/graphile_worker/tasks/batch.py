@@ -1,7 +1,7 @@
-"""Batch jobs: an array payload whose task answers with a list, one outcome per item (BJ1 to BJ4).
+"""Batch jobs: the payload is an array and the task returns a list with one result per item (BJ1 to BJ4).
 
-An item of the answer may be an awaitable, an exception, or anything else, which means success. Every
-awaitable is awaited whatever happens, so none is left behind with an error that nobody sees.
+A result may be an awaitable or an exception; anything else means success. All awaitables are awaited, so that
+no error is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _items_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class BatchFailure(msgspec.Struct, frozen=True):
-    """Some items failed: what is left of the payload, as JSON text, and one error per failed item."""
+    """The failed items as JSON text, and one error for each."""
 
     remaining_payload: str
     errors: tuple[BaseException, ...]
@@ -31,21 +31,21 @@ class BatchFailure(msgspec.Struct, frozen=True):
 
 
 def may_be_batch(result: object) -> bool:
-    """Whether a task's result asks for `settle_batch`; cheap enough for every job."""
+    """Whether `settle_batch` must be called for a task's result; cheap enough for every job."""
     return result.__class__ is list or result.__class__ is tuple
 
 
 async def settle_batch(
     raw_payload: str, result: Sequence[Any], logger: Any | None = None
 ) -> BatchFailure | None:
-    """Await every item of a task's answer; the failures, or None if the job succeeded.
+    """Await all results of a batch; return the failures, or None if there are none.
 
-    The failed items are cut out of the payload's own text, so they keep exactly the form they had.
-    A list whose length differs from the payload's says nothing about items: a warning, and success.
+    The failed items are copied from the text of the payload, so that they keep their exact form. A list
+    whose length differs from the payload's cannot be matched to items: it is logged and counts as success.
     """
     if not raw_payload.lstrip().startswith("["):
         return None
-    errors = await _outcomes(result)
+    errors = await _errors_of(result)
     items = _items_decoder.decode(raw_payload)
     if len(items) != len(result):
         if logger is not None:
@@ -62,14 +62,14 @@ async def settle_batch(
     return BatchFailure(remaining.decode(), tuple(error for _, error in failed))
 
 
-async def _outcomes(result: Sequence[Any]) -> list[BaseException | None]:
-    """The error of each item, None for those that succeeded; awaitables run side by side."""
+async def _errors_of(result: Sequence[Any]) -> list[BaseException | None]:
+    """The error of each item, None for success; awaitables run concurrently."""
     if not any(inspect.isawaitable(item) for item in result):
         return [item if isinstance(item, BaseException) else None for item in result]
-    return await asyncio.gather(*(_outcome(item) for item in result))
+    return await asyncio.gather(*(_error_of(item) for item in result))
 
 
-async def _outcome(item: Any) -> BaseException | None:
+async def _error_of(item: Any) -> BaseException | None:
     if inspect.isawaitable(item):
         try:
             item = await item
@@ -77,7 +77,7 @@ async def _outcome(item: Any) -> BaseException | None:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return error  # the item was cancelled by somebody else, not this job by the worker
-        except BaseException as error:  # SystemExit too: it must not end the loop
+            return error  # the item was cancelled, not the job
+        except BaseException as error:  # SystemExit too, which would end the event loop
             return error
     return item if isinstance(item, BaseException) else None

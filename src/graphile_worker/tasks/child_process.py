@@ -1,7 +1,7 @@
-"""ChildProcess: an executable file that runs for a job, with its standard streams.
+"""ChildProcess: the process of an executable task, with its standard streams.
 
-Built on asyncio's protocols rather than on its `Process`, whose `wait` also waits for the pipes: a child that
-leaves something running in the background would never seem to end.
+Built on asyncio's protocols rather than its `Process`, whose `wait` also waits for the pipes: a child that
+leaves a background process behind would never seem to exit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from .output_lines import OutputLines
 
-KILL_TAKES = 10.0
-"""Seconds after SIGKILL until a process is given up that the system cannot end, as on a dead disk."""
+KILL_TIMEOUT = 10.0
+"""Seconds to wait after SIGKILL; the system may be unable to end a process, as on a failed disk."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -29,7 +29,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def __init__(self, stdout: OutputLines, stderr: OutputLines) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = loop.create_future()
-        """Comes to the exit status; a negative one is the number of the signal that ended the process."""
+        """The exit status; a negative one is the number of the signal that ended the process."""
         self._output = {_STDOUT: stdout, _STDERR: stderr}
         self._open_outputs = {_STDOUT, _STDERR}
         self._output_ended = asyncio.Event()
@@ -42,39 +42,39 @@ class ChildProcess(asyncio.SubprocessProtocol):
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            await self._spawn(("/bin/sh", str(path)), environment)  # no #! line: what a shell would do
+            await self._spawn(("/bin/sh", str(path)), environment)  # no #! line: do as a shell does
         pipe = cast("asyncio.WriteTransport", self._started.get_pipe_transport(_STDIN))
-        with suppress(OSError, RuntimeError):  # the child need not read it, and may be gone already
+        with suppress(OSError, RuntimeError):  # the child may have exited without reading it
             pipe.write(stdin)
             pipe.write_eof()
 
     async def end(self, kill_after: float) -> None:
-        """SIGTERM to the child and what it started, SIGKILL if the child does not end; wait for that."""
+        """Send SIGTERM to the child's process group, then SIGKILL if it does not exit; wait for the exit."""
         if self._transport is None:
             return
         self._signal(signal.SIGTERM)
         try:
             await asyncio.wait((self.exited,), timeout=kill_after)
-        finally:  # cancelled once more: no time left
+        finally:  # also when cancelled again
             self._signal(signal.SIGKILL)
-            await _uninterrupted(self.exited, longest=KILL_TAKES)
+            await _wait_uninterrupted(self.exited, timeout=KILL_TIMEOUT)
 
-    async def finish_output(self, longest: float) -> None:
-        """Wait for the end of the output, but not for ever: a background process may hold the pipes open."""
+    async def finish_output(self, timeout: float) -> None:
+        """Wait for the end of the output; a background process may keep the pipes open beyond the timeout."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(longest):
+            async with asyncio.timeout(timeout):
                 await self._output_ended.wait()
         for lines in self._output.values():
             lines.finish()
 
     def close(self) -> None:
-        """Give everything back; a child that still runs is killed."""
+        """Release all resources; a child that is still running is killed."""
         self._signal(signal.SIGKILL)
         if self._transport is None:
             return
         stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_STDIN))
         if stdin is not None and stdin.get_write_buffer_size() > 0:
-            stdin.abort()  # closing would first write what nobody is going to read
+            stdin.abort()  # closing would first try to write the rest
         self._transport.close()
 
     @property
@@ -84,8 +84,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return self._transport
 
     async def _spawn(self, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        # A session of its own: Ctrl-C in the terminal asks the worker to stop gracefully, it must not hit the
-        # child; and a signal to the session's group reaches what the child has started.
+        # A session of its own: Ctrl-C in the terminal must reach only the worker, for a graceful shutdown.
+        # And a signal to the process group also reaches the processes that the child started.
         starting = asyncio.ensure_future(
             asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
@@ -98,13 +98,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
             )
         )
         try:
-            await _uninterrupted(starting)  # half a start cannot be undone cleanly
+            await _wait_uninterrupted(starting)  # a half-finished start cannot be undone cleanly
         finally:
             self._transport, _ = starting.result()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._transport is None or self.exited.done():
-            return  # once the child is gone its number may belong to another process
+            return  # after the exit its id may belong to another process
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), number)
 
@@ -128,10 +128,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self.exited.set_result(status)
 
 
-async def _uninterrupted(future: asyncio.Future[Any], *, longest: float | None = None) -> None:
-    """Wait for what is sure to come soon; a cancellation takes effect after that."""
+async def _wait_uninterrupted(future: asyncio.Future[Any], *, timeout: float | None = None) -> None:
+    """Wait for something that takes only a moment; a cancellation is raised after it."""
     loop = asyncio.get_running_loop()
-    until = None if longest is None else loop.time() + longest
+    until = None if timeout is None else loop.time() + timeout
     cancelled: asyncio.CancelledError | None = None
     while not future.done() and (until is None or loop.time() < until):
         try:

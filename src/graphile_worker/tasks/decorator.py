@@ -1,4 +1,4 @@
-"""`@task`: makes a task of a function, typed so that its payload's type is known wherever it is used."""
+"""`@task`: makes a function a task, typed with its payload."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def task(function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], 
 @overload
 def task(identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
-    """Make a task of a function: `@task`, `@task("users/email/verify")`, `@task(queue_name="mail")`.
+    """Make a function a task: `@task`, `@task("users/email/verify")`, `@task(queue_name="mail")`.
 
-    The identifier is the function's name unless given. The options are those of a job (queue_name,
-    max_attempts, priority, job_key, job_key_mode, flags) and hold for jobs added with the task object.
+    The default identifier is the function's name. The options are those of a job (queue_name, max_attempts,
+    priority, job_key, job_key_mode, flags) and apply to jobs added with the task object.
     """
     if function_or_identifier is None or isinstance(function_or_identifier, str):
         return TaskDecorator(function_or_identifier, options)
@@ -40,7 +40,7 @@ def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
 
 
 class TaskDecorator:
-    """What `@task(...)` with arguments gives: turns the function below it into a task."""
+    """Returned by `@task(...)` with arguments."""
 
     def __init__(self, identifier: str | None, options: Mapping[str, Any]) -> None:
         self._identifier = identifier
@@ -59,7 +59,7 @@ class TaskDecorator:
 
 
 def as_task(thing: Any, identifier: str | None = None) -> AnyTask:
-    """A task as it is, or a task made of a plain function; under `identifier` if one is given."""
+    """The task itself, or a task made from a function; with another identifier if one is passed."""
     if isinstance(thing, Task):
         return thing if identifier is None else thing.with_identifier(identifier)
     return Task(thing, identifier)
@@ -68,7 +68,7 @@ def as_task(thing: Any, identifier: str | None = None) -> AnyTask:
 def _make(function: Any, identifier: str | None, options: Mapping[str, Any], *, depth: int) -> AnyTask:
     if isinstance(function, Task):
         raise TaskLoadError(f"{function!r} is a task already; remove the second @task")
-    # Types defined inside a function are not among its module's names, so its local ones are looked at too.
+    # Types defined inside a function are not in the module's namespace, so annotations need the local names.
     frame = sys._getframe(depth)
     local_names = None if frame.f_locals is frame.f_globals else frame.f_locals
     return Task(

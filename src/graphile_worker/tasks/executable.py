@@ -1,8 +1,8 @@
-"""Running an executable file as a task: one child process per job (TL6).
+"""Executable files as tasks: one child process per job (TL6).
 
-The child gets the job in its environment and the payload as JSON on standard input. What it writes becomes
-log lines of the job; exit status 0 is success. When the worker wants the task to end, or cancels it, the
-child and what it started get SIGTERM and, if they do not end, SIGKILL.
+The child gets the job in its environment and the payload as JSON on standard input. Its output becomes log
+lines of the job; exit status 0 is success. When the job is aborted or cancelled, the child's process group
+gets SIGTERM and, if it does not exit, SIGKILL.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .helpers import JobHelpers
 from .output_lines import OutputLines
 
 TIME_LIMIT = 4 * 60 * 60.0
-"""No child runs longer than other workers honour the job's lock."""
+"""Seconds; after that, other workers treat the job's lock as stale."""
 KILL_AFTER = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-LINGER = 1.0
-"""Seconds to wait for output when the child is gone but something that it started holds the pipe."""
-LONGEST_QUOTE = 500  # characters of the child's last error line that are put into the message
+OUTPUT_TIMEOUT = 1.0
+"""Seconds to wait for output after the exit, in case a background process keeps the pipe open."""
+MAX_QUOTE = 500  # characters of the child's last error line in the message
 
 
 async def run_executable(
@@ -35,28 +35,28 @@ async def run_executable(
 ) -> None:
     """Run the file for the helpers' job.
 
-    ExecutableFailedError says how it failed; JobInterruptedError that it ended because the worker asked.
+    Raises ExecutableFailedError if it failed, JobInterruptedError if it ended because the job was aborted.
     """
     helpers.raise_if_aborted()
     logger = helpers.logger
     stderr = OutputLines(lambda line: logger.error("%s", line))
     child = ChildProcess(OutputLines(lambda line: logger.info("%s", line)), stderr)
-    asked = asyncio.ensure_future(helpers.abort_signal.wait())
+    aborted = asyncio.ensure_future(helpers.abort_signal.wait())
     try:
         environment = job_environment(
             helpers.job, with_database=helpers._services.executables_inherit_database
         )
         await _start(child, path, helpers.job, environment)
-        await asyncio.wait((child.exited, asked), timeout=time_limit, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((child.exited, aborted), timeout=time_limit, return_when=asyncio.FIRST_COMPLETED)
         ended_by_us = not child.exited.done()
         if ended_by_us:
             await child.end(kill_after)
-        await child.finish_output(LINGER)
+        await child.finish_output(OUTPUT_TIMEOUT)
     except asyncio.CancelledError:
         await child.end(kill_after)
         raise
     finally:
-        asked.cancel()
+        aborted.cancel()
         child.close()
     status = child.exited.result() if child.exited.done() else -signal.SIGKILL
     if ended_by_us and not helpers.abort_signal.is_set():
@@ -65,14 +65,14 @@ async def run_executable(
         return
     if ended_by_us:
         raise JobInterruptedError(f"{helpers.abort_signal.reason}: {path} {describe_status(status)}")
-    quote = f": {stderr.last[:LONGEST_QUOTE]}" if stderr.last else ""
+    quote = f": {stderr.last[:MAX_QUOTE]}" if stderr.last else ""
     raise ExecutableFailedError(f"{path} {describe_status(status)}{quote}")
 
 
 def job_environment(job: Job, *, with_database: bool = True) -> dict[str, str]:
-    """The worker's own environment, with the job's variables in place of any that were inherited.
+    """The worker's environment, with the variables of this job.
 
-    `with_database`: whether the variables with which the worker finds its database, and its password, stay.
+    `with_database`: keep the variables for the worker's database, with its password.
     """
     environment = {
         name: value
@@ -94,29 +94,29 @@ def job_environment(job: Job, *, with_database: bool = True) -> dict[str, str]:
 
 
 def describe_status(status: int) -> str:
-    """How a process ended, in words: "exited with status 3", "was ended by SIGKILL"."""
+    """Describe an exit status: "exited with status 3", "was ended by SIGKILL"."""
     if status >= 0:
         return f"exited with status {status}"
     return f"was ended by {signal_name(-status)}"
 
 
 async def _start(child: ChildProcess, path: Path, job: Job, environment: Mapping[str, str]) -> None:
-    # The payload's own text, not a decoded copy: the child sees exactly what was added.
+    # The text of the payload, not a decoded copy: the child gets exactly what was added.
     stdin = f'{{"payload":{job.raw_payload}}}'.encode()
     try:
         await child.start(path, environment, stdin)
     except OSError as error:
-        raise ExecutableFailedError(f"{path} cannot be started: {_why(error, path)}") from error
+        raise ExecutableFailedError(f"{path} cannot be started: {_start_failure(error, path)}") from error
 
 
-def _why(error: OSError, path: Path) -> str:
-    """The system's words; but it says "no such file" of a script whose interpreter is missing, too."""
+def _start_failure(error: OSError, path: Path) -> str:
+    """The system's message, except that "no such file" may mean the interpreter of a script."""
     if isinstance(error, FileNotFoundError) and path.exists():
         with path.open("rb") as script:
             first = script.readline(1024).decode(errors="replace")
         words = first.removeprefix("#!").split()
         if first.startswith("#!") and first.endswith("\r\n"):
-            return "its lines end as on Windows (CRLF), so that its interpreter is not found; save it with LF"
+            return "it has Windows line endings (CRLF), so its interpreter is not found; save it with LF"
         if first.startswith("#!") and words:
             return (
                 f"its first line asks for {words[0]}, which is not on this machine; "

@@ -1,7 +1,7 @@
-"""Extensions: objects of the application, given when a worker starts, that tasks ask for by type.
+"""Extensions: objects of the application, passed when a worker starts, that tasks request by type.
 
-A database of your own, an HTTP client, settings: given once as `extensions=[client, settings]`, found in
-every task as `helpers.extension(Client)` with the right type.
+A database of your own, an HTTP client, settings: pass them once as `extensions=[client, settings]`, and get
+them in every task as `helpers.extension(Client)`, typed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _NO_DEFAULT: Any = object()
 
 
 class Extensions:
-    """Application objects by their type; built from a list of objects, or from a mapping of types to objects.
+    """Application objects by type, from a list of objects or a mapping of types to objects.
 
-    A mapping serves when the type to ask for is not the object's own, for example a base class.
+    Use a mapping when tasks ask for another type than the object's own, for example a base class.
     """
 
     def __init__(self, given: Iterable[object] | Mapping[type[Any], object] = ()) -> None:
@@ -34,10 +34,10 @@ class Extensions:
             raise ConfigError(f"extensions: expected a list of objects, got {given!r}")
         for value in given:
             if isinstance(value, type):
-                raise ConfigError(f"extensions: give an object of {value.__name__}, not the class itself")
+                raise ConfigError(f"extensions: pass an object of {value.__name__}, not the class itself")
             if type(value) in self._by_type:
                 raise ConfigError(
-                    f"extensions: two objects of type {type(value).__name__} were given; tasks ask by type, "
+                    f"extensions: there are two objects of type {type(value).__name__}; tasks ask by type, "
                     "so wrap one of them in a class of its own"
                 )
             self._by_type[type(value)] = value
@@ -47,7 +47,7 @@ class Extensions:
     @overload
     def get(self, kind: type[T], default: D) -> T | D: ...
     def get(self, kind: type[T], default: Any = _NO_DEFAULT) -> Any:
-        """The object of this type, or of a subclass if there is exactly one; else the default or an error."""
+        """The object of this type, or the only object of a subclass; else the default or an error."""
         try:
             return self._by_type[kind]
         except KeyError:

@@ -1,7 +1,7 @@
-"""JobHelpers: the second argument of a task, and the way to the current job from anywhere below it.
+"""JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
 
 One is made per job on the hot path, so it holds the job, the slot's id and a reference to what all jobs
-share; everything else is built when it is asked for.
+share; everything else is built on first use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from threading import Lock
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -22,51 +23,50 @@ from .abort_signal import AbortSignal
 from .extensions import Extensions
 from .job_logger import JobLogger
 from .services import WorkerServices
-
-if TYPE_CHECKING:
-    from .sync_helpers import SyncHelpers
+from .sync_helpers import SyncHelpers
 
 T = TypeVar("T")
 P = TypeVar("P")
 
-current_job: ContextVar[JobHelpers] = ContextVar("graphile_worker_current_job")
+current_helpers: ContextVar[JobHelpers] = ContextVar("graphile_worker_current_helpers")
 """The helpers of the job that runs in this context; set for coroutines and for threads."""
+
+_signal_creation = Lock()  # a slot may abort a job while its thread asks for the signal
 
 
 def get_current_job() -> Job:
-    """The job that is running here; LookupError outside a task."""
+    """The job whose task is running; LookupError outside a task."""
     return get_current_helpers().job
 
 
 def get_current_helpers() -> JobHelpers:
-    """The helpers of the job that is running here; LookupError outside a task."""
+    """The helpers of the job whose task is running; LookupError outside a task."""
     try:
-        return current_job.get()
+        return current_helpers.get()
     except LookupError:
         raise LookupError("no job is running here: this code was not called from a task") from None
 
 
 class JobHelpers(msgspec.Struct, eq=False, weakref=True):
-    """What a task can ask its worker for."""
+    """What a worker offers to a task."""
 
     job: Job
     """The job as it was when it was fetched."""
     _services: WorkerServices
     worker_id: str
     _logger: JobLogger | None = None
+    _own_signal: AbortSignal | None = None
 
     @property
     def logger(self) -> JobLogger:
-        """A logger whose records say which worker, task and job they belong to."""
+        """A logger whose records carry the worker, the task and the job."""
         if self._logger is None:
             self._logger = JobLogger(self._services.logger, self.job, self.worker_id)
         return self._logger
 
     @property
     def sync(self) -> SyncHelpers:
-        """The same for tasks that are plain functions and run in a thread: calls that block."""
-        from .sync_helpers import SyncHelpers
-
+        """Blocking forms of these methods, for tasks that are plain functions and run in a thread."""
         return SyncHelpers(self, self._services.loop)
 
     # -- jobs ----------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
     async def get_queue_name(self, queue_id: int | None = None) -> str | None:
         """The name of this job's queue, or of the queue with this id; None for a job without a queue.
 
-        Names that are known need no round trip; others are asked for together after a short delay.
+        Known names need no round trip; others are requested in batches after a short delay.
         """
         if queue_id is None:
             queue_id = self.job.job_queue_id
@@ -134,27 +134,41 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         async with self._services.acquire() as connection:
             return await connection.fetch(sql, *args)
 
-    # -- the end of the worker -----------------------------------------------------------------------------
+    # -- ending early --------------------------------------------------------------------------------------
 
     @property
     def abort_signal(self) -> AbortSignal:
-        """Set when the worker wants the task to end."""
-        return self._services.abort_signal
+        """Set when this task should end: the worker stops, or this job alone is aborted."""
+        if self._own_signal is None:
+            with _signal_creation:
+                if self._own_signal is None:
+                    self._own_signal = self._services.abort_signal._child()
+        return self._own_signal
 
     def raise_if_aborted(self) -> None:
-        """Raise JobInterruptedError if the worker wants the task to end; for loops, in threads too."""
-        signal = self._services.abort_signal
-        if signal.is_set():
-            raise JobInterruptedError(signal.reason)
+        """Raise JobInterruptedError if the task should end; for loops, in threads too."""
+        if self._is_aborted:
+            raise JobInterruptedError(self.abort_signal.reason)
+
+    @property
+    def _is_aborted(self) -> bool:
+        own = self._own_signal
+        return (self._services.abort_signal if own is None else own).is_set()
+
+    @property
+    def _own_abort_reason(self) -> str | None:
+        """The reason if this job alone was aborted, else None."""
+        own = self._own_signal
+        return own.reason if own is not None and own.is_set() and not own._is_inherited else None
 
     async def abortable(self, awaitable: Awaitable[T]) -> T:
-        """The result of `awaitable`; if the worker wants the task to end first, cancel it and raise.
+        """The result of `awaitable`; if the task should end first, cancel it and raise.
 
-        What is cancelled may clean up before JobInterruptedError is raised here.
+        The cancelled awaitable may clean up before JobInterruptedError is raised here.
         """
-        signal = self._services.abort_signal
+        signal = self.abort_signal
         work = asyncio.ensure_future(_captured(awaitable))
-        if asyncio.iscoroutine(awaitable):  # it may be cancelled before it has begun
+        if asyncio.iscoroutine(awaitable):  # it may be cancelled before it starts
             work.add_done_callback(lambda _: awaitable.close())
         aborted = asyncio.ensure_future(signal.wait())
         try:
@@ -176,11 +190,11 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
 
     @property
     def extensions(self) -> Extensions:
-        """Objects of the application that were given when the worker was started."""
+        """The application's objects that were passed when the worker was started."""
         return self._services.extensions
 
     def extension(self, kind: type[T]) -> T:
-        """The application's object of this type; ExtensionMissingError if none was given."""
+        """The application's object of this type; ExtensionMissingError if there is none."""
         return self._services.extensions.get(kind)
 
     def __repr__(self) -> str:
@@ -188,7 +202,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
 
 
 async def _captured(awaitable: Awaitable[T]) -> tuple[T | None, BaseException | None]:
-    """SystemExit must come out of the task that asked, not out of the event loop."""
+    """Return SystemExit as a value: raised in an asyncio task of its own, it would end the event loop."""
     try:
         return await awaitable, None
     except (SystemExit, KeyboardInterrupt) as error:

@@ -1,6 +1,6 @@
-"""Importing task modules so that they behave as they would under `python -m`, and saying where it broke.
+"""Imports task modules as `python -m` would, and reports file and line if that fails.
 
-The folder that holds the tasks folder goes onto `sys.path`; `tasks/users/verify.py` becomes the module
+The parent of the tasks folder is added to `sys.path`; `tasks/users/verify.py` becomes the module
 `tasks.users.verify`. So task files can import each other, their helpers and the application, absolutely or
 relatively, and no file is run twice. If another module has the folder's name, a unique prefix replaces it.
 """
@@ -21,17 +21,17 @@ from ..errors import TaskLoadError
 
 
 def import_name(name: str) -> ModuleType:
-    """Import a module by its dotted name, looked for in the current folder first."""
-    _put_on_path(Path.cwd())
+    """Import a module by its dotted name, from the current folder first."""
+    _add_to_path(Path.cwd())
     with explained(name, Path.cwd()):
         return importlib.import_module(name)
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a single file; its folder goes onto `sys.path`."""
-    _put_on_path(path.parent)
+    """Import a single file; its folder is added to `sys.path`."""
+    _add_to_path(path.parent)
     name = path.name.removesuffix(".py")
-    if "." in name or not _leads_to(name, path):
+    if "." in name or not _is_name_free(name, path):
         name = _unique(path, name)
     return _import(name, path, path.parent)
 
@@ -41,13 +41,13 @@ class TaskFolder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        _put_on_path(root.parent)
+        _add_to_path(root.parent)
         self._prefix = root.name
-        if "." in root.name or not _leads_to(root.name, root):
+        if "." in root.name or not _is_name_free(root.name, root):
             self._prefix = _unique(root, root.name)
 
     def import_file(self, path: Path) -> ModuleType:
-        """Import a file below the folder, and the packages that it lies in."""
+        """Import a file in the folder, and its parent packages."""
         parts = path.relative_to(self._root).parts
         name, folder = self._prefix, self._root
         self._import_package(name, folder)
@@ -76,7 +76,7 @@ def _import(name: str, path: Path, root: Path) -> ModuleType:
     if known is not None:
         if _is_from(known, path):  # imported by another task file
             return known
-        name = f"{name}__task"  # a folder of the same name is there already
+        name = f"{name}__task"  # a folder with the same name was imported
     search = [str(path.parent)] if path.name == "__init__.py" else None
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=search)
     if spec is None or spec.loader is None:
@@ -102,7 +102,7 @@ def _is_from(module: ModuleType, path: Path) -> bool:
 
 @contextmanager
 def explained(what: str, root: Path, problem: str = "cannot be imported") -> Iterator[None]:
-    """Turn whatever the code in a file raises into a TaskLoadError that names file and line."""
+    """Turn any exception from the code in a file into a TaskLoadError with file and line."""
     try:
         yield
     except KeyboardInterrupt:
@@ -112,23 +112,23 @@ def explained(what: str, root: Path, problem: str = "cannot be imported") -> Ite
             raise
         raise TaskLoadError(str(error), path=what) from error
     except BaseException as error:
-        path, line = _where(error, what, root)
-        message = _in_words(error)
+        path, line = _location(error, what, root)
+        message = _last_line(error)
         if isinstance(error, SystemExit):
             message += "; a task file must not exit when it is imported"
         raise TaskLoadError(f"{problem}: {message}", path=path, line=line) from error
 
 
-def _in_words(error: BaseException) -> str:
-    """As Python would print it; its type alone if not even that can be done."""
+def _last_line(error: BaseException) -> str:
+    """The last line of the traceback; the type alone if that cannot be formatted."""
     try:
         return traceback.format_exception_only(error)[-1].strip()
     except Exception:
         return type(error).__name__
 
 
-def _where(error: BaseException, what: str, root: Path) -> tuple[str, int | None]:
-    """Where importing broke: the syntax error, else the innermost frame inside the folder, else of all."""
+def _location(error: BaseException, what: str, root: Path) -> tuple[str, int | None]:
+    """The place of a syntax error, else the innermost frame in the folder, else the innermost frame."""
     if isinstance(error, SyntaxError) and error.filename is not None and Path(error.filename).is_file():
         return error.filename, error.lineno
     frames: list[tuple[str, int | None]] = [
@@ -150,14 +150,14 @@ def _is_inside(file: Path, root: Path) -> bool:
     return file.is_relative_to(root) and "site-packages" not in file.parts
 
 
-def _put_on_path(folder: Path) -> None:
+def _add_to_path(folder: Path) -> None:
     text = str(folder)
     if text not in sys.path and not ("" in sys.path and folder == Path.cwd()):
         sys.path.insert(0, text)
 
 
-def _leads_to(name: str, path: Path) -> bool:
-    """Whether importing `name` would find `path` or nothing at all, so that the name can be used for it."""
+def _is_name_free(name: str, path: Path) -> bool:
+    """Whether the name is free for this path: importing it would find the path, or nothing."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
@@ -169,7 +169,7 @@ def _leads_to(name: str, path: Path) -> bool:
 
 
 def _unique(path: Path, name: str) -> str:
-    import hashlib  # seldom needed, and slow to import
+    import hashlib  # rarely needed, and slow to import
 
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
     return f"graphile_worker_tasks_{digest}_{name.replace('.', '_')}"

@@ -1,4 +1,4 @@
-"""JobLogger: the logger a task gets; every record says which worker, task and job it belongs to."""
+"""JobLogger: the logger of a task; every record carries the worker, the task and the job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ else:
     _Adapter = logging.LoggerAdapter
 
 LABEL = "job"
-_TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-"""Attributes that every record has and `extra` may not replace."""
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+"""Attributes of every record, which `extra` must not replace."""
 
 
 class JobLogger(_Adapter):
@@ -33,13 +33,13 @@ class JobLogger(_Adapter):
         super().__init__(logger, scope)
 
     def scope(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> JobLogger:
-        """A logger whose records carry these fields as well: `helpers.logger.scope(label="bank", order=17)`.
+        """A logger whose records carry more fields: `helpers.logger.scope(label="bank", order=17)`.
 
-        `label` is what a text line begins with; JSON lines have all fields.
+        Text lines begin with `label`; JSON lines have all fields.
         """
         added = {**(fields or {}), **more}
         for name in added:
-            if name in _TAKEN:
+            if name in _RESERVED:
                 raise InvalidArgumentError(
                     name, "every log record has an attribute of that name; choose another"
                 )

@@ -1,12 +1,12 @@
-"""Finding the tasks of a worker: a folder, a single file, a module, or an attribute of one of the latter.
+"""Loads the tasks of a worker from a folder, a file, a module, or an attribute of one.
 
     tasks                      a folder: every file in it, nested folders too
     jobs.py                    a file
-    jobs.py:exported           one name of it: a task, a list or a mapping
+    jobs.py:exported           one attribute of it: a task, a list or a mapping
     package.module             a module
-    package.module:exported    one name of it
+    package.module:exported    one attribute of it
 
-Anything wrong stops here with an error that names file and line; a worker never starts with half its tasks.
+Any fault is an error that names file and line; a worker never starts with only a part of its tasks.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .task import AnyTask, Task
 from .task_files import TaskFile, find_task_files
 
 _CAN_EXECUTE = os.name == "posix"
-_UNREADABLE = "its tasks cannot be read"  # importing worked, looking at what it defines did not
+_UNREADABLE = "its tasks cannot be read"  # imported, but what it defines cannot be inspected
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 logger = logging.getLogger("graphile_worker.tasks")
 
 
 def load_tasks(source: str | Path) -> TaskRegistry:
-    """The tasks of a folder, file or module; TaskLoadError if there are none or one cannot be used.
+    """The tasks of a folder, file or module; TaskLoadError if there are none or one is invalid.
 
-    A text without a dot or colon, and any `Path`, is a file or folder; it is never looked for as a module.
+    A string without a dot or colon, and any `Path`, is a file or folder, never a module.
     """
     registry = TaskRegistry()
     path = Path(os.path.abspath(source))
@@ -77,7 +77,7 @@ def _load_folder(registry: TaskRegistry, root: Path) -> None:
 
 
 def _executable_task(file: TaskFile) -> AnyTask:
-    from .load_executable import executable_task  # most folders have none, and it costs start-up time
+    from .load_executable import executable_task  # most folders have none, and the import takes time
 
     return executable_task(file)
 
@@ -103,7 +103,7 @@ def _load_target(registry: TaskRegistry, place: str, attribute: str) -> None:
 
 
 def _split(source: str) -> tuple[str, str] | None:
-    """A module or file and the attribute in it; None if the text can only be a path."""
+    """Split into a module or file and an attribute; None if the text can only be a path."""
     place, colon, attribute = source.rpartition(":") if ":" in source else (source, "", "")
     if colon or (_MODULE.fullmatch(source) and "." in source and not source.endswith(".py")):
         return place, attribute
@@ -113,13 +113,13 @@ def _split(source: str) -> tuple[str, str] | None:
 def _import_single(path: Path) -> ModuleType:
     if path.suffix != ".py":
         raise TaskLoadError(
-            "is not a Python file; give a folder of tasks, or a file that ends in .py", path=str(path)
+            "is not a Python file; pass a folder of tasks, or a file that ends in .py", path=str(path)
         )
     return import_file(path)
 
 
 def _missing(path: Path) -> TaskLoadError:
-    hint = "create it with a file such as hello.py in it, or say with --tasks or task_directory where it is"
+    hint = "create it with a file such as hello.py in it, or set its path with --tasks or task_directory"
     file = path.with_name(path.name + ".py")
     if file.is_file():
         hint = f"there is a file {file.name}: use --tasks {file.name} or task_directory={file.name!r}"

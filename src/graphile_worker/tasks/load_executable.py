@@ -1,4 +1,4 @@
-"""From an executable file of any language to a task."""
+"""Makes an executable file, in any language, a task."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from .task_files import TaskFile
 
 
 def executable_task(file: TaskFile) -> AnyTask:
-    """A task that runs the file once per job; the payload is passed on as it is, not decoded here."""
-
+    """A task that runs the file once per job; the payload is passed on without being decoded."""
     try:
         check_name("identifier", file.identifier, MAX_IDENTIFIER_LENGTH)
     except InvalidArgumentError as error:

@@ -1,8 +1,8 @@
-"""From a Python module to its tasks.
+"""Finds the tasks in a Python module.
 
-In a folder, the file's task is the function named like the file (`-` reads as `_`), and every `@task` in it
-is a task besides. In a single file or module they are every `@task`, or, where there is none, the functions
-that `__all__` exports. Nothing is guessed: any other function may be a helper.
+In a folder, the task of a file is the function with the file's name (`-` becomes `_`), plus every `@task` in
+the file. In a single file or module, the tasks are every `@task`, or, if there is none, the functions in
+`__all__`. Any other function may be a helper.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ logger = logging.getLogger("graphile_worker.tasks")
 
 
 def add_tasks_of_file(registry: TaskRegistry, module: ModuleType, path: str, identifier: str) -> None:
-    """Register what a file of a tasks folder defines; TaskLoadError if that is nothing."""
+    """Register the tasks of a file in a tasks folder; TaskLoadError if there are none."""
     own_name = _function_name(identifier.rpartition("/")[2])
     own = getattr(module, own_name, None)
     decorated = _decorated(module, only_own=True)
     if isinstance(own, Task):
-        if not own.is_named:
+        if not own._is_named:
             registry.add(own, identifier)
-        # Jobs added with the task object carry its own identifier, so that one is served too.
+        # Jobs added with the task object have its own identifier, so register that one too.
         registry.add(own)
     elif _is_function_like(own):
         registry.add(as_task(own, identifier))
     elif isinstance(own, type) and not decorated:
-        as_task(own, identifier)  # says why a class cannot be a task
+        as_task(own, identifier)  # raises: a class cannot be a task
     elif not decorated:
         raise TaskLoadError(
             f"no task found: expected a function named {own_name!r} (for the task {identifier!r}), or a "
-            f"function with @task; {_what_is_there(module)}. A helper module's name must begin with '_'",
+            f"function with @task; {_functions_of(module)}. The name of a helper module must begin with '_'",
             path=path,
         )
     for task in decorated:
@@ -47,7 +47,7 @@ def add_tasks_of_file(registry: TaskRegistry, module: ModuleType, path: str, ide
 
 
 def add_tasks_of_module(registry: TaskRegistry, module: ModuleType, path: str | None) -> None:
-    """Register every task of a single file or module; TaskLoadError if there is none."""
+    """Register the tasks of a single file or module; TaskLoadError if there are none."""
     before = len(registry)
     decorated = _decorated(module, only_own=False)
     for task in decorated:
@@ -61,13 +61,13 @@ def add_tasks_of_module(registry: TaskRegistry, module: ModuleType, path: str | 
     if len(registry) == before:
         raise TaskLoadError(
             f"no task found in the module {module.__name__}: expected functions with @task, or functions "
-            f"named in __all__; {_what_is_there(module)}",
+            f"named in __all__; {_functions_of(module)}",
             path=path or getattr(module, "__file__", None),
         )
 
 
 def add_tasks_of_value(registry: TaskRegistry, value: Any, where: str) -> None:
-    """Register what an attribute holds: a task, a function, a list or mapping of them, or a module."""
+    """Register the value of an attribute: a task, a function, a list or mapping of them, or a module."""
     if isinstance(value, ModuleType):
         add_tasks_of_module(registry, value, None)
     elif isinstance(value, Mapping):
@@ -89,7 +89,9 @@ def _add_export(registry: TaskRegistry, module: ModuleType, name: str, path: str
     if inspect.isroutine(value):
         registry.add(as_task(value, name))
     else:
-        logger.warning("%s: %r in __all__ is not a function, so it is no task", path or module.__name__, name)
+        logger.warning(
+            "%s: %r in __all__ is not a function, so it is not a task", path or module.__name__, name
+        )
 
 
 def _function_name(file_name: str) -> str:
@@ -101,7 +103,7 @@ def _is_function_like(value: Any) -> bool:
 
 
 def _decorated(module: ModuleType, *, only_own: bool) -> list[AnyTask]:
-    """The tasks among the module's names; with `only_own` without those imported from another module."""
+    """The tasks in the module's namespace; with `only_own`, without those imported from other modules."""
     seen: dict[int, AnyTask] = {}
     for value in vars(module).values():
         if isinstance(value, Task) and (not only_own or value.__module__ == module.__name__):
@@ -109,7 +111,7 @@ def _decorated(module: ModuleType, *, only_own: bool) -> list[AnyTask]:
     return list(seen.values())
 
 
-def _what_is_there(module: ModuleType) -> str:
+def _functions_of(module: ModuleType) -> str:
     names = [
         name
         for name, value in vars(module).items()

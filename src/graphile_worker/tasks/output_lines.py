@@ -1,38 +1,38 @@
-"""OutputLines: from the chunks a child process writes to whole lines for a logger."""
+"""OutputLines: splits the output of a child process into lines for a logger."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
 
-LONGEST_LINE = 64 * 1024  # a child that writes no newline must not fill the memory
+MAX_LINE = 64 * 1024  # bounds memory when a child writes no newline
 
 
 class OutputLines:
-    """Passes each complete line to `log`; bytes that are not UTF-8 are replaced, empty lines left out."""
+    """Passes each complete line to `log`; replaces bytes that are not UTF-8, skips empty lines."""
 
     def __init__(self, log: Callable[[str], object]) -> None:
         self._log = log
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-        self._rest = ""
+        self._partial = ""
         self.last = ""
-        """The last line that was passed on."""
+        """The last line passed to `log`."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
-        *lines, self._rest = (self._rest + self._decode(data)).split("\n")
+        """Process the next bytes."""
+        *lines, self._partial = (self._partial + self._decode(data)).split("\n")
         for line in lines:
-            self._pass_on(line)
-        while len(self._rest) >= LONGEST_LINE:
-            self._pass_on(self._rest[:LONGEST_LINE])
-            self._rest = self._rest[LONGEST_LINE:]
+            self._emit(line)
+        while len(self._partial) >= MAX_LINE:
+            self._emit(self._partial[:MAX_LINE])
+            self._partial = self._partial[MAX_LINE:]
 
     def finish(self) -> None:
-        """There is no more: pass on what is left without a newline."""
-        self._pass_on(self._rest + self._decode(b"", True))
-        self._rest = ""
+        """Pass on the last line, which has no newline."""
+        self._emit(self._partial + self._decode(b"", True))
+        self._partial = ""
 
-    def _pass_on(self, line: str) -> None:
+    def _emit(self, line: str) -> None:
         line = line.rstrip("\r")
         if line:
             self.last = line

@@ -1,7 +1,7 @@
-"""QueueNames: the names of queues by id, asked for in batches and remembered (QN1).
+"""QueueNames: the names of queues by id, requested in batches and cached (QN1).
 
-A job row holds only the id of its queue. Look-ups that come within a short delay share one statement; known
-names need none. Nothing is remembered of a look-up that failed, so the next one asks again.
+A job row holds only the id of its queue. Requests within a short delay share one statement; cached names need
+none. Failures are not cached.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..clock import Clock, SystemClock
 from ..errors import GraphileWorkerError, InvalidArgumentError
 
 LookUp = Callable[[Sequence[int]], Awaitable[Sequence[str | None]]]
-"""Names in the order of the ids, None for those that do not exist."""
+"""Returns names in the order of the ids, None for unknown ids."""
 
-REMEMBERED = 10_000  # names kept at most, so that a queue per customer does not fill the memory
+MAX_CACHED = 10_000  # bounds memory when there is a queue per customer
 
 
 class QueueNames:
-    """A cache over `look_up` that gathers requests for `delay` seconds."""
+    """A cache over `look_up` that batches requests for `delay` seconds."""
 
     def __init__(self, look_up: LookUp, *, delay: float = 0.05, clock: Clock | None = None) -> None:
         self._look_up = look_up
@@ -31,27 +31,27 @@ class QueueNames:
         self._flushes: set[asyncio.Task[None]] = set()
 
     def cached(self, queue_id: int) -> str | None:
-        """The name if it is known already; never asks the database."""
+        """The name if it is cached; never queries the database."""
         return self._names.get(queue_id)
 
     async def get(self, queue_id: int) -> str:
-        """The name of the queue; does not suspend if it is known. An unknown id is an error."""
+        """The name of the queue; does not suspend if it is cached. An unknown id is an error."""
         name = self._names.get(queue_id)
         if name is not None:
             return name
         waiting = self._waiting.get(queue_id)
         if waiting is None:
             waiting = self._request(queue_id)
-        # One caller that is cancelled must not take the answer from the others.
+        # A cancelled caller must not cancel the request of the others.
         return await asyncio.shield(waiting)
 
     async def close(self) -> None:
-        """Stop looking up; whoever waits gets an error."""
+        """Stop; pending requests fail."""
         for flush in self._flushes:
             flush.cancel()
         if self._flushes:
             await asyncio.wait(self._flushes)
-        error = GraphileWorkerError("the worker has stopped, so names of queues are not looked up any more")
+        error = GraphileWorkerError("the worker has stopped, so queue names cannot be looked up")
         self._reject(list(self._waiting), error)
         self._batch.clear()
 
@@ -73,7 +73,7 @@ class QueueNames:
             names = await self._look_up(batch)
             if len(names) != len(batch):
                 raise GraphileWorkerError(
-                    f"{len(batch)} names of queues were asked for, {len(names)} came back"
+                    f"{len(batch)} queue names were requested, {len(names)} were returned"
                 )
         except Exception as error:
             self._reject(batch, error)
@@ -83,10 +83,10 @@ class QueueNames:
                 message = f"there is no queue with the id {queue_id}; was it removed by a cleanup?"
                 self._reject([queue_id], InvalidArgumentError("queue id", message))
             else:
-                self._remember(queue_id, name)
+                self._cache(queue_id, name)
 
-    def _remember(self, queue_id: int, name: str) -> None:
-        if len(self._names) >= REMEMBERED:
+    def _cache(self, queue_id: int, name: str) -> None:
+        if len(self._names) >= MAX_CACHED:
             del self._names[next(iter(self._names))]
         self._names[queue_id] = name
         future = self._waiting.pop(queue_id)
@@ -101,6 +101,6 @@ class QueueNames:
 
 
 def _mark_retrieved(future: asyncio.Future[str]) -> None:
-    """Everybody who waited may have been cancelled; then nobody is left to see the error."""
+    """Avoid asyncio's warning when all callers were cancelled and the error is never retrieved."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""TaskRegistry: every task of a worker by its identifier; a name that is taken twice is refused."""
+"""TaskRegistry: the tasks of a worker by identifier; duplicates are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .decorator import as_task
 from .task import AnyTask, Task
 
 TaskList = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
-"""What `task_list` takes: tasks or functions, or a mapping of identifiers to them."""
+"""The type of `task_list`: tasks or functions, or a mapping of identifiers to them."""
 
 
 class TaskRegistry(Mapping[str, AnyTask]):
@@ -20,21 +20,21 @@ class TaskRegistry(Mapping[str, AnyTask]):
         self._tasks: dict[str, AnyTask] = {}
 
     def add(self, task: AnyTask, identifier: str | None = None) -> None:
-        """Register the task under `identifier` or its own; TaskLoadError if another one has that name.
+        """Register the task under `identifier` or its own; TaskLoadError if another task has that identifier.
 
-        The same function under the same name is no clash: a task may be imported in several places.
+        Registering the same function twice is fine: a task may be imported in several places.
         """
         task = as_task(task, identifier)
         known = self._tasks.get(task.identifier)
         if known is not None and known.function != task.function:
             raise TaskLoadError(
-                f"the task {task.identifier!r} is defined twice: here and at {known.place}; rename one of "
+                f"the task {task.identifier!r} is defined twice: here and at {known._place}; rename one of "
                 'them, or give it another identifier with @task("...")',
                 path=task.path,
                 line=task.line,
             )
         if known is None:
-            task.prepare()
+            task._prepare()
             self._tasks[task.identifier] = task
 
     def __getitem__(self, identifier: str) -> AnyTask:
@@ -59,7 +59,7 @@ def build_registry(task_list: TaskList) -> TaskRegistry:
         for identifier, thing in _named(task_list):
             registry.add(as_task(thing, identifier))
     if not registry:
-        raise ConfigError("task_list: there is no task in it; a worker needs at least one")
+        raise ConfigError("task_list: it is empty; a worker needs at least one task")
     return registry
 
 

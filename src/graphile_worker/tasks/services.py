@@ -1,4 +1,4 @@
-"""WorkerServices: what all tasks of one worker share; the worker builds it once, helpers look into it."""
+"""WorkerServices: what all tasks of one worker share. The worker builds it once; helpers refer to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ job_logger = logging.getLogger("graphile_worker.job")
 
 
 class JobAdder(Protocol):
-    """The part of a client that tasks reach through their helpers."""
+    """The part of a client that helpers use."""
 
     def add_job(self, *args: Any, **options: Any) -> Awaitable[Job]: ...
 
@@ -35,9 +35,10 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     """Borrows a connection from the worker's pool for the length of an `async with` block."""
     queue_names: QueueNames
     loop: asyncio.AbstractEventLoop
-    """The loop on which the worker runs; tasks in threads hand their calls over to it."""
+    """The worker's event loop; tasks in threads pass their calls to it."""
     abort_signal: AbortSignal = msgspec.field(default_factory=AbortSignal)
+    """The worker's own; the signal of each job follows it."""
     extensions: Extensions = msgspec.field(default_factory=Extensions)
     logger: logging.Logger = job_logger
     executables_inherit_database: bool = True
-    """Whether executable tasks see how the worker reaches its database."""
+    """Whether executable tasks inherit the environment variables for the worker's database."""

@@ -1,7 +1,7 @@
-"""How a function wants to be called, found out once when it becomes a task.
+"""How to call a function, determined once when it becomes a task.
 
-A task takes `()`, `(payload)` or `(payload, helpers)`; one whose only parameter is annotated `JobHelpers`
-gets the helpers alone. Everything else is refused here, with file and line, not when the first job runs.
+A task takes `()`, `(payload)` or `(payload, helpers)`; if its only parameter is annotated `JobHelpers`, it
+gets the helpers alone. Other functions are refused here, with file and line, not when the first job runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class CallSignature(msgspec.Struct, frozen=True):
-    """What to pass to the function, and the payload's annotation as it was written."""
+    """What to pass to the function, and the unresolved annotation of the payload."""
 
     shape: Shape
     is_async: bool
@@ -34,13 +34,13 @@ class CallSignature(msgspec.Struct, frozen=True):
 
     @property
     def takes(self) -> int:
-        """How many arguments are passed."""
+        """The number of arguments."""
         return {"nothing": 0, "payload": 1, "helpers": 1, "payload and helpers": 2}[self.shape]
 
 
 def read_signature(function: Callable[..., Any]) -> CallSignature:
-    """Decide how to call `function`; raise TaskLoadError if it cannot be a task."""
-    refuse_what_is_no_task(function)
+    """Determine how to call `function`; TaskLoadError if it cannot be a task."""
+    check_is_function(function)
     positional, takes_more = _positional_parameters(function)
     shape = _shape(function, positional, takes_more)
     annotation: Any = Any
@@ -51,8 +51,8 @@ def read_signature(function: Callable[..., Any]) -> CallSignature:
     return CallSignature(shape, is_coroutine_function(function), annotation)
 
 
-def refuse_what_is_no_task(function: object) -> None:
-    """Raise TaskLoadError for classes, generators and things that cannot be called."""
+def check_is_function(function: object) -> None:
+    """Raise TaskLoadError for classes, generators and objects that cannot be called."""
     if isinstance(function, type):
         raise load_error(
             function,
@@ -70,7 +70,7 @@ def refuse_what_is_no_task(function: object) -> None:
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine; looks through partial objects, methods and __call__."""
+    """Whether calling it returns a coroutine; unwraps partial objects, methods and __call__."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.iscoroutinefunction(function):
@@ -81,9 +81,9 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 def resolve_annotation(
     function: Callable[..., Any], annotation: Any, local_names: Mapping[str, Any] | None = None
 ) -> Any:
-    """The annotation as a type: strings and forward references are looked up where the function stands.
+    """The annotation as a type: strings and forward references are resolved in the function's module.
 
-    Only this one is looked up, so that `JobHelpers` may be imported for type checkers alone.
+    Only this one is resolved, so that `JobHelpers` may be imported under TYPE_CHECKING.
     """
     if annotation is Any or type(annotation) is type:
         return annotation
@@ -93,7 +93,7 @@ def resolve_annotation(
 
 
 def unresolved(function: Callable[..., Any], annotation: Any, error: Exception) -> TaskLoadError:
-    """The error for an annotation that names something that is not there at run time."""
+    """The error for an annotation with a name that does not exist at run time."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", annotation)
     return load_error(
         function,
@@ -118,7 +118,7 @@ def innermost(function: Any) -> Any:
 
 
 def place_of(function: Any) -> tuple[str | None, int | None]:
-    """File and line of a function or class, as far as they are known."""
+    """File and line of a function or class, if known."""
     code = getattr(innermost(function), "__code__", None)
     if code is not None:
         return code.co_filename, code.co_firstlineno
@@ -129,20 +129,20 @@ def place_of(function: Any) -> tuple[str | None, int | None]:
 
 
 def name_of(function: Any) -> str:
-    """The function's own name, for messages."""
+    """The function's name, for messages."""
     while isinstance(function, functools.partial):
         function = function.func
     return getattr(function, "__name__", None) or type(function).__name__
 
 
 def load_error(function: Any, message: str) -> TaskLoadError:
-    """A TaskLoadError that points at the function."""
+    """A TaskLoadError with the file and line of the function."""
     path, line = place_of(function)
     return TaskLoadError(message, path=path, line=line)
 
 
 def _positional_parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
-    """The parameters that can be passed by position, and whether `*args` takes more."""
+    """The positional parameters, and whether there is `*args`."""
     try:
         parameters = _signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -155,13 +155,13 @@ def _positional_parameters(function: Callable[..., Any]) -> tuple[list[inspect.P
             raise load_error(
                 function,
                 f"{name_of(function)} requires the keyword argument {parameter.name!r}, which a worker does "
-                f"not give; {ALLOWED}",
+                f"not pass; {ALLOWED}",
             )
     return positional, any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    if sys.version_info >= (3, 14):  # annotations are evaluated there on demand; names may not exist yet
+    if sys.version_info >= (3, 14):  # annotations are evaluated lazily there; names may not exist yet
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
@@ -196,7 +196,7 @@ def _shape(function: Callable[..., Any], positional: list[inspect.Parameter], ta
 
 
 def _wants_helpers(parameter: inspect.Parameter) -> bool:
-    """Whether an optional second parameter is meant for the helpers, and not a default of the user's own."""
+    """Whether an optional second parameter is for the helpers, and not a default of the user's own."""
     return parameter.name == "helpers" or _is_helpers(parameter.annotation)
 
 

@@ -1,24 +1,34 @@
-"""SyncHelpers: the helpers for tasks that are plain functions.
+"""SyncHelpers: the helpers for tasks that are plain functions and run in a thread.
 
-Such a task runs in a thread. Each call here is handed over to the worker's event loop and blocks the thread,
-not the worker, until the answer is there.
+Each call is passed to the worker's event loop and blocks the thread, not the worker, until it has a result.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from ..db.connection import Row
 from ..job import Job
 from ..spec import JobOptions, JobSpec, TaskLike
 
-if TYPE_CHECKING:
-    from .helpers import JobHelpers
-
 T = TypeVar("T")
 P = TypeVar("P")
+
+
+class _AsyncHelpers(Protocol):
+    """The asynchronous methods that have a blocking form."""
+
+    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job: ...
+
+    async def add_jobs(
+        self, specs: Iterable[JobSpec], *, job_key_preserve_run_at: bool = False
+    ) -> list[Job]: ...
+
+    async def query(self, sql: str, *args: Any) -> Sequence[Row]: ...
+
+    async def get_queue_name(self, queue_id: int | None = None) -> str | None: ...
 
 
 class SyncHelpers:
@@ -26,7 +36,7 @@ class SyncHelpers:
 
     __slots__ = ("_helpers", "_loop")
 
-    def __init__(self, helpers: JobHelpers, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, helpers: _AsyncHelpers, loop: asyncio.AbstractEventLoop) -> None:
         self._helpers = helpers
         self._loop = loop
 

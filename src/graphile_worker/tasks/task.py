@@ -1,13 +1,13 @@
-"""Task: a function that jobs can name.
+"""Task: a function with an identifier, which jobs refer to.
 
-A task stays callable like the function it wraps. It knows its identifier, the options its jobs get unless
-they say otherwise, how to call the function, and how to turn the payload's JSON into what the function takes.
+A task stays callable like the function it wraps. It has the default options of its jobs, and knows how to
+decode a payload and how to call the function.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
@@ -25,34 +25,35 @@ Invoke = Callable[[Any, JobHelpers], Any]
 
 
 class TaskOptions(TypedDict, total=False):
-    """Options that `@task` sets for the jobs of the task; each may be overridden when a job is added."""
+    """Options of `@task`: defaults for the jobs of the task, which an add may override."""
 
     queue_name: str | None
     max_attempts: int | None
     priority: int | None
     job_key: str | None
     job_key_mode: JobKeyMode | None
-    flags: list[str] | None
+    flags: Collection[str] | None
 
 
 class Task(Generic[P, Arguments, R]):
-    """A task: `P` is the type of its payload, the rest is the type of the function."""
+    """A task; `P` is the type of its payload, `Arguments` and `R` are the type of the function."""
 
     function: Callable[Arguments, R]
     identifier: str
     spec_defaults: Mapping[str, Any]
+    """Defaults of JobSpec's options for this task's jobs."""
     is_async: bool
-    """Whether calling it gives a coroutine; others are called in a thread."""
+    """Whether it is a coroutine function; others run in a thread."""
     path: str | None
     line: int | None
-    takes: int
-    """How many arguments the function is given: 0, 1 or 2."""
-    invoke: Invoke
-    """Call with payload and helpers; passes on those that the function takes."""
-    is_named: bool
-    """Whether the identifier was given, and not taken from the function's name."""
-    decode: Callable[[str], P]
-    """From the JSON text of the payload to what the function takes; PayloadError if it does not fit."""
+    _takes: int
+    """The number of arguments that the function gets: 0, 1 or 2."""
+    _invoke: Invoke
+    """Takes payload and helpers, and passes those on that the function takes."""
+    _is_named: bool
+    """Whether the identifier was passed, rather than taken from the function's name."""
+    _decode: Callable[[str], P]
+    """Decodes the JSON text of a payload for the function; PayloadError if it does not match."""
 
     def __init__(
         self,
@@ -66,29 +67,29 @@ class Task(Generic[P, Arguments, R]):
     ) -> None:
         signature = read_signature(function)
         functools.update_wrapper(self, function, updated=())
-        if module is not None:  # partial and callable objects name the module of their class
+        if module is not None:  # partial and callable objects have the module of their class
             self.__module__ = module
         self.function = function
         self.path, self.line = (path, None) if path is not None else place_of(function)
-        self.is_named = identifier is not None
+        self._is_named = identifier is not None
         self.identifier = _checked_identifier(function, identifier)
         self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
         self.is_async = signature.is_async
-        self.takes = signature.takes
-        self.invoke = _invoker(function, signature.shape)
+        self._takes = signature.takes
+        self._invoke = _invoker(function, signature.shape)
         self._takes_payload = signature.shape in ("payload", "payload and helpers")
         self._annotation = _resolved_early(function, signature.annotation, local_names)
-        self.decode = self._decode_first if self._takes_payload else _decode_nothing
+        self._decode = self._decode_first if self._takes_payload else _decode_nothing
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def spec(self, payload: P, /, **options: Unpack[JobOptions]) -> JobSpec:
-        """A job of this task, to be given to `add_jobs`."""
+        """A job of this task, for `add_jobs`."""
         return JobSpec(self, payload, **options)
 
     def with_identifier(self, identifier: str) -> Task[P, Arguments, R]:
-        """The same task under another name."""
+        """The same task with another identifier."""
         if identifier == self.identifier:
             return self
         copy: Task[P, Arguments, R] = Task(
@@ -100,35 +101,35 @@ class Task(Generic[P, Arguments, R]):
 
     @property
     def payload_annotation(self) -> Any:
-        """What the payload is decoded to, resolved; Any is plain JSON. TaskLoadError if a name is missing."""
+        """The resolved type of the payload; Any is plain JSON. TaskLoadError if a name cannot be resolved."""
         try:
             return resolve_annotation(self.function, self._annotation)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
             raise unresolved(self.function, self._annotation, error) from error
 
     @property
-    def place(self) -> str:
-        """Where the function stands: `file:line`, or its representation if that is not known."""
+    def _place(self) -> str:
+        """The function's location: `file:line`, or its repr if that is unknown."""
         if self.path is None:
             return repr(self.function)
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
-    def prepare(self) -> None:
-        """Build the decoder now, so that an annotation that cannot be used shows at start-up."""
-        if not self._takes_payload or self.decode != self._decode_first:
+    def _prepare(self) -> None:
+        """Build the decoder now, so that an unusable annotation fails at start-up."""
+        if not self._takes_payload or self._decode != self._decode_first:
             return
         annotation = self.payload_annotation
         try:
-            self.decode = _decoder(annotation)
+            self._decode = _decoder(annotation)
         except TaskLoadError as error:
             raise load_error(self.function, f"{name_of(self.function)}: {error}") from error
 
     def _decode_first(self, raw: str) -> P:
-        self.prepare()
-        return self.decode(raw)
+        self._prepare()
+        return self._decode(raw)
 
     def __repr__(self) -> str:
-        return f"<Task {self.identifier!r} at {self.place}>"
+        return f"<Task {self.identifier!r} at {self._place}>"
 
 
 AnyTask = Task[Any, ..., Any]
@@ -140,7 +141,7 @@ def _checked_identifier(function: Any, identifier: str | None) -> str:
         if identifier is None or identifier == "<lambda>":
             raise load_error(
                 function,
-                f'{function!r} has no name to serve as identifier; write task("name")(function), or give a '
+                f'{function!r} has no name to use as identifier; write task("name")(function), or pass a '
                 "mapping of names to functions",
             )
     try:
@@ -169,7 +170,7 @@ _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 
 
 def _resolved_early(function: Any, annotation: Any, local_names: Mapping[str, Any] | None) -> Any:
-    """The annotation with local names looked up while they are there; what comes later is left for later."""
+    """The annotation, resolved with local names while they exist; if that fails, it is resolved later."""
     if local_names is None:
         return annotation
     try:
@@ -189,9 +190,9 @@ def _invoker(function: Callable[..., Any], shape: str) -> Invoke:
 
 
 def _decoder(annotation: Any) -> Callable[[str], Any]:
-    """As `decoder_for`, but a task may say with None that it can do without a payload.
+    """Like `decoder_for`, but None in the annotation makes the payload optional.
 
-    A job that was given no payload has an empty object, which need not fit the rest of the annotation.
+    A job added without a payload has an empty object, which need not match the rest of the annotation.
     """
     if annotation is type(None):
         return _decode_nothing
@@ -211,5 +212,5 @@ def _decoder(annotation: Any) -> Callable[[str], Any]:
 
 
 def _decode_nothing(raw: str) -> Any:
-    """The function takes no payload, so none is read."""
+    """For functions that take no payload."""
     return None

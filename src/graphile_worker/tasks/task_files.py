@@ -1,8 +1,8 @@
-"""Which files of a folder are tasks, and under which identifiers (TL2, TL3). Looks at names only.
+"""Finds the task files in a folder and their identifiers (TL2, TL3), by name only.
 
-Folders and the part of a file's name before the first dot become the identifier. Names that begin with `_`
-belong to helper modules, names that begin with `.` to tools; names with other characters than letters,
-digits, `_` and `-` cannot be tasks.
+The identifier consists of the folders and the part of the file name before the first dot. Names that begin
+with `_` belong to helper modules, names that begin with `.` to tools. Names with characters other than
+letters, digits, `_` and `-` cannot be tasks.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _walk(folder: Path, folders: tuple[str, ...]) -> Iterator[TaskFile]:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """A link counts if it leads to a file; one to a folder could lead in circles, or leads to itself."""
+    """Also true for a link to a file. Links to folders are skipped, because they may form a cycle."""
     try:
         return entry.is_file()
     except OSError as error:

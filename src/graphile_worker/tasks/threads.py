@@ -1,7 +1,7 @@
-"""TaskThreads: where tasks that are plain functions run, so that they never block the event loop.
+"""TaskThreads: runs tasks that are plain functions, so that they never block the event loop.
 
-The caller runs at most `concurrency` jobs at a time and so bounds the number of threads. They are daemon
-threads: one that is stuck in a task, and cannot be cancelled, does not keep the process from ending.
+The number of threads is bounded by the caller, which runs at most `concurrency` jobs at a time. They are
+daemon threads: one that is stuck in a task does not keep the process from exiting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Work = tuple[asyncio.Future[Any], contextvars.Context, Callable[..., Any], tupl
 
 
 class TaskThreads:
-    """Threads that are reused; at most `size` wait for work, and one is added whenever none is free."""
+    """Reusable threads; at most `size` stay idle, and a new one is started when none is free."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -32,9 +32,9 @@ class TaskThreads:
         self._running: dict[int, str] = {}
 
     def submit(self, label: str, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """Call the function in a thread, in a copy of this context; `label` says what runs there.
+        """Call the function in a thread, in a copy of this context; `label` describes it.
 
-        A future that is cancelled does not stop the thread; only its result is dropped.
+        Cancelling the future does not stop the thread; its result is dropped.
         """
         if self._closed:
             raise RuntimeError("the threads for tasks are closed: the worker has stopped")
@@ -42,7 +42,7 @@ class TaskThreads:
         with self._lock:
             start_another = self._free == 0
             if not start_another:
-                self._free -= 1  # that thread is spoken for
+                self._free -= 1  # reserve that thread
         self._queue.put((future, contextvars.copy_context(), function, args, label))
         if start_another:
             self._start_thread()
@@ -50,16 +50,16 @@ class TaskThreads:
 
     @property
     def running(self) -> list[str]:
-        """What is running in threads now, as labelled; after a stop: what could not be ended."""
-        return list(dict(self._running).values())  # threads change it meanwhile
+        """The labels of running calls; after a shutdown, those that could not be ended."""
+        return list(dict(self._running).values())  # copied, because threads change it
 
     @property
     def count(self) -> int:
-        """How many threads there are."""
+        """The number of threads."""
         return self._alive
 
     def close(self) -> None:
-        """Let free threads end, and the others when they are done; does not wait."""
+        """End idle threads now and the others after their call; does not wait."""
         with self._lock:
             self._closed = True
             free, self._free = self._free, 0
@@ -82,15 +82,8 @@ class TaskThreads:
                 self._running.pop(number, None)
                 may_stay = self._make_free()
                 _deliver(future, result, error)
-                del (
-                    work,
-                    future,
-                    context,
-                    function,
-                    args,
-                    result,
-                    error,
-                )  # a thread at rest keeps nothing alive
+                # An idle thread must not keep them alive.
+                del work, future, context, function, args, result, error
                 if not may_stay:
                     return
         finally:
@@ -110,21 +103,21 @@ def _call(
 ) -> tuple[Any, BaseException | None]:
     try:
         return context.run(function, *args), None
-    except StopIteration as error:  # a future cannot carry it
+    except StopIteration as error:  # cannot be set on a future
         stopped = RuntimeError("the task raised StopIteration")
         stopped.__cause__ = error
         return None, stopped
-    except BaseException as error:  # sys.exit() in a task ends the job, not the thread
+    except BaseException as error:  # sys.exit() in a task fails the job
         return None, error
 
 
 def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    with suppress(RuntimeError):  # the loop is closed: the process went on without this task
+    with suppress(RuntimeError):  # the event loop is closed: the worker ended without this task
         future.get_loop().call_soon_threadsafe(_settle, future, result, error)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():  # cancelled: nobody waits any more
+    if future.done():  # cancelled
         return
     if error is not None:
         future.set_exception(error)

@@ -1,7 +1,7 @@
-"""One job to its outcome: look the task up, decode the payload, call it, judge the result.
+"""Executor: one job in, its outcome out. Finds the task, decodes the payload, calls it, judges the result.
 
-Never touches the database and never raises for a task's fault. Runs inside the slot's asyncio task, so an
-interceptor, the task and what they call share one context.
+Never touches the database and never raises for a task's fault. Runs in the slot's asyncio task, so
+interceptors, the task and what they call share one context.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 
-TAKEN_AWAY = "this worker was out of reach for too long and the job was given to another one"
+TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
 
 
-class _Decided(msgspec.Struct, frozen=True):
+class _Decision(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
@@ -41,101 +41,110 @@ class Executor:
         self._tasks = tasks
         self._services = services
         self._threads = threads
-        self._before_run = hooks.interceptors_before_run
-        self._after_run = hooks.interceptors_after_run
+        self._before_run = hooks._before_run
+        self._after_run = hooks._after_run
+        self.around_run = hooks._around_run
+        """While this is not empty, run jobs with `around.execute_around`."""
         self.before_rerun: Callable[[Job], Awaitable[None]] | None = None
         """Called before a job is run whose last worker died."""
         self.interruption: str | None = None
-        """Why running tasks are being cancelled by the worker, once they are."""
+        """Why the worker cancels running tasks; None until it does."""
 
     def helpers(self, job: Job, worker_id: str) -> JobHelpers:
-        """What the task of this job is given besides the payload."""
+        """The helpers for the task of this job."""
         return JobHelpers(job, self._services, worker_id)
 
-    async def execute(self, job: Job, helpers: JobHelpers) -> Outcome:
-        """Run one job; how it ended. Only a cancellation of the slot itself is told apart from a failure."""
+    async def execute(self, job: Job, helpers: JobHelpers, is_wrapped: bool = False) -> Outcome:
+        """Run one job and return its outcome.
+
+        `is_wrapped`: interceptors get the outcome next, so keep the result and the frames of an error.
+        """
         outcome: Outcome
         try:
-            # What every job passes through stands here and not in functions of its own: calls add up.
+            # Every job passes through here. The steps are inlined because calls add up.
             task = self._tasks.get(job.task_identifier)
             if task is None:
                 raise UnknownTaskError(f"no task is registered as {job.task_identifier!r}")
             if job.last_error == RECOVERED and self.before_rerun is not None:
                 await self.before_rerun(job)
-            if self._before_run and (decided := await self._decide(job, helpers)) is not None:
-                outcome = decided.outcome
+            if self._before_run and (decision := await self._decide(job, helpers)) is not None:
+                outcome = decision.outcome
             else:
-                result = await call_task(task, task.decode(job.raw_payload), helpers, self._threads)
+                result = await call_task(task, task._decode(job.raw_payload), helpers, self._threads)
                 outcome = COMPLETED
                 if may_be_batch(result):
                     failure = await settle_batch(job.raw_payload, result, helpers.logger)
                     if failure is not None:
                         outcome = failed(failure.error, failure.errors, failure.remaining_payload)
-                elif result is not None and self._after_run:
+                elif result is not None and (is_wrapped or self._after_run):
                     outcome = Completed(result)
         except asyncio.CancelledError as error:
-            outcome = await self._cancelled(error)
+            outcome = await self.cancelled(error, helpers)
         except JobInterruptedError as error:
-            outcome = self._gave_way(error)
+            outcome = interrupted_by_task(error, helpers)
         except BaseException as error:  # sys.exit() in a task fails the job, not the worker
             if is_closed(error):
                 raise
             outcome = failed(error)
         if self._after_run:
-            outcome = await self._tell_after_run(job, outcome)
-            if isinstance(outcome, Completed):
-                outcome = COMPLETED  # what it holds would stay in memory until it is written
-        if isinstance(outcome, Failed):  # after interceptors have seen them
+            outcome = await self._call_after_run(job, outcome, helpers)
+            if not is_wrapped and isinstance(outcome, Completed):
+                outcome = COMPLETED  # the result would stay in memory until the outcome is written
+        if isinstance(outcome, Failed) and not is_wrapped:
             outcome.drop_frames()
         return outcome
 
-    async def _decide(self, job: Job, helpers: JobHelpers) -> _Decided | None:
-        """What the interceptors say instead of calling the task; None to call it."""
+    async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
+        """The outcome that a `before_run` interceptor demands; None to call the task."""
         for interceptor in self._before_run:
-            decision = await resolve(interceptor(job))
-            if isinstance(decision, SkipJob):
-                helpers.logger.info("skipped: %s", decision.reason)
-                return _Decided(COMPLETED)
-            if isinstance(decision, FailJob):
-                return _Decided(failed(JobError(decision.message)))
-            if decision is not None:
-                raise TypeError(f"before_run returned {decision!r}; allowed: SkipJob, FailJob or None")
+            answer = await resolve(interceptor(job))
+            if isinstance(answer, SkipJob):
+                helpers.logger.info("skipped: %s", answer.reason)
+                return _Decision(COMPLETED)
+            if isinstance(answer, FailJob):
+                return _Decision(failed(JobError(answer.message)))
+            if answer is not None:
+                raise TypeError(f"before_run returned {answer!r}; allowed: SkipJob, FailJob or None")
         return None
 
-    async def _tell_after_run(self, job: Job, outcome: Outcome) -> Outcome:
+    async def _call_after_run(self, job: Job, outcome: Outcome, helpers: JobHelpers) -> Outcome:
         for interceptor in self._after_run:
             try:
                 await resolve(interceptor(job, outcome))
-            except asyncio.CancelledError as cancelled:
-                outcome = await self._cancelled(cancelled)
-            except BaseException as broken:
-                if is_closed(broken):
+            except asyncio.CancelledError as error:
+                outcome = await self.cancelled(error, helpers)
+            except BaseException as error:
+                if is_closed(error):
                     raise
-                outcome = failed(broken) if isinstance(outcome, Completed) else outcome
+                outcome = failed(error) if isinstance(outcome, Completed) else outcome
         return outcome
 
-    def _gave_way(self, error: JobInterruptedError) -> Outcome:
-        """The task heeded the abort signal; raised without one it is an error like any other."""
-        if not self._services.abort_signal.is_set():
-            return failed(error)
-        return Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
-
-    async def _cancelled(self, error: asyncio.CancelledError) -> Outcome:
-        """Interrupted if the worker cancels what runs; else the task did it to itself: a failure."""
-        current = asyncio.current_task()
+    async def cancelled(self, error: asyncio.CancelledError, helpers: JobHelpers) -> Outcome:
+        """Interrupted if the worker cancelled the job; if the task cancelled itself, that is a failure."""
         if error.args == (TAKEN_AWAY,):
             return Interrupted(JobInterruptedError(TAKEN_AWAY))
-        if self.interruption is None and current is not None and current.cancelling():
-            await asyncio.sleep(0)  # if everything was cancelled at once, the worker learns of it now
-        if self.interruption is None:
-            return failed(JobError("the task was cancelled from inside"))
+        current = asyncio.current_task()
+        reason = helpers._own_abort_reason or self.interruption
+        if reason is None and current is not None and current.cancelling():
+            # When the whole program is cancelled, the worker gets its own cancellation in this iteration.
+            await asyncio.sleep(0)
+            reason = self.interruption
+        if reason is None:
+            return failed(JobError("the task was cancelled, but not by the worker"))
         while current is not None and current.cancelling():
             current.uncancel()
-        return Interrupted(JobInterruptedError(self.interruption))
+        return Interrupted(JobInterruptedError(reason))
+
+
+def interrupted_by_task(error: JobInterruptedError, helpers: JobHelpers) -> Outcome:
+    """The outcome of a task that raised JobInterruptedError: a failure unless it was asked to end."""
+    if not helpers._is_aborted:
+        return failed(error)
+    return Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
 
 
 def is_closed(error: BaseException) -> bool:
-    """Whether the coroutine that caught this is being closed, as happens to what a dead event loop leaves.
+    """Whether the coroutine that caught this is being closed, as after the end of an event loop.
 
     Python then raises GeneratorExit in the coroutine itself; one that a task raised comes from a call below.
     """

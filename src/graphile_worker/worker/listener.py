@@ -238,7 +238,7 @@ class Listener:
         self._echo.set()
         if self._stopping or channel == WORKER_PING:
             return
-        if self._events.wants(PoolListenNotification):
+        if self._events._wants(PoolListenNotification):
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
         if channel == JOBS_INSERT:
             count = 1 if payload.endswith(OF_ONE_JOB) else announced_jobs(payload)

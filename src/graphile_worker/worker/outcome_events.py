@@ -31,7 +31,7 @@ class OutcomeEvents:
     def written(self, batch: Iterable[Finished], final: Collection[int]) -> None:
         """These completed and failed jobs are written; the failed ones in `final` are not tried again."""
         events = self._events
-        tell_success, tell_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
+        tell_success, tell_complete = events._wants(JobSucceeded), events._wants(JobCompleted)
         if not tell_success and not tell_complete:
             batch = [finished for finished in batch if type(finished.outcome) is not Completed]
         for finished in batch:
@@ -47,7 +47,7 @@ class OutcomeEvents:
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
-        if events.wants(JobErrored):
+        if events._wants(JobErrored):
             self._emit(
                 JobErrored(
                     worker_id=finished.worker_id,
@@ -59,7 +59,7 @@ class OutcomeEvents:
                     traceback=outcome.traceback,
                 )
             )
-        if is_final and events.wants(JobFailed):
+        if is_final and events._wants(JobFailed):
             self._emit(
                 JobFailed(
                     worker_id=finished.worker_id,

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
+from .. import sqlstates
 from ..db.array_types import teach_arrays
 from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
@@ -33,7 +34,6 @@ LONGEST_WAIT = 600.0
 CLOSE_WITHIN = 2.0  # seconds for a connection to be reset before it is thrown away
 END_WITHIN = 5.0  # seconds for the server to end a session that was given up
 END_PAUSE = 0.05
-NOT_ALLOWED = "42501"
 
 T = TypeVar("T")
 Statement = Callable[[Connection], Awaitable[T]]
@@ -85,7 +85,7 @@ class Sessions:
                 try:
                     left = set(await end_lost_sessions(connection, self._schema, sorted(left)))
                 except Exception as error:
-                    if sqlstate_of(error) != NOT_ALLOWED:
+                    if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
                         raise
                     break
                 if left:

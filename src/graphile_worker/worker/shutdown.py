@@ -153,7 +153,7 @@ class Shutdown:
         finally:
             await self._close()
         self._events.emit(PoolReleased(pool_id=self._pool_id))
-        await self._events.drain(
+        await self._events._drain(
             max(LAST_EVENTS, self._grace_ends - self._clock.monotonic()), unless=self._forced
         )
         if self._finished.done():

@@ -1,8 +1,8 @@
-"""Slots: the workers of a pool. Each takes a job, runs it to its outcome, hands it on, and takes the next.
+"""Slots: each takes a job, runs it, passes its outcome to the sink, and takes the next one.
 
-A slot is one long-lived asyncio task. A coroutine that ends without waiting for anything costs no task of its
-own that way, which is most of the price of a short job. Because slots outlive jobs, each job must find the
-context variables as they were: a slot in which a job changed one is replaced by a fresh one.
+A slot is one long-lived asyncio task. A job that never suspends needs no asyncio task of its own that way,
+which is most of the cost of a short job. Because slots outlive jobs, each job must start with clean context
+variables: a slot in which a job changed one is replaced.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..outcome import Finished, Interrupted, failed
-from ..tasks.helpers import current_job
+from ..tasks.helpers import current_helpers
+from .around import execute_around
 from .execute import TAKEN_AWAY, Executor
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 
 
-class Takes(Protocol):
+class SlotSource(Protocol):
     """The part of a source that slots use."""
 
     def take(self) -> Job | None:
-        """The next job, if there is one here and now."""
+        """The next job; None if there is none at the moment."""
         ...
 
     def ran(self, duration: float) -> None:
-        """A job ran for so long."""
+        """Called after each job with its duration in seconds."""
         ...
 
 
 class Slot:
-    """One worker: its id, what it runs now, and the asyncio task that drives it."""
+    """One slot: its id, the job it runs, and the asyncio task that drives it."""
 
-    __slots__ = ("id", "idle", "is_abandoned", "job", "started", "task")
+    __slots__ = ("context", "id", "idle", "is_abandoned", "job", "started", "task")
 
     def __init__(self) -> None:
         self.id = f"worker-{secrets.token_hex(9)}"
@@ -57,6 +58,7 @@ class Slot:
         self.is_abandoned = False
         self.idle: asyncio.Future[None] | None = None
         self.task: asyncio.Task[bool] | None = None
+        self.context: contextvars.Context | None = None
 
 
 class Slots:
@@ -65,7 +67,7 @@ class Slots:
     def __init__(
         self,
         count: int,
-        source: Takes,
+        source: SlotSource,
         executor: Executor,
         put: Callable[[Finished], None],
         events: Events,
@@ -80,25 +82,26 @@ class Slots:
         self._context = contextvars.copy_context()
         self._closing = False
         self._is_held_up = False
-        self._takes_none = False  # because of either
+        self._takes_no_jobs = False  # closing or held up
         self._turn_began = 0.0
         self._running = 0
         self._all = [Slot() for _ in range(count)]
         self._idle: list[Slot] = []
         self._ended = asyncio.Event()
         self._became_idle = asyncio.Event()
+        self._cancel_timers: dict[int, tuple[Job, asyncio.TimerHandle]] = {}  # by job id
         self.error: BaseException | None = None
         for slot in self._all:
             events.emit(WorkerCreated(worker_id=slot.id, tasks=tuple(identifiers)))
 
     def start(self) -> None:
-        """Start every slot; they ask the source at once."""
+        """Start every slot; each asks the source for a job."""
         for slot in self._all:
             self._spawn(slot)
 
     @property
     def free(self) -> int:
-        """How many slots run nothing and could."""
+        """The number of slots that could take a job now."""
         return 0 if self._is_held_up else len(self._all) - self._running
 
     @property
@@ -107,7 +110,7 @@ class Slots:
         return [slot.job for slot in self._all if slot.job is not None]
 
     def wake(self, count: int) -> None:
-        """There are so many jobs to take: wake as many idle slots."""
+        """Wake up to `count` idle slots, because there are jobs to take."""
         while count > 0 and self._idle:
             slot = self._idle.pop()
             if slot.idle is not None and not slot.idle.done():
@@ -116,19 +119,19 @@ class Slots:
 
     def release(self) -> None:
         """Let every slot end after the job it runs."""
-        self._closing = self._takes_none = True
+        self._closing = self._takes_no_jobs = True
         for slot in self._all:
             if slot.task is not None:
                 self._events.emit(WorkerReleased(worker_id=slot.id))
         self.wake(len(self._all))
 
     def hold_up(self) -> None:
-        """Take no more jobs for now; those that run go on."""
-        self._is_held_up = self._takes_none = True
+        """Take no more jobs for now; running ones continue."""
+        self._is_held_up = self._takes_no_jobs = True
 
     def go_on(self) -> None:
         """Take jobs again."""
-        self._is_held_up, self._takes_none = False, self._closing
+        self._is_held_up, self._takes_no_jobs = False, self._closing
         self.wake(len(self._all))
 
     def cancel(self, reason: str) -> None:
@@ -139,10 +142,37 @@ class Slots:
                 slot.task.cancel(reason)
 
     def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None:
-        """Cancel the tasks of jobs that others have taken from this pool; the slots go on with other jobs."""
+        """Cancel the jobs that other workers have taken over; the slots continue with other jobs."""
         for slot in self._all:
             if slot.job is not None and slot.task is not None and is_lost(slot.job):
                 slot.task.cancel(TAKEN_AWAY)
+
+    def abort(self, job_id: int, reason: str, *, cancel_after: float | None = None) -> bool:
+        """Abort one running job: set its abort signal, and cancel its task after `cancel_after` seconds.
+
+        Its outcome is `Interrupted` unless the task ends by itself. Other jobs do not notice. Returns whether
+        the job runs here. A thread cannot be cancelled: its slot becomes free and the thread is left behind.
+        """
+        for slot in self._all:
+            if slot.job is not None and slot.job.id == job_id and slot.context is not None:
+                slot.context[current_helpers].abort_signal.set(reason)
+                if cancel_after is not None:
+                    self._cancel_later(slot, slot.job, cancel_after)
+                return True
+        return False
+
+    def _cancel_later(self, slot: Slot, job: Job, delay: float) -> None:
+        def cancel() -> None:
+            self._cancel_timers.pop(job.id, None)
+            if slot.job is job and slot.task is not None:
+                slot.task.cancel()
+
+        aborted, timer = self._cancel_timers.get(job.id, (None, None))
+        if aborted is job:
+            return
+        if timer is not None:  # of an earlier attempt
+            timer.cancel()
+        self._cancel_timers[job.id] = job, asyncio.get_running_loop().call_later(delay, cancel)
 
     @property
     def is_idle(self) -> bool:
@@ -150,42 +180,43 @@ class Slots:
         return len(self._idle) == len(self._all)
 
     async def idle(self) -> None:
-        """Until that is so, or the slots have ended."""
+        """Wait until every slot is idle or has ended."""
         while not self.is_idle and not self._ended.is_set():
             self._became_idle.clear()
             await self._became_idle.wait()
 
     async def wait(self) -> None:
-        """Until every slot has ended."""
+        """Wait until every slot has ended."""
         await self._ended.wait()
 
     def abandon(self, reason: str) -> list[Finished]:
-        """What still runs, cancelled or not, as interrupted; the slots are left to themselves."""
-        left = []
+        """Cancel running jobs without waiting for them, and return them as interrupted."""
+        unfinished = []
         for slot in self._all:
             if slot.job is not None:
                 outcome = Interrupted(JobInterruptedError(reason))
-                left.append(Finished(slot.job, outcome, slot.id, time.monotonic() - slot.started))
+                unfinished.append(Finished(slot.job, outcome, slot.id, time.monotonic() - slot.started))
                 slot.job = None
                 slot.is_abandoned = True
                 self._running -= 1
             if slot.task is not None:
                 slot.task.cancel(reason)
-        return left
+        return unfinished
 
     # -- one slot ------------------------------------------------------------------------------------------
 
     def _spawn(self, slot: Slot) -> None:
         loop = asyncio.get_running_loop()
-        slot.task = loop.create_task(self._work(slot), name=slot.id, context=self._context.copy())
+        slot.context = self._context.copy()
+        slot.task = loop.create_task(self._work(slot), name=slot.id, context=slot.context)
         slot.task.add_done_callback(lambda task: self._task_ended(slot, task))
 
     def _task_ended(self, slot: Slot, task: asyncio.Task[bool]) -> None:
         error = None if task.cancelled() else task.exception()
-        # A task may leave a cancellation behind, by a timer of its own: that is no reason to lose the slot.
+        # A job may leave a cancellation behind, from a timer of its own: do not lose the slot over it.
         wants_another = not self._closing if task.cancelled() else error is None and task.result()
         if isinstance(error, GeneratorExit):
-            # A future that fails with it closes all coroutines that await it, ours too: the task's own fault.
+            # A future that fails with it closes every coroutine that awaits it, ours too: the task's fault.
             self._fail(slot, error)
             error, wants_another = None, not self._closing
         if wants_another and not slot.is_abandoned:
@@ -204,23 +235,29 @@ class Slots:
         if all(other.task is None for other in self._all):
             self._ended.set()
             self._became_idle.set()
+            self._drop_cancel_timers()
+
+    def _drop_cancel_timers(self) -> None:
+        for _, timer in self._cancel_timers.values():
+            timer.cancel()
+        self._cancel_timers.clear()
 
     def _fail(self, slot: Slot, error: BaseException) -> None:
-        """The slot ended without an outcome of the job that it ran, if it ran one."""
+        """Fail the job of a slot that ended without an outcome, if it ran one."""
         if slot.job is not None:
             job, slot.job = slot.job, None
             self._running -= 1
             self._put(Finished(job, failed(error), slot.id, time.monotonic() - slot.started))
 
     async def _work(self, slot: Slot) -> bool:
-        """Run jobs until the pool closes; True asks for a fresh context to go on in."""
+        """Run jobs until the pool closes; returns True to be restarted in a fresh context."""
         executor, source, events = self._executor, self._source, self._events
-        observed, monotonic, copy_context = events.observed, time.monotonic, contextvars.copy_context
-        task = asyncio.current_task()
+        observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
+        around_run, task = executor.around_run, asyncio.current_task()
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
-            job = None if self._takes_none else source.take()
+            job = None if self._takes_no_jobs else source.take()
             if job is None:
                 if self._closing:
                     return False
@@ -230,30 +267,33 @@ class Slots:
             self._running += 1
             slot.started = started = monotonic()
             helpers = executor.helpers(job, slot.id)
-            current_job.set(helpers)
+            current_helpers.set(helpers)
             context = copy_context()
             if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
-            outcome = await executor.execute(job, helpers)
-            if slot.is_abandoned:  # somebody else has written the outcome
+            if around_run:
+                outcome = await execute_around(executor, job, helpers)
+            else:
+                outcome = await executor.execute(job, helpers)
+            if slot.is_abandoned:  # `abandon` has returned the job
                 return False
             slot.job = None
             self._running -= 1
             ended = monotonic()
             self._put(Finished(job, outcome, slot.id, ended - started))
             source.ran(ended - started)
-            # A job may leave something behind that the next one would find: a variable, or a cancellation.
+            # A job may leave something behind for the next one: a changed variable, or a cancellation.
             try:
                 if copy_context() != context or task is None or task.cancelling():
                     return not self._closing
-            except Exception:  # values are compared by their own idea of equality, which may raise
+            except Exception:  # `__eq__` of a value may raise
                 return not self._closing
             if ended - self._turn_began > MAX_TURN:
                 await asyncio.sleep(0)
                 self._turn_began = monotonic()
 
     async def _rest(self, slot: Slot) -> None:
-        if self._events.wants(WorkerGetJobEmpty):
+        if self._events._wants(WorkerGetJobEmpty):
             self._events.emit(WorkerGetJobEmpty(worker_id=slot.id))
         slot.idle = asyncio.get_running_loop().create_future()
         self._idle.append(slot)

@@ -1,0 +1,113 @@
+"""Plugins: bundles of hooks, started and stopped with a worker if they want to be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from ..errors import PluginError
+
+if TYPE_CHECKING:
+    from ..options import WorkerOptions
+    from .emitter import Events
+    from .hooks import Hooks
+
+STOP_WITHIN = 30.0  # seconds for each plugin
+
+logger = logging.getLogger("graphile_worker.plugins")
+
+
+class Plugin(Protocol):
+    """A bundle of observers and interceptors.
+
+    It may also have `start` and `stop`, or one of them: see `PluginWithLifecycle`.
+    """
+
+    def install(self, hooks: Hooks) -> None:
+        """Add observers and interceptors to `hooks`; called once per run, before anything starts."""
+        ...
+
+
+class PluginWithLifecycle(Plugin, Protocol):
+    """A plugin that opens something for the length of a run: a server, an exporter, a background task."""
+
+    async def start(self, worker: WorkerContext) -> None:
+        """Called before the worker takes its first job. An exception keeps the worker from starting."""
+        ...
+
+    async def stop(self) -> None:
+        """Called after all outcomes are written, if `start` succeeded. An exception is logged."""
+        ...
+
+
+class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin learns about the worker that starts it."""
+
+    pool_id: str
+    """The value of `locked_by` in the jobs of this worker."""
+    hooks: Hooks
+    """The hooks of this run; what is added here ends with the run."""
+    options: WorkerOptions
+
+    @property
+    def events(self) -> Events:
+        """Where to observe this run."""
+        return self.hooks.events
+
+
+class Plugins:
+    """The plugins of one worker, in the order of installation; stopped in reverse order."""
+
+    def __init__(self) -> None:
+        self._installed: list[Plugin] = []
+        self._started: list[Plugin] = []
+
+    def __len__(self) -> int:
+        return len(self._installed)
+
+    def add(self, *plugins: Plugin) -> None:
+        self._installed += plugins
+
+    def copy(self) -> Plugins:
+        """The same plugins, none of them started."""
+        copy = Plugins()
+        copy.add(*self._installed)
+        return copy
+
+    async def start(self, worker: WorkerContext) -> None:
+        """Start those that are not started yet; if one fails, stop the others and raise PluginError."""
+        for plugin in self._installed:
+            if any(plugin is started for started in self._started):
+                continue
+            try:
+                if (start := _method(plugin, "start")) is not None:
+                    await start(worker)
+            except BaseException as error:
+                await self.stop()
+                if not isinstance(error, Exception):  # a cancellation, sys.exit()
+                    raise
+                raise PluginError(type(plugin).__name__, error) from error
+            self._started.append(plugin)
+
+    async def stop(self, within: float = STOP_WITHIN) -> None:
+        """Stop those that were started, each within `within` seconds; failures are logged."""
+        fault: BaseException | None = None
+        while self._started:
+            plugin = self._started.pop()
+            try:
+                if (stop := _method(plugin, "stop")) is not None:
+                    async with asyncio.timeout(within):
+                        await stop()
+            except Exception:
+                logger.exception("plugin %s failed to stop", type(plugin).__name__)
+            except BaseException as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
+
+
+def _method(plugin: Plugin, name: str) -> Any:
+    return getattr(plugin, name, None)
