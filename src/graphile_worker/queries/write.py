@@ -14,7 +14,7 @@ from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from .rows import taken_jobs
-from .write_plan import Answer, Outcomes, WritePlan, WritePlanner
+from .write_plan import ROW_COUNT, Answer, Outcomes, WritePlan, WritePlanner
 
 JOB_COLUMNS = len(Job.__struct_fields__) - 2  # all but the pool id and the task identifier
 
@@ -40,17 +40,16 @@ class _SomeMissingError(Exception):
 async def write(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
     """Run the plan: one statement, or two if rows are missing and the first cannot say which."""
     statement = load(plan.statement, schema)
-    if plan.answer is not Answer.ROW_COUNT:
+    if plan.answer is not ROW_COUNT:
         rows = await connection.fetch(statement, *_arguments(connection, plan))
         return _READERS[plan.answer](plan, rows)
-    job_ids = plan.outcomes.completed
     if plan.if_incomplete is None:
         deleted = await connection.execute(statement, *plan.arguments)
-        return ALL_WRITTEN if deleted == f"DELETE {len(job_ids)}" else Written(missing=job_ids)
+        return ALL_WRITTEN if deleted == "DELETE 1" else Written(missing=plan.outcomes.completed)
     with suppress(_SomeMissingError):
         async with connection.transaction():
             deleted = await connection.execute(statement, *plan.arguments)
-            if deleted != f"DELETE {len(job_ids)}":
+            if deleted != f"DELETE {len(plan.outcomes.completed)}":
                 raise _SomeMissingError
         return ALL_WRITTEN
     return await write(connection, schema, plan.if_incomplete)

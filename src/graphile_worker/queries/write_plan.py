@@ -35,11 +35,11 @@ class Failure(msgspec.Struct, frozen=True):
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """A batch, sorted by what happens to the rows."""
 
-    completed: list[int] = msgspec.field(default_factory=list)
-    failed: list[Failure] = msgspec.field(default_factory=list)
-    returned: list[int] = msgspec.field(default_factory=list)
+    completed: Sequence[int] = ()
+    failed: Sequence[Failure] = ()
+    returned: Sequence[int] = ()
     """Jobs that did not run to their end; never together with the others."""
-    queues: list[int] = msgspec.field(default_factory=list)
+    queues: Sequence[int] = ()
     """The named queues that these jobs hold."""
     note: str | None = None
     """The new last_error of returned jobs."""
@@ -68,6 +68,9 @@ class Answer(Enum):
     """A row for each job that was unlocked."""
 
 
+ROW_COUNT = Answer.ROW_COUNT  # for the hot path: looking up a member of an enum is slow
+
+
 class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One statement that writes a batch."""
 
@@ -90,24 +93,23 @@ def outcomes_of(batch: Sequence[Finished], *, delay: float = 0.0, with_note: boo
     `delay`: seconds until an interrupted job runs again; `with_note`: whether its last_error says why it was.
     """
     first = batch[0].outcome
-    if isinstance(first, Interrupted):
+    if type(first) is Interrupted:
         return Outcomes(
             returned=[finished.job.id for finished in batch],
             queues=queues_of(batch),
             note=(first.message or None) if with_note else None,
             delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
         )
-    outcomes = Outcomes(
-        completed=[finished.job.id for finished in batch if type(finished.outcome) is Completed],
-        queues=queues_of(batch),
-    )
-    if len(outcomes.completed) < len(batch):
-        for finished in batch:
-            outcome = finished.outcome
-            if isinstance(outcome, Failed):
-                failure = Failure(finished.job.id, outcome.message, outcome.remaining_payload)
-                outcomes.failed.append(failure)
-    return outcomes
+    completed = [finished.job.id for finished in batch if type(finished.outcome) is Completed]
+    queues = queues_of(batch)
+    if len(completed) == len(batch):
+        return Outcomes(completed=completed, queues=queues)
+    failures = [
+        Failure(finished.job.id, outcome.message, outcome.remaining_payload)
+        for finished in batch
+        if isinstance(outcome := finished.outcome, Failed)
+    ]
+    return Outcomes(completed=completed, failed=failures, queues=queues)
 
 
 class WritePlanner:
@@ -144,7 +146,7 @@ class WritePlanner:
             return WritePlan(
                 statement="write/complete_job",
                 arguments=(self._pool_id, job_ids[0]),
-                answer=Answer.ROW_COUNT,
+                answer=ROW_COUNT,
                 outcomes=outcomes,
             )
         if count < MANY:
@@ -158,7 +160,7 @@ class WritePlanner:
         return WritePlan(
             statement="write/complete_many_jobs",
             arguments=adjacent.arguments,
-            answer=Answer.ROW_COUNT,
+            answer=ROW_COUNT,
             outcomes=outcomes,
             if_incomplete=adjacent,
         )

@@ -171,11 +171,12 @@ class BatchWriter:
         self._maybe_written.difference_update(outcomes.returned)
         self._events.returned(batch, missing, written.final, seconds)
 
-    async def _run(self, batch: Sequence[Finished], plan: WritePlan) -> tuple[Written, Sequence[Job], float]:
+    async def _run(
+        self, batch: Sequence[Finished], plan: WritePlan
+    ) -> tuple[Written, Sequence[Job], float | None]:
         """The result, the jobs that were locked and are ours, and the seconds it took if that is observed."""
-        written, seconds = ALL_WRITTEN, 0.0
-        is_observed = self._events.is_write_observed
-        holdings = self._session.holdings
+        written, seconds = ALL_WRITTEN, None
+        holdings, is_observed = self._session.holdings, self._events.is_write_observed
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal written, seconds

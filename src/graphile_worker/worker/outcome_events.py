@@ -35,31 +35,38 @@ class OutcomeEvents:
         """Whether to measure how long writes take."""
         return PoolOutcomesWritten in self._events.observed
 
-    def written(self, batch: Sequence[Finished], final: Collection[int], seconds: float) -> None:
-        """These completed and failed jobs are written; failed ones in `final` are not retried."""
+    def written(self, batch: Sequence[Finished], final: Collection[int], seconds: float | None) -> None:
+        """These completed and failed jobs are written; failed ones in `final` are not retried.
+
+        `seconds`: how long the write took; None if it was not measured.
+        """
         events = self._events
-        if self.is_write_observed:
+        if seconds is not None:
             completed = sum(type(finished.outcome) is Completed for finished in batch)
             self._write(seconds, completed=completed, failed=len(batch) - completed)
-        tell_success, tell_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
-        if not tell_success and not tell_complete:
+        emit_success, emit_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
+        if not emit_success and not emit_complete:
             batch = [finished for finished in batch if type(finished.outcome) is not Completed]
         for finished in batch:
             if isinstance(finished.outcome, Failed):
                 self._failed(finished, finished.outcome, is_final=finished.job.id in final)
-            elif tell_success:
+            elif emit_success:
                 self._emit(
                     JobSucceeded(worker_id=finished.worker_id, job=finished.job, duration=finished.duration)
                 )
-            if tell_complete:
+            if emit_complete:
                 error = finished.outcome.error
                 self._emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
 
     def returned(
-        self, batch: Sequence[Finished], missing: Collection[int], final: Collection[int], seconds: float
+        self,
+        batch: Sequence[Finished],
+        missing: Collection[int],
+        final: Collection[int],
+        seconds: float | None,
     ) -> None:
         """These interrupted jobs are unlocked, except `missing`; those in `final` cannot run again."""
-        if self.is_write_observed:
+        if seconds is not None:
             self._write(seconds, returned=len(batch) - len(missing))
         for finished in batch:
             outcome = finished.outcome

@@ -1,4 +1,4 @@
-"""SourceContinuation: the way from a write back to the source, for the next jobs of named queues."""
+"""SourceContinuation: connects the sink with the source, for the next jobs of named queues."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Shutdown:
 
         async def write() -> None:
             await self._sink.close()
-            # First, because a cancelled statement leaves it in doubt what this pool holds.
+            # Before jobs are returned: a cancelled statement leaves it in doubt what this pool holds.
             await self._cancel_background()
             await with_retries(
                 self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=RETURN_RETRIES
