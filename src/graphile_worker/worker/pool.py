@@ -41,8 +41,8 @@ from .session import Sessions, Statement
 from .shutdown import Shutdown
 from .sink import Sink
 from .slots import Slots
+from .timers import poll, refresh_tasks
 
-REFRESH_TASKS = 60.0  # seconds; another process may have deleted a task's row and added it again
 SESSIONS_WITH_LISTENER = 3
 
 T = TypeVar("T")
@@ -183,8 +183,8 @@ class WorkerPool:
         start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
-            start(self._poll(), "poll")
-            start(self._refresh_tasks(), "task names")
+            start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
+            start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
         slots.start()
         start(self._die_with_slots(slots), "end of slots")
         self._source.start(slots)
@@ -252,19 +252,6 @@ class WorkerPool:
         if self._is_closed:
             raise WorkerStoppedError("the worker has ended")
         return await self._write_session.run(statement)
-
-    async def _poll(self) -> None:
-        while True:
-            await self._clock.sleep(self._options.poll_interval)
-            self._source.poll()
-
-    async def _refresh_tasks(self) -> None:
-        while True:
-            await self._clock.sleep(REFRESH_TASKS)
-            try:
-                await self._fetcher.register()
-            except Exception as error:
-                self._fetch_failed(error)
 
     async def _drain(self, slots: Slots) -> None:
         await drain(self._source, slots, self._sink, lambda: self._shutdown.has_begun)
