@@ -130,7 +130,7 @@ def test_a_program_that_is_installed_as_a_package_is_the_users_own_code() -> Non
 def test_an_error_of_this_package_that_no_code_of_the_user_raised_is_its_message_alone() -> None:
     error = raised(decoder_for(int), '"x"')
     assert isinstance(error, PayloadError)
-    error.with_traceback(error.__traceback__.tb_next) # without the frame of this test  # type: ignore[union-attr]
+    error.with_traceback(error.__traceback__.tb_next)  # type: ignore[union-attr]  # without the frame of this test
     assert describe(error) == str(error)
     assert format_traceback(error) == str(error)
     assert describe(JobError("not today")) == "not today"

@@ -2,8 +2,8 @@
 
 The executor makes an outcome, `after_run` interceptors see it, and the sink writes it.
 
-A failure carries the texts that are stored and logged. They are made where the task ran, because they may run
-code of the exception, and such code must not hold up the outcomes of other jobs.
+A failure carries the texts to store and log. They are made where the task ran, because making them may run
+code of the exception, which must not delay the outcomes of other jobs.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import msgspec
 from .error_text import describe_and_format, drop_frames, message_of, related
 from .job import Job
 
-FAILURE_WEIGHT = 8_000  # bytes that a failure takes besides its texts, roughly
+FAILURE_WEIGHT = 8_000  # approximate bytes of a failure without its texts
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The task returned `result`. A result that nothing asks for is dropped: see `COMPLETED`."""
+    """The task returned `result`; see `COMPLETED` for a result that nothing uses."""
 
     result: Any = None
 
     @property
     def error(self) -> None:
-        """None, as opposed to the other outcomes."""
+        """Always None; the other outcomes have one."""
         return None
 
 
 COMPLETED = Completed()
-"""Completed with nothing: shared by all such jobs, so that it costs nothing."""
+"""Completed without a result: one instance for all such jobs, so that it costs nothing."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The task failed; with `remaining_payload`, a batch job keeps only the items that failed."""
+    """The task failed. With `remaining_payload`, a batch job keeps only the items that failed."""
 
     error: BaseException
     message: str
@@ -44,10 +44,10 @@ class Failed(msgspec.Struct, frozen=True):
     batch_errors: Sequence[BaseException] | None = None
     remaining_payload: str | None = None
     weight: int = FAILURE_WEIGHT
-    """About how many bytes of memory it takes until it is written."""
+    """Approximate bytes of memory until it is written."""
 
     def drop_frames(self) -> None:
-        """Let go of the frames, and with them of the task's local variables; the traceback is a text now."""
+        """Drop the frames, which keep the task's local variables alive; the traceback is a text by now."""
         drop_frames(self.error)
         for error in self.batch_errors or ():
             drop_frames(error)
@@ -58,26 +58,26 @@ def failed(
     batch_errors: Sequence[BaseException] | None = None,
     remaining_payload: str | None = None,
 ) -> Failed:
-    """A failure with its texts; never raises, whatever the exception does when it is looked at."""
+    """A failure with its texts; never raises, even if the exception's own methods do."""
     message, traceback = describe_and_format(error)
-    held = sum(map(_held_by, (error, *(batch_errors or ()))))
+    held = sum(map(_text_size, (error, *(batch_errors or ()))))
     texts = len(message) + len(traceback) + len(remaining_payload or "")
     return Failed(error, message, traceback, batch_errors, remaining_payload, FAILURE_WEIGHT + held + texts)
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The worker stopped before the task ended; the job goes back and the attempt does not count."""
+    """The worker stopped before the task ended. The job is returned and the attempt does not count."""
 
     error: BaseException
 
     @property
     def message(self) -> str:
-        """The text for `last_error`; empty for a job that was never started."""
+        """The text for `last_error`; empty for a job that never started."""
         return message_of(self.error) if self.has_reason else ""
 
     @property
     def has_reason(self) -> bool:
-        """Whether there is one; a job that was never started has none."""
+        """False for a job that never started."""
         return self.error.args != ("",)
 
 
@@ -85,7 +85,7 @@ Outcome = Completed | Failed | Interrupted
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):
-    """A job whose run is over, on its way to the database."""
+    """A finished job and its outcome, on the way to the database."""
 
     job: Job
     outcome: Outcome
@@ -98,8 +98,8 @@ def queues_of(batch: Sequence[Finished]) -> list[int]:
     return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
 
 
-def _held_by(error: BaseException) -> int:
-    """The size of the texts that an exception and its causes hold on to."""
+def _text_size(error: BaseException) -> int:
+    """The size of the texts that an exception and its causes keep alive."""
     return sum(_size(value) for each in related(error) for value in _arguments(each))
 
 

@@ -1,4 +1,4 @@
-"""Tasks for workers that are stopped in the middle: quick, slow, obedient, stubborn and stuck ones."""
+"""Tasks for workers that are stopped in the middle: quick, slow, cooperative, stubborn and stuck."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def say(word: str) -> None:
 
 
 def note(job_id: int) -> None:
-    """One line in a file that survives whatever happens to the database."""
+    """Add a line to a file, which survives any database failure."""
     file = os.open(os.path.join(os.environ["FOLDER"], "done"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     try:
         os.write(file, f"{job_id}\n".encode())
@@ -30,7 +30,7 @@ runs = 0
 
 
 def stop_in_the_middle() -> None:
-    """After so many jobs, SIGTERM for this worker or its parent: from outside it may come too late."""
+    """Send SIGTERM to this worker or its parent after that many jobs; from outside it may be too late."""
     global runs
     runs += 1
     if str(runs) != os.environ.get("STOP_AFTER"):
@@ -44,7 +44,7 @@ def stop_in_the_middle() -> None:
 
 @task
 async def record(payload: Any, helpers: JobHelpers) -> None:
-    """Takes a few milliseconds and then notes in the database that it is done."""
+    """Takes a few milliseconds, then records in the database that it is done."""
     await asyncio.sleep(random.random() * 0.01)
     await helpers.query("insert into done (job_id) values ($1)", helpers.job.id)
     stop_in_the_middle()
@@ -90,7 +90,7 @@ async def sleep_a_little(payload: Any) -> None:
 
 @task
 async def wait_for_test(payload: Any) -> None:
-    """Lasts until `let_go` of worker_process is called."""
+    """Waits until `let_go` of worker_process is called."""
     say("started")
     go_on = os.path.join(os.environ["FOLDER"], "go_on")
     while not os.path.exists(go_on):  # noqa: ASYNC110 - another process makes it
@@ -130,7 +130,7 @@ def polite_thread(payload: Any, helpers: JobHelpers) -> None:
 
 @task
 def talkative(payload: Any, helpers: JobHelpers) -> None:
-    """Logs from a thread until the worker wants it to end."""
+    """Logs from a thread until the abort signal."""
     say("started")
     while not helpers.abort_signal.wait_blocking(0.01):
         helpers.logger.info("still here")
@@ -138,7 +138,7 @@ def talkative(payload: Any, helpers: JobHelpers) -> None:
 
 @task
 async def leave_something_behind(payload: Any) -> None:
-    """Starts what outlives the job: an asyncio task that swallows cancellation and a thread."""
+    """Starts an asyncio task that swallows cancellation and a thread; both outlive the job."""
 
     async def stubborn() -> None:
         while True:
@@ -154,7 +154,7 @@ async def leave_something_behind(payload: Any) -> None:
 
 @task
 async def exit_in_child(payload: Any) -> None:
-    """Raises what ends a process in an asyncio task of its own, which only the event loop could catch."""
+    """Raises SystemExit or KeyboardInterrupt in a child task, where only the event loop can catch it."""
     error = KeyboardInterrupt() if payload["code"] == "interrupt" else SystemExit(payload["code"])
 
     async def leave() -> None:

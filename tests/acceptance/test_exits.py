@@ -1,4 +1,4 @@
-"""Tasks that end the process from an asyncio task of their own: the worker stops as it would by a signal."""
+"""Tasks that call sys.exit() in a child task: the worker stops as on a signal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_an_exit_in_a_child_task_stops_the_worker_gracefully(
 
 
 @pytest.mark.parametrize("once", [False, True])
-async def test_a_job_that_outlives_the_child_that_exits_is_given_back(
+async def test_a_job_that_outlives_the_child_that_exits_is_returned(
     start: Start, database_url: str, jobs: Jobs, loop_of: dict[str, str], once: bool
 ) -> None:
     await jobs.add("exit_in_child", {"how": "create_task", "code": "bye"})

@@ -1,4 +1,4 @@
-"""The time that running tasks get when a worker stops, and what happens to those that do not use it."""
+"""The grace of running tasks during a shutdown, and what happens when it is over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.working import PATIENCE, Gate, Jobs, Workers, until
 
 
 def interrupted(job: Any) -> bool:
-    """Whether the job went back as if it had never been tried, except that it says why."""
+    """Whether the job was returned with its attempt, and says why."""
     return (job["attempts"], job["locked_by"], job["locked_at"]) == (0, None, None) and bool(
         job["last_error"]
     )
@@ -44,7 +44,7 @@ async def test_tasks_see_the_abort_signal_after_its_timeout_and_not_before(
     began = time.monotonic()
     await workers.stop(runner)
     assert 0.2 <= seen[0] - began < WorkerOptions().graceful_shutdown_abort_timeout
-    assert await jobs.count() == 0  # it made use of the time and ended well
+    assert await jobs.count() == 0  # it completed within the grace
 
 
 @pytest.mark.compat("MAIN-3")
@@ -156,7 +156,7 @@ async def test_a_task_that_swallows_cancellation_is_left_behind_and_its_job_give
     started, release = asyncio.Event(), asyncio.Event()
 
     async def swallow(payload: Any, helpers: JobHelpers) -> None:
-        async with helpers.with_pg_client():  # nor does it give its connection back
+        async with helpers.with_pg_client():  # nor does it release its connection
             started.set()
             while not release.is_set():
                 try:

@@ -1,4 +1,4 @@
-"""Workers stopped in the middle of a thousand jobs, with and without trouble with the database.
+"""Workers stopped in the middle of a thousand jobs, with and without database failures.
 
 Afterwards nothing is locked, and the jobs that noted that they ran are exactly those whose rows are gone.
 """
@@ -79,19 +79,19 @@ async def test_a_worker_goes_on_and_stops_well_although_backends_are_terminated_
     worker = start("-j", 10, "--poll-interval", 200, url=database_url, NO_LOG_SUCCESS="1")
     await until_done(folder, worker, 10)
     for number in range(15):
-        # However slow this test is, there is something to be done at every cut.
+        # However slow this test is, there is work left at every cut.
         added.update(await jobs.add_many("record_in_file", 20, queue=f"queue {number % 10}"))
         added.update(await jobs.add_many("record_in_file", 20))
         victim = await jobs.connection.fetchval(
             "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
             "and application_name = 'graphile_worker' order by random() limit 1"
         )
-        assert victim in (True, None)  # None: all of them are just being made anew
+        assert victim in (True, None)  # None: all of them are just reconnecting
         await asyncio.sleep(random.random() * 0.1)
     await terminate_workers(jobs.connection)
     before = len(recorded(folder))
     added.update(await jobs.add_many("record_in_file", 100))
-    await until_done(folder, worker, before + 100)  # and it goes on
+    await until_done(folder, worker, before + 100)  # and the worker continues
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     await assert_exact(jobs, added, recorded(folder))
@@ -102,7 +102,7 @@ async def test_a_worker_goes_on_and_stops_well_although_backends_are_terminated_
 
 @pytest.fixture(scope="module")
 def own_server() -> Any:
-    """A server of this file's own, because it is stopped and started."""
+    """A server for this file, because the tests restart it."""
     settings = {"fsync": "off"}
     with scratch_folder() as folder, EmbeddedPostgres(folder, settings=settings, **chosen_programs()) as own:
         yield own
@@ -123,7 +123,7 @@ async def own_database(own_server: EmbeddedPostgres) -> str:
 
 
 def stop_server(server: EmbeddedPostgres, how: signal.Signals) -> None:
-    """As `pg_ctl stop` does it: SIGINT is its mode fast, SIGQUIT its mode immediate."""
+    """Like `pg_ctl stop`: SIGINT is the mode fast, SIGQUIT the mode immediate."""
     (pid_file,) = server.data_dir.glob("*/postmaster.pid")
     os.kill(int(pid_file.read_text().split()[0]), how)
 
@@ -143,7 +143,7 @@ async def test_a_worker_goes_on_and_stops_well_although_the_server_is_restarted(
     await asyncio.to_thread(own_server.start)
     connection = await asyncpg.connect(own_database)
     added.update(await Jobs(connection).add_many("record_in_file", 100))  # the first may all be done
-    await until_done(folder, worker, before + 100)  # it goes on by itself
+    await until_done(folder, worker, before + 100)  # without a restart
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     await assert_exact(Jobs(connection), added, recorded(folder))
@@ -153,7 +153,7 @@ async def test_a_worker_goes_on_and_stops_well_although_the_server_is_restarted(
 async def test_outcomes_are_written_when_the_server_comes_back_while_the_worker_stops(
     start: Start, own_server: EmbeddedPostgres, own_database: str, folder: Path
 ) -> None:
-    """What is finished waits in memory until it can be written."""
+    """Outcomes wait in memory until they can be written."""
     connection = await asyncpg.connect(own_database)
     jobs = Jobs(connection)
     for number in range(3):
@@ -187,7 +187,7 @@ async def test_a_server_that_stays_away_does_not_keep_the_worker_from_ending(
         worker.wait_for("finished\n")
         worker.send(signal.SIGTERM)
         assert worker.ended() == 1
-        assert "the database is away: 1 job" in worker.output
+        assert "the database is unavailable: 1 job" in worker.output
         assert "Traceback" not in worker.output
     finally:
         await asyncio.to_thread(own_server.start)

@@ -1,4 +1,4 @@
-"""A connection breaks after the server has committed, and before the worker hears of it."""
+"""A connection breaks after the server has committed and before the worker gets the answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_jobs_locked_by_a_fetch_whose_answer_was_lost_run_all_the_same(
 async def test_the_next_job_of_a_queue_runs_once_although_the_answer_that_brought_it_was_lost(
     workers: Workers, jobs: Jobs, database_url: str, short_folder: Path
 ) -> None:
-    """The write of the first job's outcome locks the second one along with it."""
+    """The write of the first outcome also locks the second job."""
     ran: list[Any] = []
 
     async def note(payload: Any) -> None:
@@ -80,7 +80,7 @@ async def test_a_fetch_whose_answer_is_lost_while_the_worker_stops_leaves_nothin
 ) -> None:
     async with proxy_to(database_url, short_folder) as (proxy, url):
         runner = await workers.start({"note": print}, connection_string=url)
-        # Only fetches bring this back, and the first of them is under way when the stop begins.
+        # Only fetches return this, and the first of them is in flight when the shutdown begins.
         proxy.needle = b"needle"
         await jobs.add("note", {"needle": 1})
         await until(lambda: proxy.cuts == 1)
@@ -101,9 +101,9 @@ async def test_a_server_that_does_not_answer_any_more_does_not_keep_the_worker_f
         for link in proxy.links:
             link.is_silent = True
         proxy.is_silent = True
-        with pytest.raises(WorkerStoppedError, match="the database is away: 1 job"):
+        with pytest.raises(WorkerStoppedError, match="the database is unavailable: 1 job"):
             await asyncio.wait_for(runner.stop(), PATIENCE)
-    assert await jobs.locked() == 1  # that cannot be helped; whoever recovers jobs finds the worker dead
+    assert await jobs.locked() == 1  # until recovery finds the worker dead
 
 
 async def test_a_worker_that_lost_its_connections_gets_others_although_tasks_hold_all_they_can(
@@ -124,7 +124,7 @@ async def test_a_worker_that_lost_its_connections_gets_others_although_tasks_hol
     await other.until_inside(1)  # fetched
     other.open()
     await until(lambda: is_gone(jobs, "other"))  # and written
-    assert gate.inside == 2  # as many as tasks may have, and the others wait
+    assert gate.inside == 2  # all the connections that tasks may use; the others wait
 
 
 async def is_gone(jobs: Jobs, task: str) -> bool:

@@ -1,4 +1,4 @@
-"""An observer that never ends does not keep the process: not past the grace, nor past a second signal."""
+"""An observer that never ends cannot keep the process alive past the grace or a second signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What signals do to a worker process: gracefully, by force, and the status it ends with."""
+"""Signals to a worker process: graceful and forced shutdown, and the exit status."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_the_first_signal_lets_the_running_job_end_and_the_process_ends_by
 async def test_a_second_signal_within_five_seconds_is_ignored_and_logged(
     start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
-    assert SignalHandling.ignore_for == 5.0  # a minute here: the signals of a busy machine take their time
+    assert SignalHandling.ignore_for == 5.0  # a minute here, because signals are slow on a busy machine
     await jobs.add("wait_for_test")
     worker = start(url=database_url, ignore_for=60.0).wait_for("started\n")
     worker.send(signal.SIGTERM)
@@ -135,7 +135,7 @@ async def test_once_ends_with_status_0_when_nothing_stops_it(
     assert await jobs.count() == 0
 
 
-async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_status_57(
+async def test_an_announced_breaking_migration_stops_the_worker_with_status_57(
     start: Start, database_url: str, jobs: Jobs
 ) -> None:
     await jobs.add("sleep_a_little", {"seconds": 0.3})
@@ -143,13 +143,13 @@ async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_st
     worker.wait_for("listening for new jobs")
     for harmless in (
         '{"migrationNumber": 20, "breaking": true}',
-        '{"migrationNumber": 999999, "breaking": true}',  # which the ledger knows nothing of
+        '{"migrationNumber": 999999, "breaking": true}',  # not in the ledger
         '{"migrationNumber": 21, "breaking": false}',
         "garbage",
     ):
         await jobs.connection.execute("select pg_notify('worker:migrate', $1)", harmless)
     await jobs.add("sleep_a_little", {"seconds": 0})
-    worker.wait_for("completed", times=1)  # it goes on after what did not concern it
+    worker.wait_for("completed", times=1)  # it ignored the other announcements
     breaking = '{"migrationNumber": 21, "breaking": true}'
     await jobs.connection.execute("insert into graphile_worker.migrations (id, breaking) values (21, true)")
     await jobs.connection.execute("select pg_notify('worker:migrate', $1)", breaking)
@@ -162,7 +162,7 @@ async def test_a_breaking_migration_announced_meanwhile_stops_the_worker_with_st
 async def test_a_worker_that_died_of_an_error_ends_with_status_1(
     start: Start, database_url: str, jobs: Jobs
 ) -> None:
-    """A-14: a pool that cannot go on is not a success."""
+    """A-14: a pool that dies of an error is not a success."""
     await jobs.add("sleep_a_little", {"seconds": 0}, queue="one")
     await jobs.connection.execute("drop table graphile_worker._private_job_queues cascade")
     worker = start("--once", url=database_url)
@@ -174,7 +174,7 @@ async def test_several_processes_stop_gracefully_when_their_parent_is_told_to(
     start: Start, database_url: str, jobs: Jobs, folder: Path
 ) -> None:
     for _ in range(2):
-        await jobs.add("wait_for_test")  # one for each: nobody gets a second one
+        await jobs.add("wait_for_test")  # one for each worker
     parent = start("--processes", 2, url=database_url)
     parent.wait_for("started\n", times=2)
     parent.send(signal.SIGTERM)
@@ -231,12 +231,12 @@ async def test_a_signal_while_the_worker_starts_ends_it_without_a_traceback(
 async def test_a_reader_that_goes_away_stops_the_worker_like_a_signal(
     start: Start, database_url: str, jobs: Jobs, task: str
 ) -> None:
-    """`talkative` logs from a thread, so that it is the thread which finds the pipe broken."""
+    """`talkative` logs from a thread, so the thread gets the BrokenPipeError."""
     await jobs.add(task)
     worker = start(url=database_url, GRAPHILE_WORKER_GRACEFUL_SHUTDOWN_ABORT_TIMEOUT="0.2")
     worker.wait_for("started")
     worker.close_output()
-    if task == "silent":  # one of the lines about these cannot be written
+    if task == "silent":  # the log lines of these jobs hit the broken pipe
         await jobs.add_many("record_in_file", 5)
     assert worker.ended() == 128 + signal.SIGPIPE
     assert worker.was_killed_by() is signal.SIGPIPE

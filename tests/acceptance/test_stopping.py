@@ -1,4 +1,4 @@
-"""Every way to stop a worker inside a program: all end in the same orderly way."""
+"""A worker inside a program shuts down in order, however it is stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_program(request: pytest.FixtureRequest) -> Callable[[Awaitable[Any]], An
 
 @pytest.fixture
 def own_handlers() -> Iterator[dict[int, Any]]:
-    """Handlers of the program for every signal, so that one that is not caught does not end the test."""
+    """Handlers for every signal, so that a signal the worker does not handle cannot end the test."""
 
     def own_handler(*_: object) -> None:
         raise AssertionError("the signal was not caught by the worker")
@@ -116,7 +116,7 @@ def test_a_signal_stops_every_worker_of_the_program_and_each_says_which_signal_i
         assert recorder.count(PoolReleased) == 2
         later = await run(connection_string=database_url, task_list={"wait": gate})
         await stop_in_time(later)
-        assert later.signal is None  # that signal is history
+        assert later.signal is None  # the signal belonged to the earlier workers
 
     run_program(program())
     assert handlers() == own_handlers
@@ -183,8 +183,8 @@ def test_a_worker_outside_the_main_thread_works_without_handlers(
 def test_once_passes_the_signal_on_to_the_program_when_it_has_stopped(
     database_url: str, run_program: Callable[[Any], Any], own_handlers: dict[int, Any]
 ) -> None:
-    heard: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     ended: list[Any] = []
 
     async def program() -> None:
@@ -200,7 +200,7 @@ def test_once_passes_the_signal_on_to_the_program_when_it_has_stopped(
         await run_once(connection_string=database_url, task_list={"stop_myself": stop_myself})
 
     run_program(program())
-    assert heard == [signal.SIGTERM]
+    assert received == [signal.SIGTERM]
     assert len(ended) == 1
 
 
@@ -308,9 +308,9 @@ async def test_cancelling_a_run_once_gives_back_what_runs(workers: Workers, jobs
 
 
 def jobs_after(database_url: str) -> list[Any]:
-    """The jobs that a worker left when it was gone, seen by a program of its own."""
+    """The jobs that a worker left behind, read by another event loop."""
 
-    async def look() -> list[Any]:
+    async def read() -> list[Any]:
         connection = await asyncpg.connect(database_url)
         try:
             jobs = Jobs(connection)
@@ -320,7 +320,7 @@ def jobs_after(database_url: str) -> list[Any]:
         finally:
             await connection.close()
 
-    return asyncio.run(look())
+    return asyncio.run(read())
 
 
 def test_a_program_that_ends_without_stopping_its_worker_leaves_no_job_locked(
@@ -345,7 +345,7 @@ def test_a_program_that_ends_without_stopping_its_worker_leaves_no_job_locked(
 def test_ctrl_c_without_signal_handling_stops_the_worker_in_an_orderly_way(
     database_url: str, run_program: Callable[[Any], Any]
 ) -> None:
-    """`asyncio.run` turns it into a cancellation of the main task, and into KeyboardInterrupt at the end."""
+    """`asyncio.run` cancels the main task and raises KeyboardInterrupt at the end."""
     gate = Gate()
 
     async def program() -> None:
@@ -367,7 +367,7 @@ def test_ctrl_c_without_signal_handling_stops_the_worker_in_an_orderly_way(
 def test_a_second_ctrl_c_without_signal_handling_leaves_no_job_locked(
     database_url: str, run_program: Callable[[Any], Any]
 ) -> None:
-    """`asyncio.run` raises it inside the event loop; then it cancels the graceful stop with the rest."""
+    """`asyncio.run` raises it inside the event loop, then cancels every task, the shutdown too."""
     gate = Gate()
 
     async def interrupts(payload: Any, helpers: JobHelpers) -> None:
@@ -412,7 +412,7 @@ async def stop_and_wait_for_abort(runner: Runner, helpers: JobHelpers) -> None:
 
 
 async def stop_before_cancellations_arrive(runner: Runner, helpers: JobHelpers) -> None:
-    """The next turn of the loop begins with this; `asyncio.run` makes it when it has cancelled everything."""
+    """Runs in the next turn of the loop, which `asyncio.run` makes after it has cancelled everything."""
     asyncio.get_running_loop().call_soon(runner.stop_by_signal, "stop")
 
 
@@ -435,7 +435,7 @@ class Exits:
         await self._run(connection_string=self._database_url)
 
     async def run_with_own_pool(self) -> None:
-        """The pool waits at its end for every connection that the worker has taken."""
+        """Closing the pool waits for every connection that the worker holds."""
         pool = await asyncpg.create_pool(
             self._database_url, server_settings={"application_name": "graphile_worker"}
         )
@@ -443,7 +443,7 @@ class Exits:
             await self._run(pg_pool=pool)
         finally:
             await asyncio.wait_for(pool.close(), PATIENCE)
-            self.has_closed_pool = True  # an error here is lost: the exit comes out of `asyncio.run`
+            self.has_closed_pool = True  # an error here is lost: `asyncio.run` raises the exit
 
     async def _run(self, **options: Any) -> None:
         async with run(
@@ -482,7 +482,7 @@ def assert_all_given_back(database_url: str) -> None:
 def test_an_exit_in_a_child_task_ends_the_program_and_leaves_no_job_locked(
     database_url: str, run_program: Callable[[Any], Any], error: BaseException
 ) -> None:
-    """It comes out of `asyncio.run`, which cancels everything else, the worker too."""
+    """`asyncio.run` raises it and cancels everything else, the worker too."""
     with pytest.raises(type(error)):
         run_program(Exits(database_url, error).run())
     assert_all_given_back(database_url)
@@ -511,10 +511,10 @@ def test_an_exit_in_a_child_task_while_the_worker_stops_gives_back_connections_o
 def test_an_exit_in_a_child_task_while_a_worker_finds_out_what_it_holds_leaves_no_job_locked(
     database_url: str, run_program: Callable[[Any], Any]
 ) -> None:
-    """Nothing is written before that is known, and the task that was to find out is cancelled too."""
+    """Writes wait for the eviction check, and that is cancelled too."""
 
     async def doubt(runner: Runner, helpers: JobHelpers) -> None:
-        """Announce a migration while nobody can look at the tables; they are let go with the program."""
+        """Announce a migration while the tables are locked; the lock ends with the program."""
         blocker = await asyncpg.connect(database_url)
         helpers.abort_signal.on_set(blocker.terminate)
         await blocker.execute("begin; lock table graphile_worker._private_jobs in access exclusive mode")
@@ -564,7 +564,7 @@ def test_an_exit_in_a_child_task_of_a_run_once_leaves_no_job_locked(
     assert_all_given_back(database_url)
 
 
-# -- what goes back and what is let go -------------------------------------------------------------------
+# -- returned jobs and released connections --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", [{"prefetch": 5.0}, {"local_queue": {"size": 20}}])
@@ -611,7 +611,7 @@ async def test_a_pool_of_the_caller_is_left_as_it_was(
 
 
 async def test_a_small_pool_of_the_caller_is_enough(workers: Workers, jobs: Jobs, database_url: str) -> None:
-    """With two connections the worker cannot listen, but it polls, and tasks can still use the other one."""
+    """With two connections the worker only polls, and tasks can use the second one."""
     async with asyncpg.create_pool(database_url, min_size=0, max_size=2) as pool:
         done: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Statements of the worker, called as it calls them, one by one."""
+"""The worker's statements, one by one, called as the worker does."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 from graphile_worker.job import Job
 from graphile_worker.queries.fetch import get_announced_jobs, get_jobs, get_plain_jobs
 from graphile_worker.queries.task_ids import register_tasks
-from graphile_worker.queries.write import Failure, Outcomes, Written, return_jobs, write_outcomes
+from graphile_worker.queries.write import Written, write
+from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.schema_name import SchemaName
 
 
 class Statements:
-    """What one pool does, on a connection of the test."""
+    """The statements of one pool, on a connection of the test."""
 
     def __init__(self, connection: Any, tasks: dict[int, str], pool_id: str = "pool-1") -> None:
         self.connection = connection
@@ -50,19 +51,20 @@ class Statements:
         *,
         completed: list[Job] | None = None,
         failed: list[tuple[Any, ...]] | None = None,
-        **options: Any,
+        continuation: Continuation | None = None,
     ) -> list[Job]:
         """Write outcomes; a failure is a job, its message and maybe what is left of its payload."""
-        return list((await self.written(completed=completed, failed=failed, **options)).jobs)
+        written = await self.written(completed=completed, failed=failed, continuation=continuation)
+        return list(written.jobs)
 
     async def written(
         self,
         *,
         completed: list[Job] | None = None,
         failed: list[tuple[Any, ...]] | None = None,
-        **options: Any,
+        continuation: Continuation | None = None,
     ) -> Written:
-        """The same, with all that became of the write."""
+        """The same, with the whole result."""
         done = completed or []
         failures = failed or []
         touched = [*done, *(failure[0] for failure in failures)]
@@ -71,10 +73,15 @@ class Statements:
             failed=[Failure(failure[0].id, *failure[1:]) for failure in failures],
             queues=[job.job_queue_id for job in touched if job.job_queue_id is not None],
         )
-        return await write_outcomes(self.connection, self.schema, self.pool_id, outcomes, **options)
+        plan = WritePlanner(self.pool_id).plan(outcomes, continuation)
+        return await write(self.connection, self.schema, plan)
 
-    async def give_back(self, jobs: list[Job], **options: Any) -> set[int]:
-        return set(await return_jobs(self.connection, self.schema, self.pool_id, jobs, **options))
+    async def return_jobs(self, jobs: list[Job], **options: Any) -> set[int]:
+        """Return jobs; the ids that were unlocked."""
+        queues = [job.job_queue_id for job in jobs if job.job_queue_id is not None]
+        outcomes = Outcomes(returned=[job.id for job in jobs], queues=queues, **options)
+        written = await write(self.connection, self.schema, WritePlanner(self.pool_id).plan(outcomes))
+        return set(outcomes.returned).difference(written.missing)
 
 
 async def statements_on(connection: Any) -> Statements:

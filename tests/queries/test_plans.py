@@ -24,13 +24,8 @@ from graphile_worker.queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
-from graphile_worker.queries.write import (
-    Continuation,
-    Failure,
-    Outcomes,
-    return_jobs,
-    write_outcomes,
-)
+from graphile_worker.queries.write import Written, return_jobs, write
+from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.spec import JobSpec
 from graphile_worker.worker import watermarks as marks
 from graphile_worker.worker.watermarks import Watermarks
@@ -223,7 +218,7 @@ async def test_completed_jobs_are_deleted_by_their_ids(desk: Desk, step: int) ->
     await desk.make_ready()
     found = [job for job in await fetch(desk, BATCH * step) if job.job_queue_id is None]
     done = sorted(job.id for job in found)[::step]
-    await write_outcomes(desk.explaining, desk.schema, POOL, Outcomes(completed=done))
+    await write(desk.explaining, desk.schema, WritePlanner(POOL).plan(Outcomes(completed=done)))
     assert_bounded(desk.explaining.plans[-1], 4 * len(done))
 
 
@@ -234,7 +229,7 @@ async def test_completed_jobs_of_queues_are_deleted_by_their_ids(desk: Desk) -> 
         completed=[job.id for job in found],
         queues=[job.job_queue_id for job in found if job.job_queue_id is not None] or [1],
     )
-    await write_outcomes(desk.explaining, desk.schema, POOL, outcomes)
+    await write(desk.explaining, desk.schema, WritePlanner(POOL).plan(outcomes))
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 
@@ -246,7 +241,7 @@ async def test_failed_jobs_are_found_by_their_ids(desk: Desk) -> None:
         completed=[job.id for job in found[:half]],
         failed=[Failure(job.id, "as asked") for job in found[half:]],
     )
-    await write_outcomes(desk.explaining, desk.schema, POOL, outcomes)
+    await write(desk.explaining, desk.schema, WritePlanner(POOL).plan(outcomes))
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 
@@ -266,9 +261,8 @@ async def test_queues_go_on_by_one_look_at_each(desk: Desk) -> None:
         queues=[job.job_queue_id for job in found if job.job_queue_id is not None],
     )
     assert len(outcomes.queues) == 20
-    following = await write_outcomes(
-        desk.explaining, desk.schema, POOL, outcomes, go_on=Continuation(tasks=desk.tasks)
-    )
+    plan = WritePlanner(POOL).plan(outcomes, Continuation(tasks=desk.tasks))
+    following = await write(desk.explaining, desk.schema, plan)
     assert {job.job_queue_id for job in following.jobs} == set(outcomes.queues)
     assert_bounded(desk.explaining.plans[-1], 6 * 20)
 
@@ -277,7 +271,7 @@ async def test_jobs_that_go_back_are_found_by_their_ids(desk: Desk) -> None:
     await desk.make_ready()
     found = await fetch(desk)
     returned = await return_jobs(desk.explaining, desk.schema, POOL, found)
-    assert returned == {job.id: True for job in found}
+    assert returned == Written(missing=[], final=[])
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 

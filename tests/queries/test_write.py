@@ -1,4 +1,4 @@
-"""Writing back: what becomes of jobs and queues when they end, fail, or are given back."""
+"""What a write does to jobs and queues: completed, failed, or returned."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.write import Continuation, Written, return_jobs
+from graphile_worker.observability.log_words import retry_delay
+from graphile_worker.queries.write import Written, return_jobs
+from graphile_worker.queries.write_plan import Continuation
 from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
 
@@ -54,7 +57,7 @@ async def test_completing_with_a_wrong_pool_id_deletes_but_leaves_the_queue_lock
 
 
 @pytest.mark.compat("CO2")
-async def test_a_completed_job_that_was_unlocked_meanwhile_is_deleted_all_the_same(
+async def test_a_completed_job_that_was_unlocked_is_deleted_all_the_same(
     jobs: Jobs, statements: Statements
 ) -> None:
     await jobs.add("hello")
@@ -69,7 +72,7 @@ async def test_a_completed_job_that_was_unlocked_meanwhile_is_deleted_all_the_sa
 async def test_of_many_jobs_only_the_completed_ones_are_deleted(
     jobs: Jobs, statements: Statements, step: int
 ) -> None:
-    """Those between them run on: in this pool, in another one, or have not begun."""
+    """The others run in this pool, in another one, or not at all."""
     ids = await jobs.add_many("hello", 1000)
     first = await statements.fetch(600)
     others = await statements.of("pool-2").fetch(200)
@@ -79,7 +82,7 @@ async def test_of_many_jobs_only_the_completed_ones_are_deleted(
 
 
 @pytest.mark.compat("CO2")
-async def test_among_many_a_job_with_a_key_that_was_lost_to_others_stays(
+async def test_among_many_a_job_with_a_key_that_another_pool_holds_stays(
     jobs: Jobs, statements: Statements
 ) -> None:
     await jobs.add_many("hello", 200)
@@ -192,6 +195,13 @@ async def test_the_back_off_grows_with_the_attempts(
         assert ((await jobs.one())["run_at"] - now).total_seconds() == pytest.approx(seconds, abs=0.01)
 
 
+async def test_the_log_knows_the_back_off_of_the_database(connection: Any) -> None:
+    attempts = list(range(1, 31))
+    back_off = load("parts/back_off", SchemaName())
+    rows = await connection.fetch(f"select {back_off} from unnest($1::integer[]) as job (attempts)", attempts)
+    assert [row[0] for row in rows] == pytest.approx([retry_delay(number) for number in attempts])
+
+
 @pytest.mark.compat("FA3")
 async def test_a_job_that_failed_for_the_last_time_stays_and_is_not_fetched(
     jobs: Jobs, statements: Statements
@@ -216,35 +226,37 @@ async def test_completed_and_failed_jobs_are_written_together(jobs: Jobs, statem
     assert await jobs.locked() == 0
 
 
-async def test_a_queue_goes_on_with_its_next_job_in_the_same_statement(
+async def test_the_next_job_of_a_queue_is_locked_in_the_same_statement(
     jobs: Jobs, statements: Statements
 ) -> None:
     first, last, second = [await jobs.add("hello", queue="a", priority=n) for n in (1, 3, 2)]
     (job,) = await statements.fetch(10)
     assert job.id == first
-    (job,) = await statements.write(completed=[job], go_on=Continuation(tasks=statements.tasks))
+    (job,) = await statements.write(completed=[job], continuation=Continuation(tasks=statements.tasks))
     assert (job.id, job.attempts, job.locked_by, job.task_identifier) == (second, 1, "pool-1", "hello")
     assert await locks_of_queues(jobs) == {"a": "pool-1"}
-    (job,) = await statements.write(failed=[(job, "no")], go_on=Continuation(tasks=statements.tasks))
+    (job,) = await statements.write(failed=[(job, "no")], continuation=Continuation(tasks=statements.tasks))
     assert job.id == last
-    assert await statements.write(completed=[job], go_on=Continuation(tasks=statements.tasks)) == []
+    assert await statements.write(completed=[job], continuation=Continuation(tasks=statements.tasks)) == []
     assert await locks_of_queues(jobs) == {"a": None}
     assert await jobs.locked() == 0
 
 
-async def test_a_queue_goes_on_only_with_what_the_pool_may_run(jobs: Jobs, statements: Statements) -> None:
+async def test_the_next_job_of_a_queue_is_one_that_the_pool_may_run(
+    jobs: Jobs, statements: Statements
+) -> None:
     await jobs.add("hello", queue="a", priority=1)
     await jobs.add("not ours", queue="a", priority=2)
     await jobs.add("hello", queue="a", priority=3, flags=["no"])
     await jobs.add("hello", queue="a", priority=4, run_at=datetime.now(UTC) + timedelta(hours=1))
     (job,) = await statements.fetch(10)
-    go_on = Continuation(tasks=statements.tasks, forbidden_flags=["no"])
-    assert await statements.write(completed=[job], go_on=go_on) == []
+    continuation = Continuation(tasks=statements.tasks, forbidden_flags=["no"])
+    assert await statements.write(completed=[job], continuation=continuation) == []
     assert await locks_of_queues(jobs) == {"a": None}
     assert await jobs.locked() == 0
 
 
-async def test_a_queue_taken_over_by_another_pool_is_not_gone_on_with(
+async def test_no_next_job_is_locked_in_a_queue_that_another_pool_holds(
     jobs: Jobs, statements: Statements
 ) -> None:
     for n in range(3):
@@ -253,16 +265,16 @@ async def test_a_queue_taken_over_by_another_pool_is_not_gone_on_with(
     await jobs.connection.execute(f"select {SCHEMA}.force_unlock_workers(array['pool-1'])")
     (stolen,) = await statements.of("pool-2").fetch(10)
     assert stolen.id == job.id
-    assert await statements.write(completed=[job], go_on=Continuation(tasks=statements.tasks)) == []
+    assert await statements.write(completed=[job], continuation=Continuation(tasks=statements.tasks)) == []
     assert await locks_of_queues(jobs) == {"a": "pool-2"}
 
 
 @pytest.mark.compat("RT1")
-async def test_a_job_given_back_is_as_if_it_had_not_been_fetched(jobs: Jobs, statements: Statements) -> None:
+async def test_a_returned_job_is_as_if_it_had_not_been_fetched(jobs: Jobs, statements: Statements) -> None:
     await jobs.add("hello", {"a": 1}, queue="a")
     before, queues = await jobs.one(), await jobs.queues()
     fetched = await statements.fetch(10)
-    assert await statements.give_back(fetched) == {fetched[0].id}
+    assert await statements.return_jobs(fetched) == {fetched[0].id}
     assert await jobs.one() == before
     assert await jobs.queues() == queues
 
@@ -272,39 +284,43 @@ async def test_attempts_do_not_fall_below_zero_and_a_note_is_kept(jobs: Jobs, st
     await jobs.add("hello")
     fetched = await statements.fetch(10)
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set attempts = 0")
-    await statements.give_back(fetched, note="Interrupted: because")
+    await statements.return_jobs(fetched, note="Interrupted: because")
     row = await jobs.one()
     assert (row["attempts"], row["last_error"], row["locked_by"]) == (0, "Interrupted: because", None)
 
 
 @pytest.mark.compat("RT1", "EXT-10")
-async def test_giving_back_with_a_wrong_pool_id_changes_nothing(jobs: Jobs, statements: Statements) -> None:
+async def test_returning_with_a_wrong_pool_id_changes_nothing(jobs: Jobs, statements: Statements) -> None:
     await jobs.add("hello", queue="a")
     fetched = await statements.fetch(10)
     before, queues = await jobs.one(), await jobs.queues()
-    assert await statements.of("pool-2").give_back(fetched) == set()
+    assert await statements.of("pool-2").return_jobs(fetched) == set()
     assert await jobs.one() == before
     assert await jobs.queues() == queues
 
 
-async def test_giving_back_tells_other_workers(jobs: Jobs, statements: Statements, database_url: str) -> None:
-    heard: asyncio.Queue[str] = asyncio.Queue()
+async def test_returning_notifies_other_workers(
+    jobs: Jobs, statements: Statements, database_url: str
+) -> None:
+    received: asyncio.Queue[str] = asyncio.Queue()
     listening = await asyncpg.connect(database_url)
     try:
         await jobs.add_many("hello", 3)
         fetched = await statements.fetch(3)
-        await listening.add_listener("jobs:insert", lambda *arguments: heard.put_nowait(arguments[3]))
-        await statements.give_back(fetched)
+        await listening.add_listener("jobs:insert", lambda *arguments: received.put_nowait(arguments[3]))
+        await statements.return_jobs(fetched)
         async with asyncio.timeout(60):
-            assert json.loads(await heard.get())["count"] == 3
+            assert json.loads(await received.get())["count"] == 3
     finally:
         await listening.close()
 
 
 @pytest.mark.compat("RL1")
-@pytest.mark.parametrize("by_our_clock", [False, True])
-async def test_locks_older_than_four_hours_are_cleared_and_no_others(jobs: Jobs, by_our_clock: bool) -> None:
-    now = datetime(2031, 5, 6, tzinfo=UTC) if by_our_clock else datetime.now(UTC)
+@pytest.mark.parametrize("with_our_clock", [False, True])
+async def test_locks_older_than_four_hours_are_cleared_and_no_others(
+    jobs: Jobs, with_our_clock: bool
+) -> None:
+    now = datetime(2031, 5, 6, tzinfo=UTC) if with_our_clock else datetime.now(UTC)
     ages = {"young": timedelta(hours=3, minutes=59), "old": timedelta(hours=4, minutes=1)}
     later = now + timedelta(hours=7)
     for name, age in ages.items():
@@ -322,7 +338,7 @@ async def test_locks_older_than_four_hours_are_cleared_and_no_others(jobs: Jobs,
             now - age,
             name,
         )
-    freed = await reset_locked(jobs.connection, SchemaName(), now if by_our_clock else None)
+    freed = await reset_locked(jobs.connection, SchemaName(), now if with_our_clock else None)
     assert freed == (2, 1)
     rows = await jobs.all()
     assert [(row["identifier"], row["locked_by"], row["attempts"]) for row in rows] == [
@@ -339,10 +355,10 @@ async def test_locks_older_than_four_hours_are_cleared_and_no_others(jobs: Jobs,
 
 @pytest.mark.parametrize("count", [3, 200, 600])
 @pytest.mark.parametrize("queue", [None, "a"])
-async def test_a_write_says_which_jobs_were_not_there(
+async def test_a_write_reports_missing_jobs(
     jobs: Jobs, statements: Statements, count: int, queue: str | None
 ) -> None:
-    """For few, for many and for very many jobs, each of which is deleted by a statement of its own."""
+    """For each of the statements that delete."""
     await jobs.add_many("hello", count - 1)
     await jobs.add("hello", queue=queue, priority=-1)
     fetched = await statements.fetch(1000)
@@ -355,12 +371,14 @@ async def test_a_write_says_which_jobs_were_not_there(
 
 
 @pytest.mark.parametrize("count", [3, 200, 600])
-async def test_a_write_of_all_says_nothing(jobs: Jobs, statements: Statements, count: int) -> None:
+async def test_a_complete_write_reports_nothing(jobs: Jobs, statements: Statements, count: int) -> None:
     await jobs.add_many("hello", count)
     assert await statements.written(completed=await statements.fetch(1000)) == Written()
 
 
-async def test_a_failure_of_a_job_that_others_hold_is_missing(jobs: Jobs, statements: Statements) -> None:
+async def test_a_failure_of_a_job_that_another_pool_holds_is_missing(
+    jobs: Jobs, statements: Statements
+) -> None:
     await jobs.add_many("hello", 3)
     kept, taken, done = await statements.fetch(10)
     await jobs.connection.execute(
@@ -370,7 +388,7 @@ async def test_a_failure_of_a_job_that_others_hold_is_missing(jobs: Jobs, statem
     assert (list(written.missing), list(written.final)) == ([taken.id], [])
 
 
-async def test_a_failure_that_is_not_tried_again_is_final(jobs: Jobs, statements: Statements) -> None:
+async def test_a_failure_that_is_not_retried_is_final(jobs: Jobs, statements: Statements) -> None:
     removed = await jobs.add("hello", key="k")
     last = await jobs.add("hello", max_attempts=1)
     await jobs.add("hello")
@@ -380,11 +398,9 @@ async def test_a_failure_that_is_not_tried_again_is_final(jobs: Jobs, statements
     assert sorted(written.final) == [removed, last]
 
 
-async def test_a_job_that_was_removed_goes_back_without_a_chance_to_run(
-    jobs: Jobs, statements: Statements
-) -> None:
-    removed, other = await jobs.add("hello", key="k"), await jobs.add("hello")
+async def test_a_removed_job_is_returned_but_cannot_run(jobs: Jobs, statements: Statements) -> None:
+    removed, _ = await jobs.add("hello", key="k"), await jobs.add("hello")
     fetched = await statements.fetch(10)
     await jobs.connection.execute(f"select {SCHEMA}.remove_job('k')")
     returned = await return_jobs(statements.connection, statements.schema, statements.pool_id, fetched)
-    assert returned == {removed: False, other: True}
+    assert returned == Written(missing=[], final=[removed])

@@ -10,7 +10,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.queries.write import Outcomes, write_outcomes
+from graphile_worker.queries.write import write
+from graphile_worker.queries.write_plan import Outcomes, WritePlanner
 from graphile_worker.recovery.orphaned_jobs import renew_locks
 from graphile_worker.recovery.reclaim import reclaim_jobs
 from graphile_worker.schema_name import SchemaName
@@ -121,7 +122,8 @@ async def test_a_completion_that_the_network_kept_back_does_not_delete_the_paylo
     await utils.sweep_stale_workers()
     assert await jobs.add("work", {"payload": "new"}, key="k", queue=queue) == job_id
     queues = [row["id"] for row in await jobs.queues()]
-    await write_outcomes(connection, SchemaName(), POOL, Outcomes(completed=[job_id], queues=queues))
+    plan = WritePlanner(POOL).plan(Outcomes(completed=[job_id], queues=queues))
+    await write(connection, SchemaName(), plan)
     assert (await jobs.one())["payload"] == '{"payload": "new"}'
 
 
@@ -134,7 +136,8 @@ async def test_a_late_completion_still_counts_where_nothing_can_have_been_replac
     await graveyard.give(POOL, job_id)
     await utils.sweep_stale_workers()
     queues = [row["id"] for row in await jobs.queues()]
-    await write_outcomes(connection, SchemaName(), POOL, Outcomes(completed=[job_id], queues=queues))
+    plan = WritePlanner(POOL).plan(Outcomes(completed=[job_id], queues=queues))
+    await write(connection, SchemaName(), plan)
     assert await jobs.count() == 0
 
 

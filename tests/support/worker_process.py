@@ -1,4 +1,4 @@
-"""A worker as a real process: its command line, what it says while it runs, and how it ended."""
+"""A worker as a real process: its command line, its output and its exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.working import PATIENCE, Jobs, until
 TESTS = Path(__file__).parent.parent
 TASKS = TESTS / "acceptance" / "tasks_to_stop.py"
 
-# The command with shorter times than a user would want: `-c` because the five seconds are no setting.
+# The command with shorter times; by `-c`, because these times are not options.
 IMPATIENT = """
 import sys
 from graphile_worker.worker import shutdown
@@ -31,7 +31,7 @@ main(sys.argv[1:])
 
 
 class WorkerProcess:
-    """A process whose output is read all the time, so that it never waits for us."""
+    """A process whose output is read continuously, so that it never blocks on a full pipe."""
 
     def __init__(self, command: Sequence[str], *, folder: Path, environment: dict[str, str]) -> None:
         self._lines: list[str] = []
@@ -59,12 +59,12 @@ class WorkerProcess:
 
     @property
     def output(self) -> str:
-        """What both streams have said so far."""
+        """The output of both streams so far."""
         with self._changed:
             return "".join(self._lines)
 
     def wait_for(self, text: str, *, times: int = 1) -> WorkerProcess:
-        """Until so many lines hold the text."""
+        """Wait until `times` lines contain the text."""
 
         def is_said() -> bool:
             return sum(text in line for line in self._lines) >= times
@@ -81,7 +81,7 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     def ended(self) -> int:
-        """Wait for the end; the status as a shell shows it."""
+        """Wait for the end; the exit status as a shell shows it."""
         try:
             status = self.process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ class WorkerProcess:
         return 128 - status if status < 0 else status
 
     def close_output(self) -> None:
-        """Go away as a reader, as `| head` does; what the process says from now on is lost."""
+        """Close the reading end, as `| head` does."""
         nowhere = os.open(os.devnull, os.O_RDONLY)
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
@@ -138,7 +138,7 @@ Start = Callable[..., WorkerProcess]
 
 @contextmanager
 def starting(folder: Path) -> Iterator[Start]:
-    """Gives a function that starts workers in this folder; what is left of them at the end is killed."""
+    """A function that starts workers in this folder; those left at the end are killed."""
     started: list[WorkerProcess] = []
 
     def start(
@@ -173,12 +173,12 @@ def starting(folder: Path) -> Iterator[Start]:
 
 
 def let_go(folder: Path) -> None:
-    """Let the jobs `wait_for_test` of this folder's workers end."""
+    """End the jobs `wait_for_test` of this folder's workers."""
     (folder / "go_on").touch()
 
 
 def recorded(folder: Path) -> list[int]:
-    """The ids of the jobs that noted in the test's own file that they ran to their end."""
+    """The ids of the jobs that ran to their end, from the test's own file."""
     path = folder / "done"
     if not path.exists():
         return []
@@ -186,7 +186,7 @@ def recorded(folder: Path) -> list[int]:
 
 
 async def until_disconnected(jobs: Jobs) -> None:
-    """Until the server has no connection of a worker any more; it hears of a process's end a little later."""
+    """Wait until no worker is connected; the server notices the end of a process with a delay."""
 
     async def is_empty() -> bool:
         return await jobs.connection.fetchval(

@@ -1,4 +1,4 @@
-"""Runs many jobs that fail in a way that takes memory, and prints the most that the process had, in MB.
+"""Runs many jobs whose failures take memory, and prints the peak memory of the process in MB.
 
 python failing_process.py locals|messages DATABASE_URL
 """
@@ -40,7 +40,7 @@ async def main(kind: str, url: str) -> None:
 
 
 def peak_memory() -> int:
-    """The most memory that this program had, in MB; ru_maxrss would count the process that started it too."""
+    """In MB; ru_maxrss would count the parent process too."""
     status = Path("/proc/self/status")
     if not status.exists():  # not on Linux
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**20

@@ -1,4 +1,4 @@
-"""A batch whose key is used again while it runs: arrays are joined and not replaced, so no item is lost."""
+"""A batch job whose key is reused while it runs: arrays are joined, not replaced, so no item is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADDING = pytest.mark.parametrize("add", [add_one, add_many], ids=["add_job", "ad
 
 
 @ADDING
-async def test_items_that_fail_are_tried_again_although_others_came(
+async def test_items_that_fail_are_retried_although_others_were_added(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, add: Any
 ) -> None:
     gate = Gate()
@@ -62,7 +62,7 @@ async def test_items_that_fail_are_tried_again_although_others_came(
 
 @ADDING
 @pytest.mark.parametrize("attempts", [1, 25], ids=["first attempt", "last attempt"])
-async def test_items_of_a_dead_worker_are_run_by_others(
+async def test_items_of_a_dead_worker_are_run_by_another(
     jobs: Jobs, connection: Any, workers: Workers, recorder: EventRecorder, add: Any, attempts: int
 ) -> None:
     graveyard = Graveyard(connection)
@@ -81,7 +81,7 @@ async def test_items_of_a_dead_worker_are_run_by_others(
     assert list(recorder.of(WorkerRecovered)[0].returned) == [old]
 
 
-async def test_what_was_removed_does_not_come_back_also_if_it_was_a_batch(
+async def test_a_removed_batch_does_not_come_back(
     jobs: Jobs, connection: Any, workers: Workers, recorder: EventRecorder
 ) -> None:
     graveyard = Graveyard(connection)
@@ -98,16 +98,19 @@ async def test_what_was_removed_does_not_come_back_also_if_it_was_a_batch(
     await workers.start({"batch": batch}, events=recorder.events, sweep_interval=0.2)
     recovered = await recorder.wait_for(WorkerRecovered)
     assert (list(recovered.returned), list(recovered.failed)) == ([], [old])
-    told = recorder.of(JobRecovered)[0]
-    assert not told.is_returned
-    assert told.last_error == "Not run again: its worker died after its key had been used again or removed"
+    recovered_job = recorder.of(JobRecovered)[0]
+    assert not recovered_job.is_returned
+    assert (
+        recovered_job.last_error
+        == "Not run again: its worker died after its key had been used again or removed"
+    )
     await jobs.until_left(old)
     assert done == [[3]]
 
 
 @ADDING
 @pytest.mark.parametrize(("old", "new"), [({"a": 1}, [1]), ([1], {"a": 1}), ({"a": 1}, {"a": 2})], ids=str)
-async def test_anything_else_is_replaced_and_not_tried_again(
+async def test_anything_else_is_replaced_and_not_retried(
     jobs: Jobs, connection: Any, add: Any, old: Any, new: Any
 ) -> None:
     first = await jobs.add("batch", old, key="k")
@@ -117,7 +120,7 @@ async def test_anything_else_is_replaced_and_not_tried_again(
     assert (row["id"], row["attempts"], row["key"]) == (first, row["max_attempts"], None)
 
 
-async def test_a_batch_that_failed_for_good_stays_so(jobs: Jobs, connection: Any) -> None:
+async def test_a_permanently_failed_batch_stays_so(jobs: Jobs, connection: Any) -> None:
     first = await jobs.add("batch", [1], key="k", max_attempts=2)
     await connection.execute(f"update {SCHEMA}._private_jobs set attempts = 2")
     await jobs.add("batch", [2], key="k")

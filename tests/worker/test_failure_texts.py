@@ -1,4 +1,4 @@
-"""Failures: whatever an exception does when it is looked at, there is an outcome of bounded size."""
+"""Failures have texts of bounded size, even if the exception's own methods fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphile_worker.outcome import failed
 
 
 class Explosive(Exception):
-    """Raises whenever anybody looks at it."""
+    """Raises in every method that describes it."""
 
     def __init__(self, raises: BaseException) -> None:
         super().__init__("fine")
@@ -38,7 +38,7 @@ class TextError(Exception):
 
 
 class OddText(str):
-    """A text with ideas of its own."""
+    """A str subclass whose methods fail."""
 
     def __getitem__(self, key: Any) -> Any:
         raise IndexError

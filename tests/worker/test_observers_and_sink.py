@@ -1,4 +1,4 @@
-"""Whatever observers do, and whoever ends the task that writes: outcomes are written all the same."""
+"""Outcomes are written whatever observers do, and even if the writing task is cancelled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.working import SCHEMA, Jobs, Workers, headline, until
 
 
 class FaultError(BaseException):
-    """Not caught where exceptions are."""
+    """Not an Exception."""
 
 
 @pytest.mark.parametrize("fault", [FaultError, SystemExit, asyncio.CancelledError])
@@ -58,7 +58,7 @@ async def test_an_observer_cannot_keep_outcomes_from_being_written(
     assert recorder.count(PoolFatalError) == 0
 
 
-async def test_outcomes_are_written_although_somebody_cancels_the_task_that_does_it(
+async def test_outcomes_are_written_although_the_writing_task_is_cancelled(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     def find() -> asyncio.Task[Any]:
@@ -72,7 +72,7 @@ async def test_outcomes_are_written_although_somebody_cancels_the_task_that_does
         await jobs.add("step")
     runner = await workers.start({"step": step}, events=recorder.events)
     await recorder.wait_for(JobSucceeded, count=2)
-    assert "writing outcomes was ended by 'a cancellation'; starting again" in caplog.text
+    assert "the task that writes outcomes ended: 'a cancellation'; restarting it" in caplog.text
     await workers.stop(runner)
     assert await jobs.count() == 0
 
@@ -80,7 +80,7 @@ async def test_outcomes_are_written_although_somebody_cancels_the_task_that_does
 async def test_a_worker_that_cannot_write_at_all_dies(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    """Rather than to run on for ever."""
+    """Instead of running jobs without an end."""
 
     def kill() -> None:
         for task in asyncio.all_tasks():
@@ -106,10 +106,10 @@ async def test_an_observer_that_never_ends_does_not_hold_up_the_end(
     recorder = EventRecorder(events)
     never = asyncio.Event()
 
-    async def wait_for_ever(event: Any) -> None:
+    async def wait_forever(event: Any) -> None:
         await never.wait()
 
-    events.on(JobStarted, wait_for_ever)
+    events.on(JobStarted, wait_forever)
     await jobs.add("step")
     runner = await workers.start({"step": lambda payload: None}, events=events, grace=600 if forced else 0.1)
     await recorder.wait_for(JobSucceeded)
@@ -123,5 +123,5 @@ async def test_an_observer_that_never_ends_does_not_hold_up_the_end(
         await asyncio.wait((stopping,))
     assert stopping.done()
     assert "an observer has not ended and is left behind" in caplog.text
-    assert "wait_for_ever" in caplog.text
+    assert "wait_forever" in caplog.text
     never.set()

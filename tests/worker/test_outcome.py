@@ -1,4 +1,4 @@
-"""Messages as they are stored."""
+"""The messages that are stored in `last_error`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_error_has_a_message_that_the_database_takes(error: BaseException,
     assert "\0" not in Interrupted(error).message
 
 
-def test_a_huge_message_is_cut() -> None:
+def test_a_huge_message_is_truncated() -> None:
     assert len(failed(ValueError("x" * (MAX_MESSAGE + 1))).message) == MAX_MESSAGE
 
 

@@ -1,4 +1,4 @@
-"""Writing outcomes: in groups, after the delay that was asked for, and again until the database has them."""
+"""Writing outcomes: in batches, after the configured delay, and retried until the database has them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.hooks.events import JobCompleted, JobErrored, JobSucceeded
+from graphile_worker.hooks.events import JobCompleted, JobErrored, JobInterrupted, JobSucceeded
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import MODES, PATIENCE, SELDOM, Gate, Jobs, Workers, headline, terminate_workers, until
+from support.working import (
+    MODES,
+    PATIENCE,
+    SCHEMA,
+    SELDOM,
+    Gate,
+    Jobs,
+    Workers,
+    headline,
+    terminate_workers,
+    until,
+)
 
 
 async def test_a_batch_delay_collects_completed_jobs(
@@ -45,8 +56,8 @@ async def test_each_kind_has_its_own_delay(jobs: Jobs, workers: Workers, recorde
 
     await jobs.add_many("step", 2)
     runner = await workers.start({"step": step}, complete_job_batch_delay=SELDOM, events=recorder.events)
-    await recorder.wait_for(JobErrored)  # it does not wait for completed ones
-    await workers.stop(runner)  # nor does a stop
+    await recorder.wait_for(JobErrored)  # without the delay of completed jobs
+    await workers.stop(runner)  # cuts the delay short
     assert recorder.count(JobSucceeded) == 1
     assert await jobs.count() == 1
 
@@ -77,7 +88,7 @@ async def test_outcomes_are_kept_while_the_database_is_away_and_written_once(
     await jobs.add_many("step", 6)
     await workers.start({"step": step}, concurrency=6, events=recorder.events, **MODES[mode])
     await until(lambda: len(gate.started) >= 4)
-    # Nobody can write while this lock is held; the connections that try are cut off.
+    # No write succeeds while this lock is held; the connections that try are cut.
     async with jobs.connection.transaction():
         await jobs.connection.execute("lock table graphile_worker._private_jobs in share row exclusive mode")
         while gate.inside:
@@ -121,9 +132,28 @@ async def test_nothing_is_lost_when_connections_are_cut_at_random(
     await jobs.until_gone()
     await workers.stop(runner)
     assert len(ran) == 500
-    assert set(ran.values()) == {1}  # this process lives, so nothing had to be repeated
+    assert set(ran.values()) == {1}  # the process is alive, so no job ran twice
     assert recorder.count(JobSucceeded) == 500
     assert await jobs.locked() == 0
+
+
+async def test_a_job_that_is_lost_while_its_write_waits_is_not_written(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    """Another worker took the pool for dead, recovered the job and runs it again."""
+    gate = Gate()
+    await jobs.add("step")
+    runner = await workers.start({"step": gate}, events=recorder.events)
+    await gate.until_inside(1)
+    pool = runner._running_pool
+    async with pool._write_session.lock:
+        gate.open()
+        await until(lambda: bool(pool._write_session.lock._waiters))
+        await jobs.connection.execute(f"update {SCHEMA}._private_jobs set locked_by = 'pool-other'")
+        pool.lease.doubt()
+    await recorder.wait_for(JobInterrupted)
+    assert recorder.count(JobSucceeded) == 0
+    assert (await jobs.one())["locked_by"] == "pool-other"
 
 
 async def test_many_outcomes_go_into_one_statement(
@@ -142,10 +172,10 @@ async def test_many_outcomes_go_into_one_statement(
         gate.open()
     await recorder.wait_for(JobSucceeded, count=40)
     assert await jobs.count() == 0
-    # One write for the first, one for what finished meanwhile, and a few looks for more jobs.
+    # One write for the first, one for the batch behind it, and a few fetches.
     assert await transactions(jobs) - before < 20
 
 
 async def transactions(jobs: Jobs) -> int:
-    """How many ids of transactions were used up: one for each that wrote."""
+    """The number of transaction ids used so far: one for each transaction that wrote."""
     return await jobs.connection.fetchval("select pg_current_xact_id()::text::bigint")

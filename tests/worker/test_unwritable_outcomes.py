@@ -19,7 +19,7 @@ from support.working import SCHEMA, Gate, Jobs, Workers, headline, terminate_wor
 
 GOOD = 1000
 BAD = 500  # the number of the bad one among the good
-SOON = 30.0  # seconds; it takes one or two, and for ever without what is tested here
+SOON = 30.0  # seconds; it takes one or two
 JOBS = f"{SCHEMA}._private_jobs"
 
 
@@ -34,7 +34,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """A way in which an outcome cannot be written."""
+    """A reason why an outcome cannot be written."""
 
     setup: str = ""
     error: Callable[[], BaseException | None] = lambda: None
@@ -94,7 +94,7 @@ KINDS = {
 
 
 class Load:
-    """A thousand jobs that end well, and one among them that does not."""
+    """A thousand jobs that complete, and one among them that does not."""
 
     def __init__(self, error: Callable[[], BaseException | None]) -> None:
         self._error = error
@@ -110,12 +110,12 @@ class Load:
     async def add(self, jobs: Jobs, *, queue: str | None = None) -> int:
         """The id of the bad one."""
         ids = await jobs.add_many("step", GOOD + 1, queue=queue)
-        # Tried once only, so that whatever runs twice is wrong.
+        # One attempt only, so that no job may run twice.
         await jobs.connection.execute(f"update {JOBS} set max_attempts = 1")
         return ids[BAD]
 
     async def run(self, jobs: Jobs, workers: Workers, bad: int, count: int, **options: Any) -> Any:
-        """Until all the good ones are written; then the row of the bad one as soon as it is dealt with."""
+        """Wait until all good jobs are written and the bad one is dealt with; the row of the bad one."""
         for _ in range(count):
             await workers.start({"step": self.step}, concurrency=10, events=self.events, **options)
         await until(lambda: self._only_left(jobs, bad), timeout=SOON)
@@ -147,10 +147,10 @@ async def test_one_outcome_that_cannot_be_written_holds_up_no_other(
     else:
         assert row["locked_by"] is not None
         assert load.recorder.count(JobSucceeded) == GOOD
-        (told,) = load.recorder.of(JobOutcomeDiscarded)
-        assert "the database refuses every outcome" in told.reason
+        (discarded,) = load.recorder.of(JobOutcomeDiscarded)
+        assert "the database refuses every outcome" in discarded.reason
         assert f"job {bad} (step) has ended, but the database refuses every outcome" in caplog.text
-    assert "the database is away" not in caplog.text
+    assert "the database is unavailable" not in caplog.text
     load.assert_all_ran_once()
     await _stop_within_seconds(workers)
 
@@ -175,14 +175,14 @@ async def test_a_job_that_is_given_up_holds_up_neither_its_queue_nor_the_end(
     await workers.stop(runner)
     assert (await jobs.one())["locked_by"] is not None
     workers_left = await jobs.connection.fetchval(f"select count(*) from {SCHEMA}._private_py_workers")
-    assert workers_left == 1  # so that others find the job when they look for dead workers
+    assert workers_left == 1  # so that a sweep can recover the job
     assert "could not stop" not in caplog.text
 
 
 async def test_a_job_that_is_given_up_is_left_alone_after_a_lost_connection(
     jobs: Jobs, workers: Workers
 ) -> None:
-    """What a pool holds without knowing it is given back then; to try that with this job would be refused."""
+    """The pool then returns jobs that it holds unknowingly; with this one that would be refused."""
     kind = KINDS["a trigger that refuses everything"]
     load = Load(kind.error)
     bad = await jobs.add("step", {"n": BAD})
@@ -195,7 +195,7 @@ async def test_a_job_that_is_given_up_is_left_alone_after_a_lost_connection(
     async with jobs.connection.transaction():
         await jobs.connection.execute(f"lock table {JOBS} in share row exclusive mode")
         gate.open()
-        await until(lambda: _is_anybody_waiting(jobs))
+        await until(lambda: _is_write_blocked(jobs))
         await terminate_workers(jobs.connection)  # in the middle of the write
     await load.recorder.wait_for(JobSucceeded)
     for n in range(3):
@@ -205,17 +205,17 @@ async def test_a_job_that_is_given_up_is_left_alone_after_a_lost_connection(
     assert load.ran[BAD] == 1
 
 
-async def _is_anybody_waiting(jobs: Jobs) -> bool:
+async def _is_write_blocked(jobs: Jobs) -> bool:
     return await jobs.connection.fetchval(
         "select exists (select from pg_stat_activity where datname = current_database() "
         "and application_name = 'graphile_worker' and wait_event_type = 'Lock')"
     )
 
 
-async def test_a_trigger_that_refuses_all_is_not_taken_for_many_bad_outcomes(
+async def test_a_trigger_that_refuses_everything_is_not_many_bad_outcomes(
     jobs: Jobs, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only a few are given up; the others are kept and written as soon as that is possible."""
+    """Only a few are given up; the others are kept and written when that is possible."""
     load = Load(lambda: None)
     await jobs.add_many("step", 100)
     await jobs.connection.execute(
@@ -271,7 +271,7 @@ async def test_characters_that_the_database_cannot_hold_are_replaced(latin1_url:
 
 @pytest.fixture
 async def limited_url(server: DatabaseServer, database_url: str, connection: Any) -> AsyncIterator[str]:
-    """The test's database as a role sees it to which row security applies."""
+    """The test's database, connected as a role to which row security applies."""
     role = f"{server.prefix}limited"
     await connection.execute(
         f'create role "{role}" login;'

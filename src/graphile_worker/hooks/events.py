@@ -139,6 +139,16 @@ class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
     jobs: Sequence[Job]
 
 
+class PoolOutcomesWritten(PoolEvent, frozen=True, kw_only=True):
+    """One statement wrote the outcomes of this many jobs; `returned` ones were not run to their end."""
+
+    name: ClassVar[str] = "pool:write"
+    completed: int
+    failed: int
+    returned: int
+    seconds: float
+
+
 class PoolReleased(PoolEvent, frozen=True, kw_only=True):
     """The pool has ended."""
 

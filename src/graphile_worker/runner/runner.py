@@ -150,7 +150,7 @@ class Runner:
         except asyncio.CancelledError:
             # The program ends without having stopped us, as when `asyncio.run` cancels what is left over.
             self._begin_to_stop()
-            await self._running_pool.salvage("the program ended")
+            await self._running_pool.end_after_cancellation("the program ended")
             raise
         finally:
             handling = signal_handling()

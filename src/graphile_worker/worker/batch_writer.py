@@ -1,16 +1,17 @@
-"""Writing one batch of outcomes, in parts if the database refuses it as a whole.
+"""Writes one batch of outcomes, in halves if the database refuses it as a whole.
 
-An error about the connection, or about the state of the server, is raised: the batch is tried again later. A
-batch that is refused for what is in it is written in halves, down to the outcome that is refused. That job is
-failed with a text that says why; if not even that can be written it is given up, and its lock is left to
-recovery. So no single outcome can hold up the others.
+Errors about the connection or the state of the server are raised, and the batch is retried later. A batch
+that is refused for its content is split in halves, down to the outcome that is refused. That job is failed
+with a message that says why. If even that is refused, the job is given up: it stays locked until recovery
+takes it. So one bad outcome cannot block the others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from ..db.connection import Connection
 from ..db.retry import is_refusal, may_pass
@@ -18,65 +19,67 @@ from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..job import Job
-from ..outcome import Completed, Failed, Finished, Interrupted, failed, queues_of
-from ..queries.write import (
-    ALL_WRITTEN,
-    Continuation,
-    Failure,
-    Outcomes,
-    Written,
-    release_queue,
-    return_jobs,
-    write_outcomes,
-)
+from ..outcome import Finished, Interrupted, failed
+from ..queries.write import ALL_WRITTEN, Written, release_queue, write
+from ..queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
 from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
 from .execute import TAKEN_AWAY
 from .outcome_events import LOST_ROW, OutcomeEvents
 from .session import Session
 
-MAX_GIVEN_UP = 10  # outcomes in a row; if nothing at all can be written, it is hardly about single outcomes
+MAX_GIVEN_UP = 10  # in a row; if nothing can be written, the cause is hardly a single outcome
 
-UNCHANGED = "the row did not change, by a trigger or a policy, and there was no error"
+UNCHANGED = "the row did not change: a trigger or a policy kept it, without an error"
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
+class QueueContinuation(Protocol):
+    """Lets a write that frees a named queue lock the queue's next job in the same statement."""
+
+    def terms(self) -> Continuation | None:
+        """What such a job must satisfy; None if freed queues must wait for the next fetch."""
+        ...
+
+    def adopt(self, jobs: Sequence[Job]) -> None:
+        """Take over the jobs that a write has locked."""
+        ...
+
+    def queues_freed(self) -> None:
+        """A queue was freed and its next job not locked: fetch."""
+        ...
+
+
 class _RefusedError(Exception):
-    """The database did not take a statement because of what is in it."""
+    """The database refused a statement because of its content."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
         super().__init__()
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if is_refusal(error):
-            raise _RefusedError(error) from error
-        raise
+class _EvictedError(Exception):
+    """The pool lost jobs of the batch while the write waited for its turn."""
 
 
 class PendingBatch:
-    """A batch on its way: what is still to be written."""
+    """The parts of a batch that are not written yet."""
 
     def __init__(self, batch: list[Finished]) -> None:
         self.parts = [batch]
-        """From the last to the first."""
+        """In reverse order."""
         self.kept: list[Finished] = []
-        """Refused for now; to be tried again later."""
+        """Refused for now; to be retried later."""
 
     @property
-    def left(self) -> list[Finished]:
-        """All that was not dealt with."""
+    def unwritten(self) -> list[Finished]:
+        """Everything that is left, in order."""
         return [*self.kept, *(finished for part in reversed(self.parts) for finished in part)]
 
 
 class BatchWriter:
-    """Writes batches for one pool, and tells observers of what was written."""
+    """Writes batches for one pool and emits the events of what was written."""
 
     def __init__(
         self,
@@ -91,22 +94,20 @@ class BatchWriter:
     ) -> None:
         self._session = session
         self._schema = schema
-        self._teller = OutcomeEvents(events)
+        self._planner = WritePlanner(pool_id)
+        self._events = OutcomeEvents(events, pool_id)
         self._pool_id = pool_id
         self._interrupted_delay = interrupted_delay
         self._on_error = on_error
         self._on_written = on_written
-        self._unsure: set[int] = set()  # jobs that may have been written although we got no answer
+        self._maybe_written: set[int] = set()  # ids of jobs whose write got no answer
         self._given_up_in_a_row = 0
-        self.go_on: Callable[[], Continuation | None] = lambda: None
-        """How freed queues may go on."""
-        self.adopt: Callable[[Sequence[Job]], None] = lambda jobs: None
-        """Takes the jobs with which they do."""
-        self.has_freed = False
-        """Whether a named queue may be free now that did not go on with its next job."""
+        self.queues: QueueContinuation | None = None
+        self.has_freed_queues = False
+        """Whether a named queue may be free now without its next job being locked."""
 
-    async def write(self, pending: PendingBatch, leave: Callable[[Sequence[Finished]], None]) -> None:
-        """Write it, in parts if it has to be; `leave` hears of each part that is dealt with."""
+    async def write(self, pending: PendingBatch, on_done: Callable[[Sequence[Finished]], None]) -> None:
+        """Write the batch, in parts if necessary, and call `on_done` with each part that is dealt with."""
         parts = pending.parts
         try:
             while parts:
@@ -118,165 +119,173 @@ class BatchWriter:
                         middle = len(part) // 2
                         parts[-1:] = [part[middle:], part[:middle]]
                         continue
-                    if not await self._refused(part[0], refused.error):
+                    if not await self._fail_refused(part[0], refused.error):
                         pending.kept += parts.pop()
                         continue
                 parts.pop()
-                leave(part)
+                on_done(part)
         except BaseException:
-            self._unsure.update(finished.job.id for part in parts for finished in part)
+            self._maybe_written.update(finished.job.id for part in parts for finished in part)
             raise
 
-    def _succeeded(self) -> None:
-        self._given_up_in_a_row = 0
-        self._on_written()
-
-    async def _write_part(self, batch: list[Finished], *, is_last_try: bool = False) -> None:
-        """One statement; _RefusedError if the database does not take what is in it."""
-        if not self._session.lease.is_open:
-            await self._session.lease.passed()
-        if self._session.holdings.lost:
-            batch = self._drop_lost(batch)
-            if not batch:
-                self.has_freed = True
+    async def _write_part(self, batch: list[Finished], *, is_last_attempt: bool = False) -> None:
+        """Run one statement; _RefusedError if the database refuses its content."""
+        session = self._session
+        while True:
+            if not session.lease.is_open:
+                await session.lease.passed()
+            if session.holdings.lost:
+                batch = self._drop_lost(batch)
+                if not batch:
+                    self.has_freed_queues = True
+                    return
+            outcomes = outcomes_of(batch, delay=self._interrupted_delay, with_note=not is_last_attempt)
+            try:
+                if outcomes.returned:
+                    await self._write_returned(batch, outcomes)
+                else:
+                    await self._write_ended(batch, outcomes, is_last_attempt=is_last_attempt)
                 return
-        if isinstance(batch[0].outcome, Interrupted):
-            self.has_freed = True
-            note = "" if is_last_try else _interruption(batch[0]).message
-            await self._write_interrupted(batch, note=note)
-            return
-        outcomes = _outcomes(batch)
-        go_on = self.go_on() if outcomes.queues else None
-        written = ALL_WRITTEN
+            except _EvictedError:
+                continue
 
-        async def write(connection: Connection) -> Sequence[Job]:
-            nonlocal written
-            written = await write_outcomes(connection, self._schema, self._pool_id, outcomes, go_on=go_on)
+    async def _write_ended(self, batch: list[Finished], outcomes: Outcomes, *, is_last_attempt: bool) -> None:
+        queues = self.queues
+        continuation = queues.terms() if outcomes.queues and queues is not None else None
+        written, jobs, seconds = await self._run(batch, self._planner.plan(outcomes, continuation))
+        self._session.holdings.strike([finished.job for finished in batch])
+        if jobs and queues is not None:
+            queues.adopt(jobs)
+        if len(jobs) < len(outcomes.queues):
+            self.has_freed_queues = True
+        final: Collection[int] = written.final
+        if written.missing or self._maybe_written:
+            batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
+        self._events.written(batch, final, seconds)
+
+    async def _write_returned(self, batch: list[Finished], outcomes: Outcomes) -> None:
+        self.has_freed_queues = True
+        written, _, seconds = await self._run(batch, self._planner.plan(outcomes))
+        self._session.holdings.strike([finished.job for finished in batch])
+        missing = set(written.missing) - self._maybe_written
+        self._maybe_written.difference_update(outcomes.returned)
+        self._events.returned(batch, missing, written.final, seconds)
+
+    async def _run(
+        self, batch: Sequence[Finished], plan: WritePlan
+    ) -> tuple[Written, Sequence[Job], float | None]:
+        """The result, the jobs that were locked and are ours, and the seconds it took if that is observed."""
+        written, seconds = ALL_WRITTEN, None
+        holdings, is_observed = self._session.holdings, self._events.is_write_observed
+
+        async def statement(connection: Connection) -> Sequence[Job]:
+            nonlocal written, seconds
+            if holdings.lost and any(holdings.is_lost(finished.job) for finished in batch):
+                raise _EvictedError
+            began = time.monotonic() if is_observed else 0.0
+            written = await write(connection, self._schema, plan)
+            if is_observed:
+                seconds = time.monotonic() - began
             return written.jobs
 
+        run = self._session.run if plan.outcomes.returned else self._session.take
         try:
-            jobs = await self._session.take(write)
+            jobs = await run(statement)
         except Exception as error:
             if is_refusal(error):
                 raise _RefusedError(error) from error
             raise
-        self._succeeded()
-        self._session.holdings.strike([finished.job for finished in batch])
-        if jobs:
-            self.adopt(jobs)
-        if len(jobs) < len(outcomes.queues):
-            self.has_freed = True
-        final: Collection[int] = written.final
-        if written.missing or self._unsure:
-            batch, final = await self._sort_out(batch, written, is_last_try=is_last_try)
-        self._teller.written(batch, final)
-
-    async def _write_interrupted(self, batch: list[Finished], *, note: str) -> None:
-        jobs = [finished.job for finished in batch]
-        delay = self._interrupted_delay if _interruption(batch[0]).has_reason else 0.0  # else it never ran
-        with _refusals():
-            returned = await self._session.run(
-                lambda connection: return_jobs(
-                    connection, self._schema, self._pool_id, jobs, note=note or None, delay=delay
-                )
-            )
-        self._succeeded()
-        self._session.holdings.strike(jobs)
-        for finished in batch:
-            job_id = finished.job.id
-            if job_id in returned or job_id in self._unsure:
-                can_run = returned.get(job_id, True)
-                self._teller.interrupted(finished, _interruption(finished), can_run=can_run)
-            else:
-                self._teller.discarded(finished, LOST_ROW)
-            self._unsure.discard(job_id)
+        self._given_up_in_a_row = 0
+        self._on_written()
+        return written, jobs, seconds
 
     # -- what was not written ------------------------------------------------------------------------------
 
     async def _sort_out(
-        self, batch: list[Finished], written: Written, *, is_last_try: bool
+        self, batch: list[Finished], written: Written, *, is_last_attempt: bool
     ) -> tuple[list[Finished], set[int]]:
-        """Those of the batch that were written, and which of them are not tried again; tells of the others.
+        """The jobs that were written, and the ids that are not retried. Deals with the other jobs.
 
-        One that is missing now may have been written by an earlier try whose answer was lost.
+        A job that is missing may have been written by an earlier statement whose answer was lost.
         """
         missing = set(written.missing)
-        before = {finished.job.id: finished for finished in batch if finished.job.id in self._unsure}
-        self._unsure.difference_update(before)
+        repeated = {finished.job.id: finished for finished in batch if finished.job.id in self._maybe_written}
+        self._maybe_written.difference_update(repeated)
         final = set(written.final)
-        for job_id in missing & before.keys():
-            job = before[job_id].job
+        for job_id in missing & repeated.keys():
+            job = repeated[job_id].job
             if job.attempts >= job.max_attempts:
                 final.add(job_id)
-        missing -= before.keys()
+        missing -= repeated.keys()
         held = await self._still_held(missing)
         kept = []
         for finished in batch:
             if finished.job.id not in missing:
                 kept.append(finished)
             elif finished.job.id not in held:
-                self._teller.discarded(finished, LOST_ROW)
-            elif is_last_try:
+                self._events.discarded(finished, LOST_ROW)
+            elif is_last_attempt:
                 await self._give_up(finished, JobError(UNCHANGED))
             else:
-                await self._refused(finished, JobError(UNCHANGED))
+                await self._fail_refused(finished, JobError(UNCHANGED))
         return kept, final
 
     async def _still_held(self, job_ids: Collection[int]) -> set[int]:
-        """Which of these jobs this pool has: triggers and policies may keep a row as it is, without error."""
+        """Which of these jobs this pool holds; a trigger or a policy can leave a row unchanged."""
         if not job_ids:
             return set()
         return await self._session.run(
             lambda connection: still_locked(connection, self._schema, self._pool_id, list(job_ids))
         )
 
-    async def _refused(self, finished: Finished, error: BaseException) -> bool:
-        """The database refuses this outcome: let the job fail with a text that says so, or give it up.
+    async def _fail_refused(self, finished: Finished, error: BaseException) -> bool:
+        """Fail a job whose outcome is refused, with a message that says so, or give it up.
 
-        False if it must wait.
+        False if the outcome must wait.
         """
         if may_pass(error) or self._given_up_in_a_row >= MAX_GIVEN_UP:
             self._on_error(error)
             return False
-        why = f"its outcome could not be written: {message_of(error)}"
+        reason = f"its outcome could not be written: {message_of(error)}"
         try:
-            await self._write_part([_failed_plainly(finished, why)], is_last_try=True)
+            await self._write_part([_as_plain_failure(finished, reason)], is_last_attempt=True)
         except _RefusedError as again:
             await self._give_up(finished, again.error)
         else:
             job = finished.job
-            logger.error("job %d (%s): %s; it counts as failed", job.id, job.task_identifier, why)
+            logger.error("job %d (%s): %s; it counts as failed", job.id, job.task_identifier, reason)
         return True
 
     async def _give_up(self, finished: Finished, error: BaseException) -> None:
-        """Leave the job locked: not even that it failed can be written."""
+        """Leave the job locked: not even a failure can be written."""
         job, holdings = finished.job, self._session.holdings
         self._given_up_in_a_row += 1
         holdings.give_up(job)
-        why = f"the database refuses every outcome: {message_of(error)}"
+        reason = f"the database refuses every outcome: {message_of(error)}"
         logger.error(
             "job %d (%s) has ended, but %s; it stays locked by this worker (%s) and runs again once this "
             "worker has stopped and counts as dead, or after four hours",
-            job.id, job.task_identifier, why, self._pool_id,
+            job.id, job.task_identifier, reason, self._pool_id,
         )  # fmt: skip
         if job.job_queue_id is not None:
             await self._free_queue(job.job_queue_id)
-        self._teller.discarded(finished, why)
+        self._events.discarded(finished, reason)
 
     async def _free_queue(self, queue_id: int) -> None:
-        """The task has ended, so the other jobs of its queue need not wait for the one that is given up."""
+        """Unlock the queue of a job that is given up: its task has ended, so the other jobs can run."""
         try:
-            with _refusals():
-                await self._session.run(
-                    lambda connection: release_queue(connection, self._schema, self._pool_id, queue_id)
-                )
-        except _RefusedError as refused:
-            logger.error("queue %d stays locked: %s", queue_id, message_of(refused.error))
+            await self._session.run(
+                lambda connection: release_queue(connection, self._schema, self._pool_id, queue_id)
+            )
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            logger.error("queue %d stays locked: %s", queue_id, message_of(error))
         else:
-            self.has_freed = True
+            self.has_freed_queues = True
 
     def _drop_lost(self, batch: list[Finished]) -> list[Finished]:
-        """The batch without jobs that were taken from this pool: their outcome is not ours to write."""
+        """The batch without jobs that were taken from this pool, whose outcomes it must not write."""
         holdings = self._session.holdings
         kept = []
         for finished in batch:
@@ -284,34 +293,15 @@ class BatchWriter:
                 kept.append(finished)
                 continue
             holdings.forget(finished.job)
-            self._teller.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY)))
+            self._events.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY)))
         return kept
 
 
-def _failed_plainly(finished: Finished, why: str) -> Finished:
-    """The same run as a failure whose text is ours; one that was interrupted goes back without a note."""
+def _as_plain_failure(finished: Finished, reason: str) -> Finished:
+    """The same run as a failure with a message of ours; an interrupted one stays as it is."""
     if isinstance(finished.outcome, Interrupted):
         return finished
-    error = JobError(why[0].upper() + why[1:])
+    error = JobError(reason[0].upper() + reason[1:])
     if finished.outcome.error is not None:
         error.__cause__ = finished.outcome.error
     return Finished(finished.job, failed(error), finished.worker_id, finished.duration)
-
-
-def _outcomes(batch: list[Finished]) -> Outcomes:
-    outcomes = Outcomes(
-        completed=[finished.job.id for finished in batch if type(finished.outcome) is Completed],
-        queues=queues_of(batch),
-    )
-    if len(outcomes.completed) < len(batch):
-        for finished in batch:
-            outcome = finished.outcome
-            if isinstance(outcome, Failed):
-                failure = Failure(finished.job.id, outcome.message, outcome.remaining_payload)
-                outcomes.failed.append(failure)
-    return outcomes
-
-
-def _interruption(finished: Finished) -> Interrupted:
-    assert isinstance(finished.outcome, Interrupted)  # noqa: S101 - told apart by the caller
-    return finished.outcome

@@ -24,7 +24,8 @@ from ..queries.fetch import (
     may_queues_be_next,
 )
 from ..queries.task_ids import register_tasks
-from ..queries.write import Continuation, return_jobs
+from ..queries.write import return_jobs
+from ..queries.write_plan import Continuation
 from ..schema_name import SchemaName
 from .failure_log import FailureLog
 from .session import Session

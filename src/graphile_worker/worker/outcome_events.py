@@ -1,9 +1,9 @@
-"""The events of outcomes, after the commit: only what was written is told as such."""
+"""Emits the events of outcomes, after the commit and only for jobs that were written."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 
 from ..hooks import Events
 from ..hooks.events import (
@@ -14,6 +14,7 @@ from ..hooks.events import (
     JobInterrupted,
     JobOutcomeDiscarded,
     JobSucceeded,
+    PoolOutcomesWritten,
 )
 from ..outcome import Completed, Failed, Finished, Interrupted
 
@@ -23,27 +24,63 @@ LOST_ROW = "its row was deleted, or its lock taken, while the task ran"
 
 
 class OutcomeEvents:
-    """Tells observers how jobs ended; whatever they raise, writing goes on."""
+    """Emits events for one pool; an observer that raises cannot stop the sink."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, pool_id: str) -> None:
         self._events = events
+        self._pool_id = pool_id
 
-    def written(self, batch: Iterable[Finished], final: Collection[int]) -> None:
-        """These completed and failed jobs are written; the failed ones in `final` are not tried again."""
+    @property
+    def is_write_observed(self) -> bool:
+        """Whether to measure how long writes take."""
+        return PoolOutcomesWritten in self._events._observed
+
+    def written(self, batch: Sequence[Finished], final: Collection[int], seconds: float | None) -> None:
+        """These completed and failed jobs are written; failed ones in `final` are not retried.
+
+        `seconds`: how long the write took; None if it was not measured.
+        """
         events = self._events
-        tell_success, tell_complete = events._wants(JobSucceeded), events._wants(JobCompleted)
-        if not tell_success and not tell_complete:
+        if seconds is not None:
+            completed = sum(type(finished.outcome) is Completed for finished in batch)
+            self._write(seconds, completed=completed, failed=len(batch) - completed)
+        emit_success, emit_complete = events._wants(JobSucceeded), events._wants(JobCompleted)
+        if not emit_success and not emit_complete:
             batch = [finished for finished in batch if type(finished.outcome) is not Completed]
         for finished in batch:
             if isinstance(finished.outcome, Failed):
                 self._failed(finished, finished.outcome, is_final=finished.job.id in final)
-            elif tell_success:
+            elif emit_success:
                 self._emit(
                     JobSucceeded(worker_id=finished.worker_id, job=finished.job, duration=finished.duration)
                 )
-            if tell_complete:
+            if emit_complete:
                 error = finished.outcome.error
                 self._emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
+
+    def returned(
+        self,
+        batch: Sequence[Finished],
+        missing: Collection[int],
+        final: Collection[int],
+        seconds: float | None,
+    ) -> None:
+        """These interrupted jobs are unlocked, except `missing`; those in `final` cannot run again."""
+        if seconds is not None:
+            self._write(seconds, returned=len(batch) - len(missing))
+        for finished in batch:
+            outcome = finished.outcome
+            if finished.job.id in missing:
+                self.discarded(finished, LOST_ROW)
+            elif isinstance(outcome, Interrupted):
+                self.interrupted(finished, outcome, can_run=finished.job.id not in final)
+
+    def _write(self, seconds: float, *, completed: int = 0, failed: int = 0, returned: int = 0) -> None:
+        self._emit(
+            PoolOutcomesWritten(
+                pool_id=self._pool_id, completed=completed, failed=failed, returned=returned, seconds=seconds
+            )
+        )
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
@@ -73,8 +110,8 @@ class OutcomeEvents:
             )
 
     def interrupted(self, finished: Finished, outcome: Interrupted, *, can_run: bool = True) -> None:
-        """The job was unlocked; if it cannot run again, its key was removed or used again meanwhile."""
-        if not outcome.has_reason:  # it was never started
+        """The job was unlocked. It cannot run again if its key was removed or reused while it ran."""
+        if not outcome.has_reason:  # it never started
             return
         job, error = finished.job, outcome.error
         if can_run:
@@ -92,7 +129,7 @@ class OutcomeEvents:
             self._emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
 
     def discarded(self, finished: Finished, reason: str) -> None:
-        """Nothing was written."""
+        """The outcome was not written."""
         outcome = finished.outcome
         if isinstance(outcome, Interrupted) and not outcome.has_reason:
             return
@@ -109,5 +146,5 @@ class OutcomeEvents:
     def _emit(self, event: Event) -> None:
         try:
             self._events.emit(event)
-        except BaseException:  # sys.exit() in an observer must not keep outcomes from being written
+        except BaseException:  # sys.exit() in an observer must not stop the sink
             logger.exception("an observer of %s failed", event.name)

@@ -1,7 +1,8 @@
-"""How a pool ends: no more fetching, held jobs go back, running tasks end or are cancelled, all is written.
+"""Shuts down a pool: stop fetching, return prefetched jobs, let running tasks end, write all outcomes, close.
 
-Nothing here is skipped because something before it failed; what could not be done is said when the pool has
-ended, to whoever waits for that.
+A graceful shutdown waits for running tasks until the abort signal, then until the grace is over, and cancels
+those that are left. A forced one cancels them at once. Either way a job that did not end is returned without
+using up an attempt. No step is skipped because an earlier one failed; errors are raised by `wait`.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from .slots import Slots
 from .source import JobSource
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
-LAST_WRITE = 10.0  # seconds at least for the outcomes to reach a database that is away while we stop
-LAST_EVENTS = 1.0  # seconds at least for observers to end
-LAST_TRIES = Delays(0.1, 0.5)
+LAST_WRITE = 10.0  # seconds, whatever the grace, to write outcomes while the database is unavailable
+MIN_OBSERVER_TIME = 1.0  # seconds, whatever the grace, for observers to end
+RETURN_RETRIES = Delays(0.1, 0.5)
 
 
 class Shutdown:
-    """Ends one pool, gracefully or by force, and knows when it has ended and with which error."""
+    """Shuts down one pool and holds its result: when it has ended, and with which error."""
 
     def __init__(
         self,
@@ -55,10 +56,10 @@ class Shutdown:
         sessions: Sessions,
         source: JobSource,
         sink: Sink,
-        end_background: Callable[[], Awaitable[None]],
+        cancel_background: Callable[[], Awaitable[None]],
         close: Callable[[], Awaitable[None]],
     ) -> None:
-        """`close` gives back what the pool has opened, at the very end."""
+        """`close` releases threads and connections, as the last step."""
         self._pool_id = pool_id
         self._options = options
         self._events = events
@@ -67,12 +68,12 @@ class Shutdown:
         self._sessions = sessions
         self._source = source
         self._sink = sink
-        self._end_background = end_background
+        self._cancel_background = cancel_background
         self._close = close
         self.slots: Slots | None = None
         self.listener: Listener | None = None
         self.fatal: BaseException | None = None
-        """Why the pool cannot go on, if it cannot."""
+        """The error of which the pool dies."""
         self._stopping: asyncio.Task[None] | None = None
         self._forced = asyncio.Event()
         self._forced_message = ""
@@ -80,23 +81,23 @@ class Shutdown:
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
-        """Until the pool has ended; raises if it died of an error or had to be stopped by force."""
+        """Wait until the pool has ended; raises if it died of an error or tasks were left behind."""
         await asyncio.shield(self._finished)
 
     @property
     def has_begun(self) -> bool:
-        """Whether the pool is ending, or has ended."""
+        """Whether the pool is shutting down or has ended."""
         return self._stopping is not None
 
     def begin(self, message: str, *, quietly: bool = False) -> None:
-        """End gracefully, unless it is ending already."""
+        """Shut down gracefully; does nothing if a shutdown has begun."""
         if self._stopping is None:
             if not quietly:
                 self._events.emit(PoolGracefulShutdown(pool_id=self._pool_id, message=message))
             self._start(message)
 
     def force(self, message: str) -> None:
-        """End without waiting for tasks any longer."""
+        """Shut down without waiting for tasks."""
         if self._finished.done():
             return
         if not self._forced.is_set():
@@ -105,18 +106,18 @@ class Shutdown:
             self._forced.set()
         self.begin(message)
 
-    async def cancelled(self) -> bool:
-        """After every task was cancelled: wait for the ending if it is one of them; False if it was complete.
+    async def must_resume(self) -> bool:
+        """Whether a shutdown is left to do after every task of the event loop was cancelled.
 
-        The program is cancelled too and may have called `stop` since then. That ending is not cancelled. Do
-        not wait for it here: it waits for the sink, which has to be started again first.
+        Waits for the shutdown if it was cancelled. The program may have called `stop` since then, and that
+        shutdown is not cancelled. It waits for the sink, which must be restarted first: do not wait for it.
         """
         if self._stopping is not None and self._stopping.cancelling():
             await asyncio.wait((self._stopping,))
         return not self._finished.done()
 
-    async def begin_anew(self, message: str) -> None:
-        """End by force: start again if the ending was cancelled, else only cut its waiting short."""
+    async def resume(self, message: str) -> None:
+        """Force the shutdown that is under way, or start another one if it was cancelled."""
         if self._finished.done():
             return
         self._forced_message = self._forced_message or message
@@ -138,13 +139,13 @@ class Shutdown:
         try:
             if self.slots is not None:
                 self.slots.release()
-            deactivating = asyncio.ensure_future(self._deactivate())  # meanwhile tasks may end
-            left = await self._end_running(message)
+            deactivating = asyncio.ensure_future(self._deactivate())  # while tasks end
+            left_behind = await self._end_running(message)
             await deactivating
             await self._write_rest()
-            if left and error is None:
-                error = TasksLeftBehindError(message, [(job.task_identifier, job.id) for job in left])
-            self._tell_shut_down()
+            if left_behind and error is None:
+                error = TasksLeftBehindError(message, [(job.task_identifier, job.id) for job in left_behind])
+            self._emit_complete()
         except Exception as failure:
             self._events.emit(PoolGracefulShutdownError(pool_id=self._pool_id, error=failure))
             if self._forced.is_set():
@@ -154,7 +155,7 @@ class Shutdown:
             await self._close()
         self._events.emit(PoolReleased(pool_id=self._pool_id))
         await self._events._drain(
-            max(LAST_EVENTS, self._grace_ends - self._clock.monotonic()), unless=self._forced
+            max(MIN_OBSERVER_TIME, self._grace_ends - self._clock.monotonic()), unless=self._forced
         )
         if self._finished.done():
             return
@@ -162,26 +163,26 @@ class Shutdown:
             self._finished.set_result(None)
         else:
             self._finished.set_exception(error)
-            self._finished.exception()  # whoever waits gets it; nobody waiting is no reason for a warning
+            self._finished.exception()  # no warning if it is never awaited
 
     async def _deactivate(self) -> None:
-        """Take no more jobs and give back those held; what cannot be done now `_write_rest` tries again."""
+        """Stop fetching and listening, and return prefetched jobs; `_write_rest` retries what fails here."""
         listening = self.listener.stop() if self.listener is not None else asyncio.sleep(0)
         await asyncio.gather(
-            self._in_time(self._source.release()),
+            self._within_grace(self._source.release()),
             asyncio.wait_for(listening, LAST_WRITE),
             return_exceptions=True,
         )
 
     async def _end_running(self, message: str) -> list[Job]:
-        """Wait for running tasks as long as allowed, then cancel them; those that would not even then."""
+        """Wait for running tasks while there is time, then cancel them; the jobs that ignored even that."""
         slots, options = self.slots, self._options
         if slots is None:
             return []
         abort_after = min(options.graceful_shutdown_abort_timeout, options.grace)
-        if not await self._slots_end(within=abort_after):
+        if not await self._wait_for_slots(within=abort_after):
             self._services.abort_signal.set(message)
-            await self._slots_end(within=options.grace - abort_after)
+            await self._wait_for_slots(within=options.grace - abort_after)
         reason = self._forced_message or f"Interrupted: {message}"
         cancelled = slots.running
         slots.cancel(reason)
@@ -192,19 +193,19 @@ class Shutdown:
                     pool_id=self._pool_id, error=JobInterruptedError(reason), job=job
                 )
             )
-        if not await self._slots_end(within=FORCED_WAIT, even_if_forced=True):
+        if not await self._wait_for_slots(within=FORCED_WAIT, ignore_force=True):
             left = slots.running
             for finished in slots.abandon(reason):
                 self._sink.put(finished)
             return left
         return []
 
-    async def _slots_end(self, *, within: float, even_if_forced: bool = False) -> bool:
-        """Whether all slots ended in that time; a stop by force cuts the waiting short."""
+    async def _wait_for_slots(self, *, within: float, ignore_force: bool = False) -> bool:
+        """Whether all slots ended in that time; a forced shutdown cuts the wait short."""
         assert self.slots is not None  # noqa: S101 - checked by the caller
         ended = asyncio.ensure_future(self.slots.wait())
         waiting: list[asyncio.Future[Any]] = [ended]
-        if not even_if_forced:
+        if not ignore_force:
             waiting.append(asyncio.ensure_future(self._forced.wait()))
         await asyncio.wait(waiting, timeout=max(within, 0.0), return_when=asyncio.FIRST_COMPLETED)
         for waiter in waiting:
@@ -212,39 +213,39 @@ class Shutdown:
         return ended.done() and not ended.cancelled()
 
     async def _write_rest(self) -> None:
-        """Write every outcome; then nothing may be locked by this pool any more, known or not."""
+        """Write every outcome, then return every job that is still locked by this pool, known or not."""
 
         async def write() -> None:
             await self._sink.close()
-            # Before we let go: a statement that is cancelled leaves it in doubt what this pool holds.
-            await self._end_background()
+            # Before jobs are returned: a cancelled statement leaves it in doubt what this pool holds.
+            await self._cancel_background()
             await with_retries(
-                self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=LAST_TRIES
+                self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=RETURN_RETRIES
             )
 
         try:
-            await self._in_time(write())
+            await self._within_grace(write())
         except TimeoutError:
             self._sink.abandon()
             held = len(self._sessions.holdings.jobs)
             raise WorkerStoppedError(
-                f"{self._what_is_wrong()}: {held} jobs could not be written or given back; they stay locked "
+                f"{self._database_problem()}: {held} jobs could not be written or returned; they stay locked "
                 f"by this worker ({self._pool_id}) and run again once it counts as dead"
             ) from None
 
-    def _what_is_wrong(self) -> str:
-        trouble = self._sink.trouble
-        if trouble is None or not is_refusal(trouble):
-            return "the database is away"
-        return f"the database refuses what is written ({message_of(trouble)})"
+    def _database_problem(self) -> str:
+        error = self._sink.last_error
+        if error is None or not is_refusal(error):
+            return "the database is unavailable"
+        return f"the database refuses the outcomes ({message_of(error)})"
 
-    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it; TimeoutError if the database stays away longer than the grace, or some seconds."""
+    async def _within_grace(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work`; TimeoutError if it takes longer than the grace and `LAST_WRITE`."""
         task = asyncio.ensure_future(work)
         forced = asyncio.ensure_future(self._forced.wait())
         try:
-            patience = max(LAST_WRITE, self._grace_ends - self._clock.monotonic())
-            await asyncio.wait((task, forced), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            timeout = max(LAST_WRITE, self._grace_ends - self._clock.monotonic())
+            await asyncio.wait((task, forced), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if forced.done():
                 await asyncio.wait((task,), timeout=LAST_WRITE)
             if not task.done():
@@ -254,7 +255,7 @@ class Shutdown:
             task.cancel()
             forced.cancel()
 
-    def _tell_shut_down(self) -> None:
+    def _emit_complete(self) -> None:
         self._events.emit(PoolGracefulShutdownComplete(pool_id=self._pool_id))
         if self._forced.is_set():
             self._events.emit(PoolForcefulShutdownComplete(pool_id=self._pool_id))

@@ -1,8 +1,8 @@
-"""SignalHandling: from the operating system's signals, and a closed output, to stopping every worker.
+"""SignalHandling: stops every worker of an event loop on a signal or when its output is closed.
 
-One set of handlers serves all workers of an event loop; it is installed with the first and removed with the
-last. The first signal stops gracefully. Signals in the next five seconds are ignored, because people and
-supervisors send them twice; after that one more signal stops by force, and another one ends the process.
+The handlers are installed with the first worker and removed with the last. The first signal begins a graceful
+shutdown. Signals in the next five seconds are ignored, because people and supervisors send them twice. After
+that the next signal forces the shutdown, and one more ends the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("graphile_worker.worker")
 
 
 class Stoppable(Protocol):
-    """A worker, as the signals see it."""
+    """A worker that signals can stop."""
 
     def stop_by_signal(self, message: str) -> None: ...
 
@@ -33,10 +33,10 @@ class Stoppable(Protocol):
 
 
 class SignalHandling:
-    """The handlers of one event loop, and the workers that they stop."""
+    """The signal handlers of one event loop and the workers that they stop."""
 
     ignore_for: ClassVar[float] = 5.0
-    """Seconds after a signal that counted during which further ones do not."""
+    """Seconds after a signal during which further signals are ignored."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,15 +45,15 @@ class SignalHandling:
         self._stopped_at: float | None = None
         self._killed_at: float | None = None
         self.received: signal.Signals | None = None
-        """The first signal that arrived; the process should end with it."""
+        """The first signal; the process should exit with it."""
 
     def check(self) -> None:
-        """Raise if no worker can start, because the others are being stopped (SD9)."""
+        """Raise if a signal is stopping the workers, so that no other can start (SD9)."""
         if self._stopped_at is not None:
             raise WorkerStoppedError("the process is stopping because of a signal; no worker can start now")
 
     def add(self, worker: Stoppable, events: Events) -> None:
-        """Let signals stop this worker too."""
+        """Stop this worker on signals."""
         self.check()
         if not self._workers:
             self.received = None
@@ -61,12 +61,12 @@ class SignalHandling:
         self._workers[worker] = events
 
     def remove(self, worker: Stoppable) -> None:
-        """The worker has ended; with the last one the handlers go, and what was there before returns."""
+        """Forget a worker that has ended; after the last one, restore the previous handlers."""
         if self._workers.pop(worker, None) is not None and not self._workers:
             self._uninstall()
 
     def stop(self, message: str) -> bool:
-        """Stop every worker gracefully without a signal; whether there is one."""
+        """Stop every worker gracefully, without a signal; False if there is none."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
         for worker in list(self._workers):
@@ -74,7 +74,7 @@ class SignalHandling:
         return bool(self._workers)
 
     def output_closed(self) -> None:
-        """Nobody reads what we print any more: stop as if by a signal. May be called in any thread."""
+        """Stop as on a signal, because the reader of our output is gone. Thread-safe."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._handle, signal.SIGPIPE)
 
@@ -82,12 +82,12 @@ class SignalHandling:
         for number in SIGNALS:
             previous = signal.getsignal(number)
             if number is signal.SIGHUP and previous is signal.SIG_IGN:
-                continue  # started by nohup: it is to outlive its terminal
+                continue  # started by nohup, to outlive its terminal
             try:
                 self._loop.add_signal_handler(number, self._handle, number)
             except (NotImplementedError, RuntimeError, ValueError):
-                # Only the main thread can; a worker elsewhere is stopped by its owner.
-                logger.debug("signals are not handled here, because this is not the main thread")
+                # Only the main thread can handle signals; elsewhere the caller stops the worker.
+                logger.debug("signals are not handled, because this is not the main thread")
                 return
             self._previous[number] = previous
 
@@ -97,10 +97,10 @@ class SignalHandling:
                 self._loop.remove_signal_handler(number)
             signal.signal(number, previous if previous is not None else signal.SIG_DFL)
         self._previous.clear()
-        _forget(self)
+        _drop(self)
 
     def _handle(self, number: signal.Signals) -> None:
-        if not self._workers:  # a signal that was under way when the last worker ended
+        if not self._workers:  # the last worker ended after the signal was sent
             return
         now = time.monotonic()
         last = self._killed_at or self._stopped_at
@@ -108,52 +108,52 @@ class SignalHandling:
             logger.warning("%s ignored: the worker is stopping already", number.name)
         elif self._stopped_at is None:
             self._stopped_at, self.received = now, number
-            self._tell(GracefulShutdown(signal=number.name))
+            self._emit(GracefulShutdown(signal=number.name))
             for worker in list(self._workers):
                 worker.stop_by_signal(f"the worker got {number.name} and stops")
         elif self._killed_at is None:
             self._killed_at = now
-            self._tell(ForcefulShutdown(signal=number.name))
+            self._emit(ForcefulShutdown(signal=number.name))
             for worker in list(self._workers):
                 worker.kill_by_signal(f"Forced worker shutdown due to {number.name}")
-        else:  # not even that helped: what the signal does by default
+        else:  # force did not help: let the signal do what it does by default
             self._uninstall()
             signal.raise_signal(number)
 
-    def _tell(self, event: GracefulShutdown | ForcefulShutdown) -> None:
+    def _emit(self, event: GracefulShutdown | ForcefulShutdown) -> None:
         emit_once(list(self._workers.values()), event)
 
 
-# Signals belong to the process, not to an object that could be passed around; so do these.
-_handlings: dict[asyncio.AbstractEventLoop, SignalHandling] = {}
+# Module state, because signals belong to the process and not to any object.
+_by_loop: dict[asyncio.AbstractEventLoop, SignalHandling] = {}
 _lock = threading.Lock()
 
 
 def signal_handling() -> SignalHandling:
-    """The one of the running loop; it is forgotten when its last worker has ended."""
+    """The handling of the running loop; it is dropped when its last worker has ended."""
     loop = asyncio.get_running_loop()
     with _lock:
-        for closed in [known for known in _handlings if known.is_closed()]:
-            del _handlings[closed]
-        return _handlings.setdefault(loop, SignalHandling(loop))
+        for closed in [known for known in _by_loop if known.is_closed()]:
+            del _by_loop[closed]
+        return _by_loop.setdefault(loop, SignalHandling(loop))
 
 
 def stop_workers(message: str) -> bool:
-    """Stop every worker of the running loop that signals would stop; whether there is one."""
+    """Stop every worker of the running loop that handles signals; False if there is none."""
     with _lock:
-        handling = _handlings.get(asyncio.get_running_loop())
+        handling = _by_loop.get(asyncio.get_running_loop())
     return handling is not None and handling.stop(message)
 
 
 def output_closed() -> None:
-    """Standard output or error has lost its reader: stop every worker. May be called in any thread."""
+    """Stop every worker, because the reader of standard output or error is gone. Thread-safe."""
     with _lock:
-        handlings = list(_handlings.values())
+        handlings = list(_by_loop.values())
     for handling in handlings:
         handling.output_closed()
 
 
-def _forget(handling: SignalHandling) -> None:
+def _drop(handling: SignalHandling) -> None:
     with _lock:
-        for loop in [loop for loop, known in _handlings.items() if known is handling]:
-            del _handlings[loop]
+        for loop in [loop for loop, known in _by_loop.items() if known is handling]:
+            del _by_loop[loop]

@@ -1,11 +1,11 @@
-"""Sink: writes outcomes back, many per statement, one statement at a time.
+"""Sink: collects outcomes and writes them in batches, one statement at a time.
 
-What finishes while a write is in flight forms the next batch: no timers, no delay when idle, large batches
-when busy. With a batch delay (Node's knobs) outcomes of that kind wait so long after the first of them.
+Outcomes that arrive while a write is in flight form the next batch: no timers, no delay when idle, large
+batches when busy. A batch delay (Node's options) holds back outcomes of its kind, counted from the first.
 
-A write that fails because the database is away is kept and tried again until it is back; one that the
-database refuses is taken apart by `batch_writer`. Nothing is reported before it was committed. While too much
-is unwritten, no more jobs are taken.
+If the database is unavailable, the batch is kept and retried until it is back. A batch that the database
+refuses is taken apart by `batch_writer`. Events are emitted after the commit only. While too much is
+unwritten, the pool takes no more jobs.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ from ..clock import Clock
 from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..hooks import Events
-from ..job import Job
 from ..outcome import Completed, Failed, Finished, Interrupted, queues_of
-from ..queries.write import Continuation
 from ..schema_name import SchemaName
-from .batch_writer import BatchWriter, PendingBatch
+from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
 from .session import Session
 from .unwritten import LIGHT, MAX_BATCH, MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES, batch_size, weight_of
 
-PATIENCE = Delays(0.2, 5.0)
-HURRIED_PAUSE = 0.25  # seconds between two tries while somebody waits for the end
-MAX_DEATHS = 3  # of the loop without a write in between, before the worker gives up
+RETRY_DELAYS = Delays(0.2, 5.0)
+FLUSH_PAUSE = 0.25  # seconds between two attempts during a flush
+MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
 class Sink:
-    """Takes finished jobs and sees to it that the database learns of them."""
+    """Takes the outcomes of finished jobs and writes them to the database."""
 
     def __init__(
         self,
@@ -51,7 +49,7 @@ class Sink:
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_error` hears of each write that failed, `on_written` of each that did not."""
+        """`on_error` is called after each failed write, `on_written` after each successful one."""
         self._writer = BatchWriter(
             session,
             schema,
@@ -59,7 +57,7 @@ class Sink:
             pool_id=pool_id,
             interrupted_delay=interrupted_delay,
             on_error=self._write_failed,
-            on_written=self._wrote,
+            on_written=self._write_succeeded,
         )
         self._clock = clock
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
@@ -69,75 +67,70 @@ class Sink:
         self._failed: list[Finished] = []
         self._interrupted: list[Finished] = []
         self._in_flight: list[Finished] = []
-        self._weight = 0  # of what is unwritten, as far as it is counted; see `unwritten`
+        self._weight = 0  # bytes of unwritten outcomes, as far as they are counted; see `unwritten`
         self._is_full = False
-        self._deaths = 0
-        self._wanted = asyncio.Event()
+        self._restarts = 0
+        self._wakeup = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
-        self._is_awake = False  # whether the loop looks by itself for what is put here
-        self._hurry = False
-        self._closing = False
-        self._freed: Callable[[], None] = lambda: None
+        self._is_awake = False  # whether the loop picks up new outcomes without a wake-up
+        self._is_flushing = False
+        self._is_closing = False
         self._on_full: Callable[[], None] = lambda: None
         self._on_room: Callable[[], None] = lambda: None
         self._loop_task: asyncio.Task[None] | None = None
-        self.count = 0
-        """How many outcomes were put here so far."""
-        self.trouble: BaseException | None = None
-        """Why the last write failed, if it did."""
+        self.accepted = 0
+        """The number of outcomes put here so far."""
+        self.last_error: BaseException | None = None
+        """The error of the last write; None if it succeeded."""
 
     def start(
         self,
+        queues: QueueContinuation,
         *,
-        go_on: Callable[[], Continuation | None],
-        adopt: Callable[[Sequence[Job]], None],
-        freed: Callable[[], None],
         on_full: Callable[[], None] = lambda: None,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin to write.
+        """Start writing.
 
-        `go_on` says how freed queues may go on, `adopt` takes the jobs with which they do, and `freed` hears
-        that there are queues which did not. `on_full` hears that too much is unwritten to take more jobs, and
-        `on_room` that this is over.
+        `on_full` is called when too much is unwritten to take more jobs, and `on_room` when that is over.
         """
-        self._writer.go_on, self._writer.adopt, self._freed = go_on, adopt, freed
+        self._writer.queues = queues
         self._on_full, self._on_room = on_full, on_room
         self._start_loop()
 
     def _start_loop(self) -> None:
         self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
 
-    async def watch(self, on_fatal: Callable[[BaseException], None]) -> None:
-        """Start writing again if the task that does it was cancelled or has failed."""
+    async def supervise(self, on_fatal: Callable[[BaseException], None]) -> None:
+        """Restart the writing task if it was cancelled or failed; `on_fatal` if that does not help."""
         while self._loop_task is not None:
             task = self._loop_task
             await asyncio.wait((task,))
-            if self._closing:
+            if self._is_closing:
                 return
-            if task is not self._loop_task:  # it was started again elsewhere
+            if task is not self._loop_task:  # `restart` was faster
                 continue
             error = None if task.cancelled() else task.exception()
-            logger.error("writing outcomes was ended by %r; starting again", error or "a cancellation")
-            self._deaths += 1
-            if self._deaths > MAX_DEATHS:
+            logger.error("the task that writes outcomes ended: %r; restarting it", error or "a cancellation")
+            self._restarts += 1
+            if self._restarts > MAX_RESTARTS:
                 on_fatal(error or JobError("the task that writes outcomes is cancelled again and again"))
                 return
             self._start_loop()
-            self._wanted.set()
+            self._wakeup.set()
 
-    async def revive(self) -> None:
-        """Write on, if somebody has cancelled the task that does it."""
+    async def restart(self) -> None:
+        """Restart the writing task if it was cancelled."""
         task = self._loop_task
-        if task is not None and (task.cancelling() or task.done()) and not self._closing:
+        if task is not None and (task.cancelling() or task.done()) and not self._is_closing:
             await asyncio.wait((task,))
             self._start_loop()
-            self._wanted.set()
+            self._wakeup.set()
 
     def put(self, finished: Finished) -> None:
-        """The outcome of one job; returns at once."""
-        self.count += 1
+        """Accept the outcome of one job; does not block."""
+        self.accepted += 1
         outcome = finished.outcome
         if type(outcome) is Completed:
             self._completed.append(finished)
@@ -151,20 +144,19 @@ class Sink:
         if not self._is_awake:
             self._is_awake = True
             self._written.clear()
-            self._wanted.set()
+            self._wakeup.set()
 
     def _weigh(self, finished: Finished) -> None:
         self._weight += weight_of(finished)
         is_too_much = self._weight > MAX_UNWRITTEN_BYTES or len(self._completed) > MAX_UNWRITTEN
         if is_too_much and not self._is_full:
             self._is_full = True
-            self._wanted.set()  # delays do not count now
+            self._wakeup.set()  # cuts batch delays short
             self._on_full()
 
-    def _leave(self, batch: Sequence[Finished]) -> None:
-        """These outcomes are dealt with."""
+    def _part_done(self, part: Sequence[Finished]) -> None:
         if self._weight:
-            self._weight -= sum(map(weight_of, batch))
+            self._weight -= sum(map(weight_of, part))
         if not self._is_full:
             return
         if self._weight <= MAX_UNWRITTEN_BYTES // 2 and len(self._completed) <= MAX_UNWRITTEN // 2:
@@ -173,50 +165,49 @@ class Sink:
 
     @property
     def is_written(self) -> bool:
-        """Whether everything that was put here is committed."""
+        """Whether everything put here is committed."""
         return self._written.is_set()
 
     @property
     def frees_queues(self) -> bool:
-        """Whether a named queue will be free with the next write; not where writes are delayed or fail."""
-        if self.trouble is not None or any(self._delays):
+        """Whether the next write frees a named queue; False where writes are delayed or fail."""
+        if self.last_error is not None or any(self._delays):
             return False
         return any(map(queues_of, (self._in_flight, self._completed, self._failed, self._interrupted)))
 
     async def flush(self) -> None:
-        """Until everything that was put here is committed; delays do not count."""
-        self._hurry = True
-        self._wanted.set()
+        """Wait until everything put here is committed; cuts batch delays short."""
+        self._is_flushing = True
+        self._wakeup.set()
         await self._written.wait()
-        self._hurry = False
+        self._is_flushing = False
 
     async def close(self) -> None:
-        """Flush and end."""
+        """Flush, then end the writing task."""
         await self.flush()
-        self._closing = True
-        self._wanted.set()
+        self._is_closing = True
+        self._wakeup.set()
         if self._loop_task is not None:
             await asyncio.wait((self._loop_task,))
 
-    def abandon(self) -> int:
-        """Give up what could not be written; how many outcomes are lost with it."""
-        self._closing = True
+    def abandon(self) -> None:
+        """Drop everything that is unwritten."""
+        self._is_closing = True
         if self._loop_task is not None:
             self._loop_task.cancel()
-        return len(self._completed) + len(self._failed) + len(self._interrupted)
 
-    # -- the loop ------------------------------------------------------------------------------------------
+    # -- the writing task ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        backoff = Backoff(PATIENCE)
+        backoff = Backoff(RETRY_DELAYS)
         while True:
-            if not self._wanted.is_set():
-                await self._wanted.wait()
-            self._wanted.clear()
-            if self._closing:
+            if not self._wakeup.is_set():
+                await self._wakeup.wait()
+            self._wakeup.clear()
+            if self._is_closing:
                 return
-            if any(self._delays) and not self._hurry:
-                await self._gather()
+            if any(self._delays) and not self._is_flushing:
+                await self._wait_for_batch_delay()
             self._is_awake = True
             while batch := self._next_batch():
                 try:
@@ -224,7 +215,7 @@ class Sink:
                 except Exception as error:
                     self._write_failed(error)
                     is_done = False
-                self._tell_of_free_queues()
+                self._announce_freed_queues()
                 if is_done:
                     backoff.reset()
                 else:
@@ -232,34 +223,29 @@ class Sink:
             self._is_awake = False
             self._written.set()
 
-    def _tell_of_free_queues(self) -> None:
-        if self._writer.has_freed:
-            self._writer.has_freed = False
-            self._freed()
+    def _announce_freed_queues(self) -> None:
+        if self._writer.has_freed_queues:
+            self._writer.has_freed_queues = False
+            if self._writer.queues is not None:
+                self._writer.queues.queues_freed()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before the next try; not for long once somebody flushes, for then the worker is stopping."""
-        try_again_at = self._clock.monotonic() + seconds
+        """Wait before the next attempt; only briefly during a flush, because the worker is stopping then."""
+        retry_at = self._clock.monotonic() + seconds
         while True:
-            left = try_again_at - self._clock.monotonic()
+            left = retry_at - self._clock.monotonic()
             if left <= 0:
                 return
-            if self._hurry:
-                await self._clock.sleep(min(left, HURRIED_PAUSE))
+            if self._is_flushing:
+                await self._clock.sleep(min(left, FLUSH_PAUSE))
                 return
-            timer = asyncio.ensure_future(self._clock.sleep(left))
-            self._wanted.clear()
-            wanted = asyncio.ensure_future(self._wanted.wait())
-            try:
-                await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                timer.cancel()
-                wanted.cancel()
+            self._wakeup.clear()
+            await self._sleep_or_wake(left)
 
-    async def _gather(self) -> None:
-        """Wait the configured delay, unless something is to be written at once or somebody flushes."""
-        ends = [math.inf, math.inf]  # of the delays of completed and of failed jobs, once there are some
-        while not self._hurry and not self._interrupted and not self._is_full:
+    async def _wait_for_batch_delay(self) -> None:
+        """Wait for the configured delay, unless an interrupted job, a full sink or a flush cuts it short."""
+        ends = [math.inf, math.inf]  # of the delays for completed and for failed jobs, once there are any
+        while not self._is_flushing and not self._interrupted and not self._is_full:
             now = self._clock.monotonic()
             for kind, waiting in enumerate((self._completed, self._failed)):
                 if waiting and ends[kind] == math.inf:
@@ -267,13 +253,18 @@ class Sink:
             left = min(ends) - now
             if left <= 0 or left == math.inf:
                 return
-            self._wanted.clear()
+            self._wakeup.clear()
             self._is_awake = False
-            timer = asyncio.ensure_future(self._clock.sleep(left))
-            wanted = asyncio.ensure_future(self._wanted.wait())
-            await asyncio.wait((timer, wanted), return_when=asyncio.FIRST_COMPLETED)
+            await self._sleep_or_wake(left)
+
+    async def _sleep_or_wake(self, seconds: float) -> None:
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        wakeup = asyncio.ensure_future(self._wakeup.wait())
+        try:
+            await asyncio.wait((timer, wakeup), return_when=asyncio.FIRST_COMPLETED)
+        finally:
             timer.cancel()
-            wanted.cancel()
+            wakeup.cancel()
 
     def _next_batch(self) -> list[Finished]:
         if self._interrupted:
@@ -286,7 +277,7 @@ class Sink:
         return batch
 
     def _next_interrupted(self) -> list[Finished]:
-        """Those that go back with the same note."""
+        """Those with the same note as the first: one statement writes one note."""
         note = _note(self._interrupted[0])
         batch: list[Finished] = []
         others: list[Finished] = []
@@ -296,34 +287,34 @@ class Sink:
         self._interrupted = others
         return batch
 
-    def _put_back(self, batch: Sequence[Finished]) -> None:
-        """In front of what came since; it was counted before."""
+    def _requeue(self, batch: Sequence[Finished]) -> None:
+        """Put unwritten outcomes in front of newer ones; their weight is still counted."""
         waiting = {Completed: self._completed, Failed: self._failed, Interrupted: self._interrupted}
         for kind, unwritten in waiting.items():
             unwritten[:0] = [finished for finished in batch if type(finished.outcome) is kind]
 
     async def _write(self, batch: list[Finished]) -> bool:
-        """Write it; False if a part of it must wait. What is not dealt with is put back."""
+        """Write the batch and requeue what could not be written; False if part of it must wait."""
         self._in_flight = batch
         pending = PendingBatch(batch)
         try:
-            await self._writer.write(pending, self._leave)
+            await self._writer.write(pending, self._part_done)
         finally:
             self._in_flight = []
             if pending.parts or pending.kept:
-                self._put_back(pending.left)
+                self._requeue(pending.unwritten)
         return not pending.kept
 
     def _write_failed(self, error: BaseException) -> None:
-        self.trouble = error
+        self.last_error = error
         self._on_error(error)
 
-    def _wrote(self) -> None:
-        self._deaths = 0
-        self.trouble = None
+    def _write_succeeded(self) -> None:
+        self._restarts = 0
+        self.last_error = None
         self._on_written()
 
 
 def _note(finished: Finished) -> str:
-    """What is written as the last error of a job that was interrupted."""
+    """The last_error of an interrupted job."""
     return finished.outcome.message if isinstance(finished.outcome, Interrupted) else ""

@@ -1,7 +1,7 @@
-"""How much memory unwritten outcomes take, and how many of them make one statement.
+"""Limits the memory of unwritten outcomes and the size of one write.
 
-Neither has a bound by itself: jobs may fail faster than the database takes the failures, and one batch job
-may leave megabytes of payload behind.
+Without limits, jobs could fail faster than the database takes the failures, and one batch job can leave
+megabytes of payload to be written.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from ..outcome import Failed, Finished
 
 MAX_BATCH = 2000  # outcomes per statement
-MAX_BATCH_BYTES = 16_000_000  # of texts and payloads per statement, unless a single one is larger
-MAX_UNWRITTEN = 20_000  # completed jobs that wait to be written before no more jobs are taken
+MAX_BATCH_BYTES = 16_000_000  # of messages and payloads per statement, unless a single one is larger
+MAX_UNWRITTEN = 20_000  # completed jobs; beyond that the pool takes no more jobs
 MAX_UNWRITTEN_BYTES = 64_000_000  # the same for payloads, errors and their texts
-LIGHT = 4_096  # characters of a payload that are not counted: most have less, and to count takes time
+LIGHT = 4_096  # characters; smaller payloads, as most are, are not counted, to save time
 
 
 def weight_of(finished: Finished) -> int:
-    """About how many bytes it takes until it is written; 0 for what is counted by number alone."""
+    """The approximate bytes of memory it holds until it is written; 0 if only the number counts."""
     size = len(finished.job.raw_payload)
     weight = size if size > LIGHT else 0
     if isinstance(finished.outcome, Failed):
@@ -27,7 +27,7 @@ def weight_of(finished: Finished) -> int:
 
 
 def batch_size(failures: Sequence[Finished], room: int) -> int:
-    """How many of these failures, from the first, fit into one statement with this much room."""
+    """How many of these failures, from the first, go into one statement that has room for `room` more."""
     left = MAX_BATCH_BYTES
     for count, finished in enumerate(failures[:room]):
         left -= _sent_bytes(finished)

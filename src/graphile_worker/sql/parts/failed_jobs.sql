@@ -7,8 +7,10 @@
     greatest(
         date_part('epoch', jobs.updated_at),
         case
-            when date_part('epoch', jobs.run_at) - exp(least(jobs.attempts, 10)::double precision)
+            when date_part('epoch', jobs.run_at) -
+:include back_off
                 <= date_part('epoch', now())
-            then date_part('epoch', jobs.run_at) - exp(least(jobs.attempts, 10)::double precision)
+            then date_part('epoch', jobs.run_at) -
+:include back_off
         end
     ) as failed_at

@@ -1,4 +1,4 @@
-    -- All columns of a job in the order of Job's fields, up to the task's identifier.
+    -- All columns of a job in the order of Job's fields, except the task identifier.
     job.id,
     job.payload::text as payload,
     job.priority,

@@ -1,5 +1,5 @@
-  -- Nothing is looked for before PostgreSQL's own, whatever the role or the database says (see sql/__init__.py). What
-  -- triggers of the application look for is found after that.
+  -- Put pg_catalog first, whatever the role or the database sets (see sql/__init__.py). The rest of the path stays, for
+  -- triggers of the application.
   pg_catalog.set_config(
     'search_path',
     case

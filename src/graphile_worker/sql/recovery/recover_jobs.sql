@@ -30,7 +30,8 @@ taken as (
     run_at = case decided.verdict
       when 'return' then greatest(job.run_at, now() + $6::interval)
       when 'fail'
-        then greatest(job.run_at, now()) + exp(least(job.attempts, 10)::double precision) * interval '1 second'
+        then greatest(job.run_at, now()) + interval '1 second' *
+:include back_off
       else job.run_at
     end,
     last_error = case

@@ -13,7 +13,11 @@ begin
   new.run_at := greatest(
     (select clock.now from :GRAPHILE_WORKER_SCHEMA._private_py_testing_clock clock),
     old.run_at
-  ) + exp(least(new.attempts, 10)) * interval '1 second';
+  ) + interval '1 second' * (
+    select
+:include back_off
+    from (select new.attempts) as job (attempts)
+  );
   return new;
 end
 $body$;

@@ -1,6 +1,6 @@
--- Delete one finished job that is in no named queue; see complete_jobs for the condition.
+-- Delete one completed job without a named queue. Fast path of complete_jobs; see parts/completed for the condition.
 --
--- $1 bigint  job id
--- $2 text    pool id
+-- $1 text    pool id
+-- $2 bigint  job id
 delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
-where id = $1::bigint and (locked_by = $2::text or key is null)
+where id = $2::bigint and (locked_by = $1::text or key is null)

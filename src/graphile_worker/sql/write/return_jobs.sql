@@ -1,16 +1,16 @@
--- Give back jobs that were locked but not run to their end: the attempt does not count, the queue is freed.
+-- Return jobs that were locked but not run to their end: unlock them and their queues without using up the attempt.
 --
--- $1 text      pool id; jobs that another pool holds by now are left alone
+-- $1 text      pool id; jobs that another pool holds now are not touched
 -- $2 bigint[]  job ids
--- $3 text      what to note as last_error, or null to leave it
+-- $3 text      the new last_error, or null to keep the old one
 -- $4 integer[] queues that these jobs held
--- $5 float8    seconds from now, at least, until they run again; 0 leaves run_at as it is
--- Returns the ids that were unlocked, and whether each can run again: one that was removed or replaced by its key
--- meanwhile cannot. Other workers are told, since a job that is back is as good as a new one.
+-- $5 float8    minimum delay in seconds until they run again; 0 keeps run_at
+-- Returns the ids that were unlocked, negative if the job cannot run again because its key was removed or replaced.
+-- Notifies other workers, since a returned job is as good as a new one.
 with returned as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    attempts = case -- one that was replaced by its key meanwhile does not come back (see recover_jobs)
+    attempts = case -- a job that was replaced by its key does not come back (see recover_jobs)
       when job.key is null and job.attempts >= job.max_attempts
         and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.attempts
       else greatest(0, job.attempts - 1)
@@ -32,8 +32,8 @@ released_queue as (
   where queue.id = any ($4::integer[]) and queue.locked_by = $1
     and queue.id in (select job_queue_id from returned)
 ),
-told as materialized (
+notified as materialized (
   select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
   from returned where is_available having count(*) > 0
 )
-select returned.id, returned.is_available from returned left join told on true
+select case when returned.is_available then returned.id else - returned.id end from returned left join notified on true

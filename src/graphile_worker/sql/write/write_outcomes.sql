@@ -1,32 +1,30 @@
--- Write how jobs ended, free their named queues, and go on at once with the next job of each of these queues.
+-- Write any mix of completed and failed jobs, unlock their named queues or lock the next job of each.
 --
 -- $1 text         pool id
--- $2 bigint[]     ids of completed jobs: deleted
--- $3 integer[]    ids of the tasks this pool can run; null: do not go on with the queues
+-- $2 bigint[]     ids of completed jobs; they are deleted
+-- $3 text         ids of the tasks this pool can run, as an array literal such as {1,2}; null: take no next job
 -- $4 text[]       forbidden flags, or null
--- $5 timestamptz  the time to go by when looking for the next job, or null for the server's
--- $6 bigint[]     ids of failed jobs: kept, to be tried again after the back-off
+-- $5 timestamptz  the current time for the choice of the next job, or null for the server's
+-- $6 bigint[]     ids of failed jobs; they are kept and retried after the back-off
 -- $7 text[]       their error messages
 -- $8 text[]       their new payloads (JSON text), null to keep the old one
--- Returns the columns of a job for each queue that goes on, or one row of nulls if none does. Every row also has the
--- ids of completed jobs that were deleted (null if all of them were), and of failed jobs that were written, negative if
--- they are not tried again (null if there are none). What is not among them is gone, or held by others by now.
+-- Returns the columns of each job that was locked, or one row of nulls. Every row ends with the ids of completed jobs
+-- that were deleted (null if all of them were) and the ids of failed jobs that were written, negative if the job is not
+-- retried (null if there are none). Jobs in neither list are gone, or locked by another pool.
 --
--- A queue that goes on stays locked throughout, so no other worker can come between. Failures count only
--- while the pool still holds the job; completions nearly always do (see complete_jobs). Back-off is by the server's
--- clock. `attempts` was raised when the job was fetched.
+-- A queue that continues stays locked throughout, so no other worker can get in between. A failure is written only while
+-- the pool holds the job. The back-off goes by the server's clock; `attempts` was raised by the fetch.
 with
-completed as (
-  delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
-  where id = any ($2::bigint[]) and (locked_by = $1::text or key is null)
-  returning id, job_queue_id
-),
+:include completed
+,
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
     last_error = failure.message,
     payload = coalesce(failure.payload::json, job.payload),
-    run_at = greatest(now(), job.run_at) + exp(least(job.attempts, 10)::double precision) * interval '1 second',
+    run_at = greatest(now(), job.run_at) + interval '1 second' *
+:include back_off
+    ,
     locked_by = null,
     locked_at = null
   from unnest($6::bigint[], $7::text[], $8::text[]) as failure (id, message, payload)
@@ -38,7 +36,7 @@ ended as (
   union all
   select job_queue_id from failed
 ),
-:include go_on
+:include take_next
 select
 :include taken_columns
   , (

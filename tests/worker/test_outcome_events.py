@@ -1,4 +1,4 @@
-"""Events of outcomes: only what was written is told as such, and what will not be tried again is told too."""
+"""Events of outcomes: emitted only for what was written, and clear about what is not retried."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from graphile_worker.hooks.events import (
     JobInterrupted,
     JobOutcomeDiscarded,
     JobSucceeded,
+    PoolCreated,
+    PoolOutcomesWritten,
 )
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import MODES, SCHEMA, Gate, Jobs, Workers, until
@@ -28,7 +30,7 @@ def mode(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.mark.parametrize("error", [None, ValueError("no")], ids=["succeeds", "fails"])
 @pytest.mark.parametrize("queue", [None, "named"])
-async def test_an_outcome_whose_row_is_gone_is_told_as_discarded(
+async def test_an_outcome_whose_row_is_gone_is_discarded(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: Any, error: Any, queue: str | None
 ) -> None:
     gate = Gate()
@@ -45,7 +47,7 @@ async def test_an_outcome_whose_row_is_gone_is_told_as_discarded(
 @pytest.mark.parametrize(
     ("error", "key"), [(None, "k"), (ValueError("no"), None)], ids=["succeeds with a key", "fails"]
 )
-async def test_an_outcome_of_a_job_that_others_hold_is_told_as_discarded(
+async def test_an_outcome_of_a_job_that_another_pool_holds_is_discarded(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, error: Any, key: str | None
 ) -> None:
     gate = Gate()
@@ -63,7 +65,7 @@ async def test_an_outcome_of_a_job_that_others_hold_is_told_as_discarded(
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-async def test_a_job_without_its_key_that_fails_is_told_as_failed_for_good(
+async def test_a_job_that_lost_its_key_and_fails_has_failed_permanently(
     jobs: Jobs,
     workers: Workers,
     recorder: EventRecorder,
@@ -100,7 +102,7 @@ async def test_an_ordinary_last_failure_was_not_cut_off(
     assert sorted(event.will_retry for event in recorder.of(JobErrored)) == [False, True]
 
 
-async def test_a_removed_job_that_is_interrupted_is_not_said_to_have_gone_back(
+async def test_a_removed_job_that_is_interrupted_is_not_reported_as_returned(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     gate = Gate()
@@ -111,3 +113,59 @@ async def test_a_removed_job_that_is_interrupted_is_not_said_to_have_gone_back(
     await workers.stop(runner)
     assert recorder.count(JobInterrupted) == 0
     assert recorder.of(JobFailed)[0].is_cut_off
+
+
+# -- pool:write ----------------------------------------------------------------------------------------------
+
+
+def written(recorder: EventRecorder) -> tuple[int, int, int]:
+    """Completed, failed and returned jobs of all writes."""
+    events = recorder.of(PoolOutcomesWritten)
+    return (
+        sum(event.completed for event in events),
+        sum(event.failed for event in events),
+        sum(event.returned for event in events),
+    )
+
+
+@pytest.mark.parametrize("queue", [None, "named"])
+async def test_every_write_is_an_event_with_its_size_and_duration(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: Any, queue: str | None
+) -> None:
+    async def step(payload: Any) -> None:
+        if payload["n"] % 3 == 0:
+            raise ValueError("no")
+
+    await jobs.add_many("step", 10, queue=queue)
+    await workers.once({"step": step}, events=recorder.events, **mode)
+    assert written(recorder) == (6, 4, 0)
+    assert all(event.seconds > 0 for event in recorder.of(PoolOutcomesWritten))
+    assert {event.pool_id for event in recorder.of(PoolOutcomesWritten)} == {
+        recorder.of(PoolCreated)[0].pool_id
+    }
+
+
+async def test_a_write_counts_only_what_was_written(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+    await jobs.add_many("work", 2)
+    await workers.start({"work": gate}, concurrency=2, events=recorder.events)
+    await gate.until_inside(2)
+    await jobs.connection.execute(f"delete from {JOBS} where id = 1")
+    gate.open()
+    gate.open()
+    await recorder.wait_for(JobOutcomeDiscarded)
+    await recorder.wait_for(JobSucceeded)
+    assert written(recorder) == (1, 0, 0)
+
+
+async def test_a_job_that_is_interrupted_is_counted_as_returned(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    gate = Gate()
+    await jobs.add("work")
+    runner = await workers.start({"work": gate}, grace=0, events=recorder.events)
+    await gate.until_inside(1)
+    await workers.stop(runner)
+    assert written(recorder) == (0, 0, 1)

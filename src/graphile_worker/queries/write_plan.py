@@ -1,0 +1,211 @@
+"""Which statement writes a batch of outcomes. Pure: outcomes in, a statement and its arguments out.
+
+`write_outcomes` can write any mix of completed and failed jobs. The `complete_*` statements are fast paths
+for batches of completed jobs, which most batches are. Returned jobs are always a batch of their own.
+
+An outcome to come that keeps the job's row (snoozed, cancelled, given up) is a variant of `Failure` and a
+column of `write_outcomes`. One that leaves something behind (a result kept in history) belongs there too: a
+fast path may only be taken by batches that are nothing but deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from ..outcome import Completed, Failed, Finished, Interrupted, queues_of
+
+MANY = 100  # jobs; below that it does not matter how they are found
+VERY_MANY = 500  # jobs; from here a transaction of its own costs less than returning a row for each
+NEAR = 2  # ids are close together if at least every second one is in the batch
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A failed job: its error message, and the items of a batch job that are left to do."""
+
+    job_id: int
+    message: str
+    remaining_payload: str | None = None
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch, sorted by what happens to the rows."""
+
+    completed: Sequence[int] = ()
+    failed: Sequence[Failure] = ()
+    returned: Sequence[int] = ()
+    """Jobs that did not run to their end; never together with the others."""
+    queues: Sequence[int] = ()
+    """The named queues that these jobs hold."""
+    note: str | None = None
+    """The new last_error of returned jobs."""
+    delay: float = 0.0
+    """Seconds, at least, until returned jobs run again."""
+
+
+class Continuation(msgspec.Struct, frozen=True, kw_only=True):
+    """Lets a write lock the next job of each queue that it frees: what such a job must satisfy."""
+
+    tasks: Mapping[int, str]
+    forbidden_flags: Sequence[str] | None = None
+    now: datetime | None = None
+
+
+class Answer(Enum):
+    """What a statement returns."""
+
+    ROW_COUNT = auto()
+    """Only the number of deleted rows."""
+    MISSING_IDS = auto()
+    """No row if every job was written, else one with the ids that were not."""
+    NEXT_JOBS = auto()
+    """The next jobs of freed queues, with the ids of the jobs that were written."""
+    RETURNED_IDS = auto()
+    """A row for each job that was unlocked."""
+
+
+ROW_COUNT = Answer.ROW_COUNT  # for the hot path: looking up a member of an enum is slow
+
+
+class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One statement that writes a batch."""
+
+    statement: str
+    """Its path below `sql/`."""
+    arguments: tuple[Any, ...]
+    """For $1 and so on; the pool id comes first."""
+    answer: Answer
+    outcomes: Outcomes
+    continuation: Continuation | None = None
+    messages_at: int | None = None
+    """Index of the argument that holds error messages, which must fit the server's encoding."""
+    if_incomplete: WritePlan | None = None
+    """After ROW_COUNT: what to run instead if rows are missing, to learn which."""
+
+
+def outcomes_of(batch: Sequence[Finished], *, delay: float = 0.0, with_note: bool = True) -> Outcomes:
+    """The batch as rows to write; all of it is interrupted, or nothing.
+
+    `delay`: seconds until an interrupted job runs again; `with_note`: whether its last_error says why it was.
+    """
+    first = batch[0].outcome
+    if type(first) is Interrupted:
+        return Outcomes(
+            returned=[finished.job.id for finished in batch],
+            queues=queues_of(batch),
+            note=(first.message or None) if with_note else None,
+            delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
+        )
+    completed = [finished.job.id for finished in batch if type(finished.outcome) is Completed]
+    queues = queues_of(batch)
+    if len(completed) == len(batch):
+        return Outcomes(completed=completed, queues=queues)
+    failures = [
+        Failure(finished.job.id, outcome.message, outcome.remaining_payload)
+        for finished in batch
+        if isinstance(outcome := finished.outcome, Failed)
+    ]
+    return Outcomes(completed=completed, failed=failures, queues=queues)
+
+
+class WritePlanner:
+    """Plans the writes of one pool."""
+
+    def __init__(self, pool_id: str) -> None:
+        self._pool_id = pool_id
+        self._tasks: Mapping[int, str] = {}
+        self._task_ids = "{}"  # of `_tasks`, as an array literal
+
+    def plan(self, outcomes: Outcomes, continuation: Continuation | None = None) -> WritePlan:
+        """The cheapest statement for these outcomes. With `continuation`, it locks the queues' next jobs."""
+        if outcomes.returned:
+            return self._return(outcomes)
+        if outcomes.failed:
+            return self._write_any(outcomes, continuation)
+        if continuation is not None:
+            return WritePlan(
+                statement="write/complete_and_take_next",
+                arguments=(self._pool_id, outcomes.completed, *self._terms(continuation)),
+                answer=Answer.NEXT_JOBS,
+                outcomes=outcomes,
+                continuation=continuation,
+            )
+        if outcomes.queues:
+            return self._list_missing("write/complete_queued_jobs", outcomes)
+        return self._complete(outcomes)
+
+    def _complete(self, outcomes: Outcomes) -> WritePlan:
+        """Completed jobs without a queue."""
+        job_ids = outcomes.completed
+        count = len(job_ids)
+        if count == 1:  # the usual write of an idle worker
+            return WritePlan(
+                statement="write/complete_job",
+                arguments=(self._pool_id, job_ids[0]),
+                answer=ROW_COUNT,
+                outcomes=outcomes,
+            )
+        if count < MANY:
+            return self._list_missing("write/complete_jobs", outcomes)
+        first, last = min(job_ids), max(job_ids)
+        if last - first >= NEAR * count:
+            return self._list_missing("write/complete_jobs", outcomes)
+        adjacent = self._list_missing("write/complete_adjacent_jobs", outcomes, first, last)
+        if count < VERY_MANY:
+            return adjacent
+        return WritePlan(
+            statement="write/complete_many_jobs",
+            arguments=adjacent.arguments,
+            answer=ROW_COUNT,
+            outcomes=outcomes,
+            if_incomplete=adjacent,
+        )
+
+    def _list_missing(self, statement: str, outcomes: Outcomes, *more: int) -> WritePlan:
+        return WritePlan(
+            statement=statement,
+            arguments=(self._pool_id, outcomes.completed, *more),
+            answer=Answer.MISSING_IDS,
+            outcomes=outcomes,
+        )
+
+    def _write_any(self, outcomes: Outcomes, continuation: Continuation | None) -> WritePlan:
+        failures = outcomes.failed
+        return WritePlan(
+            statement="write/write_outcomes",
+            arguments=(
+                self._pool_id,
+                outcomes.completed,
+                *self._terms(continuation),
+                [failure.job_id for failure in failures],
+                [failure.message for failure in failures],
+                [failure.remaining_payload for failure in failures],
+            ),
+            answer=Answer.NEXT_JOBS,
+            outcomes=outcomes,
+            continuation=continuation,
+            messages_at=6,
+        )
+
+    def _return(self, outcomes: Outcomes) -> WritePlan:
+        return WritePlan(
+            statement="write/return_jobs",
+            arguments=(self._pool_id, outcomes.returned, outcomes.note, outcomes.queues, outcomes.delay),
+            answer=Answer.RETURNED_IDS,
+            outcomes=outcomes,
+            messages_at=2,
+        )
+
+    def _terms(self, continuation: Continuation | None) -> tuple[str | None, list[str] | None, Any]:
+        """Task ids, forbidden flags and time. The text of the ids is made once per set of tasks."""
+        if continuation is None:
+            return None, None, None
+        if continuation.tasks is not self._tasks:
+            self._tasks = continuation.tasks
+            self._task_ids = "{" + ",".join(map(str, self._tasks)) + "}"
+        flags = continuation.forbidden_flags
+        return self._task_ids, list(flags) if flags else None, continuation.now

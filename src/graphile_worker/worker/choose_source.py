@@ -1,0 +1,48 @@
+"""Chooses the source of a pool from its options."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ..clock import Clock
+from ..hooks import Events
+from ..options import WorkerOptions
+from .fetcher import Fetcher
+from .local_queue import LocalQueue
+from .source import AdaptiveSource, JobSource
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+def choose_source(
+    options: WorkerOptions,
+    fetcher: Fetcher,
+    events: Events,
+    clock: Clock,
+    *,
+    on_error: Callable[[BaseException], None],
+    frees_queues: Callable[[], bool],
+) -> JobSource:
+    """Node's local queue if the options ask for it, else the adaptive source.
+
+    Forbidden flags must be read at every fetch, so they bypass the local queue, as in Node.
+    """
+    local_queue = options.local_queue
+    if local_queue is not None and not fetcher.has_flags:
+        if local_queue.size < options.concurrency:
+            logger.warning(
+                "local_queue.size is %d, less than concurrency, %d: some slots will often have no job",
+                local_queue.size,
+                options.concurrency,
+            )
+        return LocalQueue(fetcher, events, clock, local_queue, on_error=on_error)
+    return AdaptiveSource(
+        fetcher,
+        events,
+        clock,
+        concurrency=options.concurrency,
+        prefetch=0.0 if local_queue is not None else options.prefetch,
+        on_error=on_error,
+        frees_queues=frees_queues,
+    )

@@ -1,0 +1,84 @@
+"""EvictionCheck: after the lease lapsed, finds out which jobs the pool still holds.
+
+Other workers may have declared the pool dead and recovered its jobs. Such jobs are dropped here: those that
+were prefetched are forgotten, those that run are cancelled, and their outcomes are not written.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
+
+from ..clock import Clock
+from ..db.retry import Delays, with_retries
+from ..hooks import Events
+from ..hooks.events import PoolEvicted
+from ..job import Job
+from .holdings import Holdings
+from .session import Sessions
+from .slots import Slots
+from .source import JobSource
+
+RETRY_DELAYS = Delays(0.1, 1.0)
+
+
+class EvictionCheck:
+    """Runs after each lapse of the lease and lets it open again."""
+
+    def __init__(
+        self,
+        pool_id: str,
+        events: Events,
+        clock: Clock,
+        *,
+        sessions: Sessions,
+        source: JobSource,
+        read_locked: Callable[[list[int]], Awaitable[set[int]]],
+    ) -> None:
+        """`read_locked`: which of these job ids are locked by this pool."""
+        self._pool_id = pool_id
+        self._events = events
+        self._clock = clock
+        self._sessions = sessions
+        self._source = source
+        self._read_locked = read_locked
+        self.slots: Slots | None = None
+        """None until the pool has started."""
+
+    async def run(self) -> None:
+        """Drop the jobs that this pool has lost, then settle the lease."""
+        lease, holdings = self._sessions.lease, self._sessions.holdings
+        epoch = lease.epoch
+        jobs = list(holdings.jobs.values())
+        lost = lost_jobs(holdings, jobs, await self._still_locked([job.id for job in jobs]))
+        holdings.lose(lost)
+        if lost:
+            self._drop(lost)
+        holdings.in_doubt = True  # a fetch that was given up may have been committed late
+        lease.settle(epoch)
+        self._source.pulse()
+        with suppress(Exception):  # the next statement retries it
+            await self._sessions.reclaim()
+
+    async def _still_locked(self, job_ids: list[int]) -> set[int]:
+        """Retried until the database answers."""
+        return await with_retries(
+            lambda: self._read_locked(job_ids),
+            clock=self._clock,
+            max_attempts=sys.maxsize,
+            fallback=RETRY_DELAYS,
+        )
+
+    def _drop(self, lost: list[Job]) -> None:
+        holdings = self._sessions.holdings
+        self._events.emit(PoolEvicted(pool_id=self._pool_id, jobs=lost))
+        for job in self._source.drop(holdings.is_lost):
+            holdings.forget(job)
+        if self.slots is not None:
+            self.slots.cancel_lost(holdings.is_lost)
+
+
+def lost_jobs(holdings: Holdings, jobs: Iterable[Job], still_locked: Collection[int]) -> list[Job]:
+    """Those that the pool no longer has locked, without those that it finished or locked again since."""
+    return [job for job in jobs if job.id not in still_locked and holdings.jobs.get(job.id) is job]

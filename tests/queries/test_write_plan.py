@@ -1,0 +1,170 @@
+"""Which statement writes which batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from graphile_worker.errors import JobInterruptedError
+from graphile_worker.outcome import COMPLETED, Completed, Finished, Interrupted, failed
+from graphile_worker.queries.write_plan import (
+    MANY,
+    NEAR,
+    VERY_MANY,
+    Answer,
+    Continuation,
+    Failure,
+    Outcomes,
+    WritePlan,
+    WritePlanner,
+    outcomes_of,
+)
+from graphile_worker.sql import FOLDER
+from support.finished import finished
+
+NEXT = Continuation(tasks={1: "step", 7: "other"})
+FAILURE = Failure(5, "no", "[1]")
+
+
+def plan(continuation: Continuation | None = None, **outcomes: Any) -> WritePlan:
+    return WritePlanner("pool-1").plan(Outcomes(**outcomes), continuation)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "continuation", "statement", "answer"),
+    [
+        (Outcomes(completed=[9]), None, "complete_job", Answer.ROW_COUNT),
+        (Outcomes(completed=[9, 3]), None, "complete_jobs", Answer.MISSING_IDS),
+        (Outcomes(completed=list(range(MANY - 1))), None, "complete_jobs", Answer.MISSING_IDS),
+        (Outcomes(completed=list(range(MANY))), None, "complete_adjacent_jobs", Answer.MISSING_IDS),
+        (
+            Outcomes(completed=list(range(0, MANY * (NEAR + 1), NEAR + 1))),
+            None,
+            "complete_jobs",
+            Answer.MISSING_IDS,
+        ),
+        (Outcomes(completed=list(range(VERY_MANY - 1))), None, "complete_adjacent_jobs", Answer.MISSING_IDS),
+        (Outcomes(completed=list(range(VERY_MANY))), None, "complete_many_jobs", Answer.ROW_COUNT),
+        (Outcomes(completed=[*range(VERY_MANY), 10_000]), None, "complete_jobs", Answer.MISSING_IDS),
+        (Outcomes(completed=[9], queues=[4]), None, "complete_queued_jobs", Answer.MISSING_IDS),
+        (Outcomes(completed=[9], queues=[4]), NEXT, "complete_and_take_next", Answer.NEXT_JOBS),
+        (Outcomes(failed=[FAILURE]), None, "write_outcomes", Answer.NEXT_JOBS),
+        (Outcomes(completed=[9], failed=[FAILURE]), None, "write_outcomes", Answer.NEXT_JOBS),
+        (Outcomes(completed=[9], failed=[FAILURE], queues=[4]), NEXT, "write_outcomes", Answer.NEXT_JOBS),
+        (Outcomes(returned=[9]), None, "return_jobs", Answer.RETURNED_IDS),
+        (Outcomes(returned=[9], queues=[4]), None, "return_jobs", Answer.RETURNED_IDS),
+    ],
+)
+def test_every_batch_has_its_statement(
+    outcomes: Outcomes, continuation: Continuation | None, statement: str, answer: Answer
+) -> None:
+    chosen = WritePlanner("pool-1").plan(outcomes, continuation)
+    assert (chosen.statement, chosen.answer) == (f"write/{statement}", answer)
+    assert chosen.arguments[0] == "pool-1"
+    assert chosen.outcomes is outcomes
+
+
+def test_every_statement_has_its_batch() -> None:
+    """But for the one that writes no outcome."""
+    cases = test_every_batch_has_its_statement.pytestmark[0].args[1]  # type: ignore[attr-defined]
+    known = {path.stem for path in (FOLDER / "write").glob("*.sql")}
+    assert {case[2] for case in cases} == known - {"release_queue"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "arguments"),
+    [
+        (plan(completed=[9]), (9,)),
+        (plan(completed=[9, 3]), ([9, 3],)),
+        (plan(completed=[*range(200, 100, -1)]), ([*range(200, 100, -1)], 101, 200)),
+        (plan(completed=[9], queues=[4]), ([9],)),
+        (plan(NEXT, completed=[9], queues=[4]), ([9], "{1,7}", None, None)),
+        (plan(completed=[9], failed=[FAILURE]), ([9], None, None, None, [5], ["no"], ["[1]"])),
+        (plan(returned=[9], queues=[4], note="stopped", delay=2.5), ([9], "stopped", [4], 2.5)),
+    ],
+)
+def test_arguments_follow_the_pool_id(chosen: WritePlan, arguments: tuple[Any, ...]) -> None:
+    assert chosen.arguments == ("pool-1", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "messages"),
+    [(plan(failed=[FAILURE]), ["no"]), (plan(returned=[9], note="stopped"), "stopped")],
+)
+def test_a_plan_knows_where_its_messages_are(chosen: WritePlan, messages: Any) -> None:
+    assert chosen.messages_at is not None
+    assert chosen.arguments[chosen.messages_at] == messages
+
+
+def test_the_largest_batches_fall_back_to_a_statement_that_lists_missing_jobs() -> None:
+    chosen = plan(completed=list(range(VERY_MANY)))
+    assert chosen.if_incomplete is not None
+    assert chosen.if_incomplete.statement == "write/complete_adjacent_jobs"
+    assert chosen.if_incomplete.arguments == chosen.arguments
+
+
+def test_flags_and_time_are_passed_on() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    terms = Continuation(tasks={}, forbidden_flags=("slow",), now=now)
+    assert plan(terms, completed=[1], queues=[2]).arguments[2:] == ("{}", ["slow"], now)
+    terms = Continuation(tasks={}, forbidden_flags=())
+    assert plan(terms, completed=[1], queues=[2]).arguments[2:] == ("{}", None, None)
+
+
+class CountedTasks(dict[int, str]):
+    """Counts how often the ids are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_the_text_of_task_ids_is_made_once_per_set_of_tasks() -> None:
+    planner = WritePlanner("pool-1")
+    outcomes = Outcomes(completed=[1], queues=[2])
+
+    def task_ids(tasks: Mapping[int, str]) -> Any:
+        return planner.plan(outcomes, Continuation(tasks=tasks)).arguments[2]
+
+    tasks = CountedTasks({1: "one", 2: "two"})
+    assert [task_ids(tasks) for _ in range(3)] == ["{1,2}"] * 3
+    assert tasks.reads == 1
+    assert task_ids({3: "three"}) == "{3}"
+    assert task_ids(tasks) == "{1,2}"
+
+
+# -- from finished jobs ------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_sorted_by_outcome() -> None:
+    batch = [
+        finished(COMPLETED, 1),
+        finished(failed(ValueError("no")), 2, queue=8),
+        finished(Completed("a result"), 3, queue=9),
+        finished(failed(ValueError("some"), None, "[2]"), 4),
+    ]
+    assert outcomes_of(batch) == Outcomes(
+        completed=[1, 3],
+        failed=[Failure(2, "ValueError: no"), Failure(4, "ValueError: some", "[2]")],
+        queues=[8, 9],
+    )
+
+
+def interrupted(reason: str) -> list[Finished]:
+    return [finished(Interrupted(JobInterruptedError(reason)), n, queue=n * 10) for n in (1, 2)]
+
+
+def test_interrupted_jobs_are_returned_after_the_delay() -> None:
+    assert outcomes_of(interrupted("Interrupted: stop"), delay=30.0) == Outcomes(
+        returned=[1, 2], queues=[10, 20], note="Interrupted: stop", delay=30.0
+    )
+    assert outcomes_of(interrupted("Interrupted: stop"), with_note=False).note is None
+
+
+def test_a_job_that_never_started_is_returned_at_once_and_without_a_note() -> None:
+    assert outcomes_of(interrupted(""), delay=30.0) == Outcomes(returned=[1, 2], queues=[10, 20])
