@@ -19,7 +19,7 @@ from graphile_worker.errors import (
     WorkerStoppedError,
 )
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
-from graphile_worker.runner import arguments
+from graphile_worker.runner import build
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import shutdown
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
@@ -280,7 +280,7 @@ class TestTheEnd:
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(shutdown, "FORCED_WAIT", 0.1)
-        monkeypatch.setattr(arguments, "CLOSE_WITHIN", 0.2)
+        monkeypatch.setattr(build, "CLOSE_WITHIN", 0.2)
         stubborn, inside = asyncio.Event(), asyncio.Event()
 
         async def clings(payload: Any, helpers: JobHelpers) -> None:

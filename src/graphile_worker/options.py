@@ -165,6 +165,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, **values)
 
 
+CLIENT_OPTIONS = ("connection_string", "schema", "max_pool_size", "prepared_statements", "use_local_time")
+"""The options that clients take too."""
 _DURATIONS = (
     "poll_interval",
     "prefetch",

@@ -158,6 +158,10 @@ async def add_in_a_transaction_of_the_application() -> None:
 # -- running -----------------------------------------------------------------------------------------------
 
 
+class Watcher:
+    def install(self, hooks: Hooks) -> None: ...
+
+
 async def work() -> None:
     await run_migrations(connection_string="postgres:///x")
     events = Events()
@@ -175,7 +179,23 @@ async def work() -> None:
     ) as runner:
         assert_type(runner, Runner)
         await runner.add_job("send", {"to": "a"})
+        assert_type(await runner.add_job(send, Letter("a"), run_at=timedelta(minutes=5)), Job)
+        assert_type(await runner.add_jobs([JobSpec(send, Letter("a"))], return_jobs=False), list[Job])
+        assert_type(runner.is_stopping, bool)
         await runner.wait()
+    await run(
+        connection_string="postgres:///x",
+        schema=None,
+        poll_interval=timedelta(seconds=1),
+        grace=5,
+        local_queue={"size": 10},
+        forbidden_flags=lambda: ["slow"],
+        plugins=[Watcher()],
+    )
+    pool = await asyncpg.create_pool("postgres:///x")
+    await run_once(pg_pool=pool, task_list=[send], handle_signals=False)
+    await run_once(pg_pool=await asyncpg.connect("postgres:///x"), task_list=[send])
+    await make_worker_utils(schema="x", max_pool_size=1, events=events, plugins=[Watcher()])
     await run_once(task_list={"send": send, "other": lambda: None}, crontab="* * * * * send", concurrency=3)
     items = [*parse_crontab("0 4 * * * send"), *parse_cron_items([CronItem(task="send", match="0 4 * * *")])]
     utils = await make_worker_utils(options=options, hooks=Hooks())

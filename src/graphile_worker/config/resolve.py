@@ -15,7 +15,7 @@ import msgspec
 from ..errors import ConfigError
 from ..options import WorkerOptions
 from .settings import CommandLineOptions, known_settings
-from .sources import Source, find_file, from_call, from_environment, from_file, refuse_options_of_others
+from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
 
@@ -50,12 +50,11 @@ def resolve(
 
 
 def combine(options: WorkerOptions | None, values: Mapping[str, Any]) -> WorkerOptions:
-    """The options of a library call: its values over an object of options, or else over what is configured.
+    """The options of a library call: its values over `options`, or else over the configuration.
 
-    None is as good as not given.
+    None means unset.
     """
     given = {name: value for name, value in values.items() if value is not None}
-    refuse_options_of_others(given)
     if options is None:
         return resolve(given)[0]
     WorkerOptions.from_mapping(given)  # for its messages about names that do not exist

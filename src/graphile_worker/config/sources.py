@@ -7,7 +7,7 @@ are given the right type; whether they are in bounds is for the option classes t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,6 @@ OTHER_NAMES = {
     "usenodetime": "use_local_time",
 }
 """What flags and other implementations call some options; only used to suggest the right name."""
-_LOGGING = "the command `graphile-worker` takes it; a program sets up logging itself, see the module logging"
-_JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
-OF_OTHERS = {
-    "health_file": "the command `graphile-worker` takes it, as --health-file or in its configuration",
-    "log_format": _LOGGING,
-    "log_level": _LOGGING,
-    "processes": "the command `graphile-worker` takes it, as --processes; a call starts no processes",
-    "once": "call run_once in place of run, or use the flag --once of the command `graphile-worker`",
-    "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",
-    "watch": "use the flag --watch of the command `graphile-worker`",
-    "cleanup": "call WorkerUtils.cleanup, or use the command `graphile-worker cleanup`",
-    **dict.fromkeys(("job_key", "job_key_mode", "max_attempts", "priority", "queue_name", "run_at"), _JOB),
-}
-"""Options that another command or call takes, and which; a library call refuses them."""
 _WORDS = {
     "true": True,
     "yes": True,
@@ -119,7 +105,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
         if setting is not None:
             place = f"environment variable {variable}"
             source.put(setting.name, _from_text(setting, text, place), place)
-        elif near := _nearest(
+        elif near := nearest_name(
             variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in settings]
         ):
             raise ConfigError(f"unknown environment variable {variable}; did you mean {PREFIX}{near}?")
@@ -138,14 +124,6 @@ def from_call(values: Mapping[str, Any], place: str) -> Source:
                 raise ConfigError(_unknown(key))
             source.put(key, part, place)
     return source
-
-
-def refuse_options_of_others(names: Iterable[str]) -> None:
-    """Refuse what a library call would ignore, and say who takes it."""
-    for name in names:
-        takes_it = OF_OTHERS.get(name)
-        if takes_it is not None:
-            raise ConfigError(f"{name}: this is not an option of this call; {takes_it}")
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -215,15 +193,17 @@ def _is_module(value: str) -> bool:
 
 
 def _unknown(name: str) -> str:
-    near = _nearest(name, list(known_settings()))
+    near = nearest_name(name, known_settings())
     hint = f"; did you mean {near!r}?" if near else f"; known options: {', '.join(known_settings())}"
     return f"unknown option {name!r}{hint}"
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
+def nearest_name(name: str, known: Collection[str]) -> str | None:
+    """The known option that was most likely meant."""
     import difflib
 
     meant = OTHER_NAMES.get(name.lower())
-    if meant is not None:
-        return next(option for option in known if option.lower() == meant)
+    for option in known:
+        if option.lower() == meant:
+            return option
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None)

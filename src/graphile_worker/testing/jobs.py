@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..client import WorkerUtils
 from ..clock import SystemClock
 from ..config import combine
+from ..config.calls import check_names
 from ..db.connection import Connection, Pool
 from ..db.open import close_pool, open_pool
 from ..errors import ConfigError
@@ -29,6 +30,7 @@ from .schedule import Schedule
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
+    from ..option_values import WorkerOptionValues
 
 PATIENCE = 60.0
 CLOSE_WITHIN = 5.0
@@ -72,7 +74,7 @@ class RunJobs:
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
         forbidden_flags: FlagSource = None,
         logger: logging.Logger | None = None,
-        **values: Any,
+        **values: Unpack[WorkerOptionValues],
     ) -> JobsRun:
         """Run jobs until none is left that can run; those of a named queue to the queue's end.
 
@@ -82,6 +84,7 @@ class RunJobs:
         With `until` the clock moves on from one job to the next, to the end, and recurring jobs of `crontab`
         or `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
         """
+        check_names(values, WorkerOptions.__struct_fields__)
         options = combine(self._options, values)
         tasks = build_registry(task_list) if task_list is not None else load_tasks(options.task_directory)
         schedule = self._schedule(until, crontab, parsed_cron_items)
