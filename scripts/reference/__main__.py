@@ -18,7 +18,7 @@ import asyncpg
 from graphile_worker import run_migrations
 from graphile_worker.embedded import EmbeddedPostgres
 
-from . import errors_page, events_page, options_page, sql_page
+from . import api_page, errors_page, events_page, options_page, sql_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -36,6 +36,7 @@ async def pages(url: str) -> dict[str, str]:
         "events.md": events_page.page(),
         "errors.md": errors_page.page(),
         "sql.md": sql,
+        **api_page.pages(),
     }
 
 

@@ -18,11 +18,12 @@ GROUPS = (
     ("local_queue.refetch_delay.", RefetchDelayOptions),
 )
 HEAD = text("options.md")
+NESTED = "`local_queue` is a `LocalQueueOptions`, its `refetch_delay` a `RefetchDelayOptions`."
 
 
 def page(_: object = None) -> str:
     lines = [HEAD]
-    lines += ["## Options of a worker", "", *_table(GROUPS), ""]
+    lines += ["## Options of a worker", "", NESTED, "", *_table(GROUPS), ""]
     lines += [
         "`make_worker_utils` takes `connection_string`, `schema`, `max_pool_size`, `prepared_statements` and "
         "`use_local_time` of these,",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .cron import ParsedCronItem as ParsedCronItem
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
+    from .cron.item import ParsedCronOptions as ParsedCronOptions
     from .errors import GraphileWorkerError as GraphileWorkerError
     from .hooks import Events as Events
     from .hooks import FailJob as FailJob
@@ -36,11 +37,15 @@ if TYPE_CHECKING:
     from .outcome import Failed as Failed
     from .outcome import Interrupted as Interrupted
     from .outcome import Outcome as Outcome
+    from .queries.inspection import JobCounts as JobCounts
     from .queries.inspection import JobDetails as JobDetails
     from .queries.inspection import JobFilter as JobFilter
+    from .queries.inspection import JobOrder as JobOrder
+    from .queries.inspection import JobState as JobState
     from .queries.inspection import QueueSummary as QueueSummary
     from .queries.inspection import Statistics as Statistics
     from .queries.maintenance import CleanupReport as CleanupReport
+    from .queries.maintenance import CleanupTask as CleanupTask
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
     from .recovery.worker_rows import WorkerSummary as WorkerSummary
@@ -58,6 +63,9 @@ if TYPE_CHECKING:
     from .tasks import get_current_helpers as get_current_helpers
     from .tasks import get_current_job as get_current_job
     from .tasks import task as task
+    from .tasks.registry import TaskList as TaskList
+    from .tasks.task import TaskOptions as TaskOptions
+    from .worker.fetcher import FlagSource as FlagSource
 
 export_lazily(
     __name__,
@@ -66,14 +74,15 @@ export_lazily(
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
+        "cron.item": "ParsedCronOptions",
         "errors": "GraphileWorkerError",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob",
         "job": "Job",
         "migrate": "MigrationReport",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Completed Failed Interrupted Outcome",
-        "queries.inspection": "JobDetails JobFilter QueueSummary Statistics",
-        "queries.maintenance": "CleanupReport",
+        "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
+        "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.worker_rows": "WorkerSummary",
         "runner": "run run_once",
@@ -81,6 +90,9 @@ export_lazily(
         "spec": "JobKeyMode JobOptions JobSpec",
         "tasks": "AbortSignal Extensions JobHelpers SyncHelpers Task "
         "get_current_helpers get_current_job task",
+        "tasks.registry": "TaskList",
+        "tasks.task": "TaskOptions",
+        "worker.fetcher": "FlagSource",
     },
     "__version__",
 )

@@ -57,4 +57,7 @@ class RunOnceArguments(WorkerArguments, total=False):
     """The arguments of `run_once`."""
 
     pg_pool: AnyPool | AnyConnection | None
-    """Your own asyncpg pool in place of `connection_string`; it stays open. `run_once` takes a connection too."""
+    """Your own asyncpg pool, which stays open, in place of `connection_string`.
+
+    `run_once` takes a single connection too.
+    """

@@ -23,7 +23,7 @@ class EventRecorder:
     """Observes one `Events` object, a new one unless given, from the moment it is made."""
 
     def __init__(self, events: Events | None = None) -> None:
-        self.events = events if events is not None else Events()
+        self.events: Events = events if events is not None else Events()
         """Give this to the worker."""
         self.seen: list[Event] = []
         """Everything that happened, in order."""
