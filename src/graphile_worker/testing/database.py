@@ -33,7 +33,7 @@ class DatabaseServer:
 
     def __init__(self, url: str) -> None:
         self.admin_url = url
-        version = load("testing/server_version", SchemaName())
+        version = load("testing/server_version")
         self.version: str = self.run(url, lambda admin: admin.fetchval(version))
         # Unique among all test runs that may use this server at the same time.
         self.prefix = f"gw_test_{os.getpid()}_{os.urandom(3).hex()}_"
@@ -70,7 +70,7 @@ class DatabaseServer:
         if prepare is not None:
             _in_thread(lambda: prepare(url))
             # A database that is in use cannot be copied, and pools are easily forgotten.
-            end = load("testing/end_sessions", SchemaName())
+            end = load("testing/end_sessions")
             self.run(self.admin_url, lambda admin: admin.fetch(end, name))
         return name
 
@@ -88,7 +88,7 @@ class DatabaseServer:
         if self.major >= 13:
             await admin.execute(_statement("drop_database_by_force", DATABASE=name))
             return
-        await admin.fetch(load("testing/end_sessions", SchemaName()), name)
+        await admin.fetch(load("testing/end_sessions"), name)
         await admin.execute(_statement("drop_database", DATABASE=name))
 
     @staticmethod
@@ -131,7 +131,7 @@ def _in_thread(work: Callable[[], Any]) -> Any:
 
 def _statement(name: str, **identifiers: str) -> str:
     """A statement that takes no parameters, with names written in as identifiers."""
-    text = load(f"testing/{name}", SchemaName())
+    text = load(f"testing/{name}")
     for placeholder, identifier in identifiers.items():
         text = text.replace(f":{placeholder}", SchemaName(identifier).quoted)
     return text

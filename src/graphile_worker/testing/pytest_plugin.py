@@ -105,12 +105,11 @@ def graphile_worker_database(
 @pytest.fixture
 def graphile_worker_clock(graphile_worker_database: str) -> FakeClock:
     """A clock that stands still, at first at the server's time, until the test moves it."""
-    from ..schema_name import SchemaName
     from ..sql import load
     from .database import DatabaseServer
     from .fake_clock import FakeClock
 
-    statement = load("testing/server_time", SchemaName())
+    statement = load("testing/server_time")
     start = DatabaseServer.run(graphile_worker_database, lambda session: session.fetchval(statement))
     return FakeClock(start)
 
