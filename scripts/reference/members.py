@@ -1,4 +1,4 @@
-"""What classes say about themselves: the texts below their fields, and their annotations as written."""
+"""Reads fields, types and docstrings from the source of classes."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def first_paragraph(thing: object) -> str:
 
 
 def text(name: str) -> str:
-    """What a page says before its tables."""
+    """The introduction of a page."""
     return (TEXTS / name).read_text(encoding="utf-8")
 
 
 def cell(content: str) -> str:
-    """Text that may stand in a Markdown table."""
+    """Text for a cell of a Markdown table."""
     return content.replace("|", "\\|")
 
 

@@ -1,4 +1,4 @@
-"""The reference of options: every field of the options objects, and what else `run` takes."""
+"""The reference of options: every field of the option classes, and the other arguments of `run`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default is msgspec.NODEFAULT:
-        return "needed"
+        return "required"
     if field.default is None:
         return ""
     value = field.default

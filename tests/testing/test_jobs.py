@@ -115,7 +115,7 @@ async def test_a_task_that_hangs_is_named_and_cancelled(
             raise
 
     job = await graphile_worker_utils.add_job("hang")
-    with pytest.raises(TimeoutError, match=rf"run_jobs waited for 5 s; then there ran: hang {job.id}"):
+    with pytest.raises(TimeoutError, match=rf"run_jobs took longer than 5 s; still running: hang {job.id}"):
         await run_jobs([hang], timeout=5)  # long enough for it to begin
     assert cancelled.is_set()
     assert [waiting.id for waiting in await added_jobs()] == [job.id]
@@ -326,9 +326,9 @@ async def test_recurring_jobs_may_be_given_as_items(
 
 
 async def test_time_cannot_pass_without_a_clock_or_backwards(run_jobs: RunJobs) -> None:
-    with pytest.raises(ConfigError, match="let the test use graphile_worker_clock"):
+    with pytest.raises(ConfigError, match="add the fixture graphile_worker_clock"):
         await run_jobs([note], until=timedelta(days=1))
-    with pytest.raises(ConfigError, match="say how much with until="):
+    with pytest.raises(ConfigError, match="set it with until="):
         await run_jobs([note], crontab="* * * * * note")
 
 
