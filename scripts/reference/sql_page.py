@@ -12,8 +12,8 @@ LEFT_ALONE = "Skips locked jobs."
 FUNCTIONS = {
     "add_job": "Add a job, or update the one with the same key; returns its row. "
     "See [adding jobs](../adding-jobs.md) and [job keys](../job-keys.md).",
-    "add_jobs": "Add many jobs in one call. With `job_key_preserve_run_at`, a job that is updated "
-    "through its key keeps\nits `run_at`. A key may occur once per call. `unsafe_dedupe` is not supported here.",
+    "add_jobs": "Add many jobs in one call. With `job_key_preserve_run_at`, a job that is updated by its key "
+    "keeps its\n`run_at`. A key may occur once per call. `unsafe_dedupe` is not supported here.",
     "remove_job": "Delete the job with this key and return its row. A running job is not deleted: it loses "
     "its key and its\nremaining attempts. All columns are null if there is no such key.",
     "complete_jobs": f"Delete these jobs as if they had run; returns the deleted ones. {LEFT_ALONE}",

@@ -46,7 +46,7 @@ def test_a_preset_cannot_change_and_refuses_what_it_does_not_know() -> None:
         house.with_values(concurency=2)
 
 
-def test_a_preset_that_is_printed_does_not_tell_the_password() -> None:
+def test_a_printed_preset_hides_the_password() -> None:
     preset = WorkerOptions(connection_string="postgres://me:hidden@db.example/shop")
     assert "hidden" not in repr(preset)
     assert "hidden" not in str(preset)

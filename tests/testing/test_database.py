@@ -54,7 +54,7 @@ def test_an_error_of_the_preparation_is_the_users_to_see(server: DatabaseServer)
         server.create_template(prepare=prepare)
 
 
-async def test_a_database_is_dropped_although_somebody_is_connected(server: DatabaseServer) -> None:
+async def test_a_database_with_open_sessions_is_dropped(server: DatabaseServer) -> None:
     name = server.create_database()
     connection = await asyncpg.connect(server.url(name))
     try:

@@ -58,7 +58,7 @@ async def test_jobs_that_tasks_add_run_too(run_jobs: RunJobs, graphile_worker_ut
     assert [job.payload for job in ran.succeeded] == [3, 2, 1, 0]
 
 
-async def test_failures_are_told_with_their_errors_and_whether_they_are_final(
+async def test_failures_have_their_errors_and_say_whether_they_are_permanent(
     run_jobs: RunJobs, added_jobs: AddedJobs, graphile_worker_utils: WorkerUtils
 ) -> None:
     await graphile_worker_utils.add_job(fail)

@@ -248,7 +248,7 @@ async def test_own(graphile_worker_utils, added_jobs, run_jobs):
     assert "1 passed" in output, output
 
 
-def test_without_any_postgresql_it_says_both_ways_out(project: Project) -> None:
+def test_without_any_postgresql_both_remedies_are_named(project: Project) -> None:
     project.write(
         "conftest.py",
         """
@@ -270,7 +270,7 @@ def no_postgres():
     assert "set GRAPHILE_WORKER_TEST_DATABASE_URL to its URL" in output
 
 
-async def test_a_role_that_may_not_create_databases_is_told_so(project: Project) -> None:
+async def test_a_role_that_may_not_create_databases_gets_a_hint(project: Project) -> None:
     role = f"tester_{os.urandom(4).hex()}"
     admin = await asyncpg.connect(project.server_url)
     try:
