@@ -55,3 +55,11 @@ def test_the_package_alone_imports_next_to_nothing(package: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     expected = {"graphile_worker", "graphile_worker._lazy", "graphile_worker.version", package}
     assert {name for name in done.stdout.split() if name.startswith("graphile_worker")} == expected
+
+
+def test_types_for_type_checkers_are_not_imported_at_run_time() -> None:
+    code = "import sys, graphile_worker as g; g.run, g.Runner, g.make_worker_utils; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    imported = set(done.stdout.split())
+    assert "graphile_worker.runner.runner" in imported, done.stderr
+    assert not {name for name in imported if name.endswith((".arguments", ".option_values"))}

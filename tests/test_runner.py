@@ -37,7 +37,7 @@ async def noop() -> None:
 
 
 async def break_schema(jobs: Jobs) -> None:
-    """What a worker of a much later version does."""
+    """Install a breaking migration, as a later version does."""
     await jobs.connection.execute("insert into graphile_worker.migrations (id, breaking) values (99, true)")
     await jobs.connection.execute(
         "select pg_notify('worker:migrate', '{\"migrationNumber\": 99, \"breaking\": true}')"
@@ -185,7 +185,7 @@ class Installed:
 
 
 class TestTheEnd:
-    """Stopping, and dying."""
+    """Shutdown, and workers that die."""
 
     async def test_leaving_the_block_stops_gracefully(self, jobs: Jobs, workers: Workers) -> None:
         gate = Gate()

@@ -1,4 +1,4 @@
-"""What a call of the library refuses: options of others, and two answers to one question."""
+"""Arguments of library calls: their types, unknown names, options of other calls, and conflicts."""
 
 from __future__ import annotations
 

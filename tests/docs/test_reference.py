@@ -1,4 +1,4 @@
-"""The reference pages say what the code and the schema have."""
+"""The reference pages match the code and the schema."""
 
 from __future__ import annotations
 

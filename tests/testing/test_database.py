@@ -1,4 +1,4 @@
-"""Databases for tests: copies of a template, on whatever server, whatever its URL looks like."""
+"""Databases for tests: copies of a template, on servers with all kinds of URLs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_template_is_made_with_another_schema_and_tables_of_the_application(se
         await connection.close()
 
     def prepare(url: str) -> None:
-        """As programs for migrations do, which are no coroutines but may use them."""
+        """Like a migration tool: a plain function that runs its own event loop."""
         asyncio.run(create_table(url))
 
     async def look(connection: Any) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The clock that tests move by hand."""
+"""FakeClock."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_advancing_waits_until_those_woken_sleep_again() -> None:
         while True:
             await clock.sleep(60)
             for step in range(3):
-                await asyncio.sleep(0.001)  # stands for work that takes real time
+                await asyncio.sleep(0.001)  # work that takes real time
                 steps.append(f"{clock.now():%H:%M} {step}")
 
     task = asyncio.create_task(work())

@@ -1,4 +1,4 @@
-"""The plugin in test suites of users: whatever their plugin for asyncio, server, schema and tables."""
+"""The plugin in users' test suites, with different asyncio plugins, servers, schemas and tables."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def is_running(pid: int) -> bool:
 
 
 async def test_on_a_server_that_is_given_no_database_is_left(project: Project) -> None:
-    """By the setting of pytest; the environment variable is what the other tests use."""
+    """Given by pytest's setting; the other tests use the environment variable."""
     project.write("pytest.ini", f"{SETTINGS}graphile_worker_database_url = {project.server_url}\n")
     project.write(
         "test_app.py",
@@ -191,7 +191,7 @@ async def prepare(url):
     )
     await connection.execute(
         "create trigger welcome after insert on customer for each row execute function welcome()")
-    FORGOTTEN.append(connection)  # and so it is never closed
+    FORGOTTEN.append(connection)  # never closed
 
 @pytest.fixture(scope="session")
 def graphile_worker_prepare_database():

@@ -1,4 +1,4 @@
-"""The recorder of events."""
+"""EventRecorder."""
 
 from __future__ import annotations
 

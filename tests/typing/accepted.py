@@ -1,4 +1,4 @@
-"""A program as users write it. A type checker must find nothing wrong here."""
+"""A user's program. Type checkers must accept every line."""
 
 from __future__ import annotations
 
@@ -14,17 +14,30 @@ import asyncpg
 import msgspec
 
 from graphile_worker import (
+    AbortSignal,
+    CleanupReport,
+    Clock,
     CronItem,
     Events,
     Hooks,
     Job,
+    JobDetails,
+    JobFilter,
     JobHelpers,
     JobSpec,
+    LeaveLocked,
     LocalQueueOptions,
+    MigrationReport,
+    ParsedCronItem,
+    QueueSummary,
     Runner,
+    Statistics,
+    SweepReport,
     WorkerOptions,
+    WorkerSummary,
     WorkerUtils,
     add_job_adhoc,
+    get_current_helpers,
     get_current_job,
     make_worker_utils,
     parse_cron_items,
@@ -143,6 +156,21 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     assert_type(get_current_job(), Job)
 
 
+async def manage(utils: WorkerUtils) -> None:
+    assert_type(await utils.migrate(), MigrationReport)
+    assert_type(await utils.list_jobs(JobFilter(state="failed")), list[JobDetails])
+    assert_type(await utils.statistics(), Statistics)
+    assert_type(await utils.list_queues(), list[QueueSummary])
+    assert_type(await utils.list_workers(), list[WorkerSummary])
+    assert_type(await utils.cleanup(), CleanupReport)
+    assert_type(await utils.sweep_stale_workers(dry_run=True), SweepReport)
+    assert_type(get_current_helpers().abort_signal, AbortSignal)
+    clock: Clock = FakeClock(datetime.now(UTC))
+    hooks = Hooks()
+    hooks.on_recovery(lambda job: LeaveLocked() if job.attempts else None)
+    await run_once(task_list=[send], clock=clock, hooks=hooks)
+
+
 async def add_in_a_transaction_of_the_application() -> None:
     connection = await asyncpg.connect("postgres:///x")
     pool = await asyncpg.create_pool("postgres:///x")
@@ -197,7 +225,10 @@ async def work() -> None:
     await run_once(pg_pool=await asyncpg.connect("postgres:///x"), task_list=[send])
     await make_worker_utils(schema="x", max_pool_size=1, events=events, plugins=[Watcher()])
     await run_once(task_list={"send": send, "other": lambda: None}, crontab="* * * * * send", concurrency=3)
-    items = [*parse_crontab("0 4 * * * send"), *parse_cron_items([CronItem(task="send", match="0 4 * * *")])]
+    items: list[ParsedCronItem] = [
+        *parse_crontab("0 4 * * * send"),
+        *parse_cron_items([CronItem(task="send", match="0 4 * * *")]),
+    ]
     utils = await make_worker_utils(options=options, hooks=Hooks())
     await asyncio.gather(utils.release(), run_once(task_list=tasks, parsed_cron_items=items))
 
