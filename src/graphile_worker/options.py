@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
 from .schema_name import DEFAULT_SCHEMA, SchemaName
+
+if TYPE_CHECKING:
+    from .option_values import WorkerOptionValues
 
 Duration = float | timedelta
 T = TypeVar("T", bound=msgspec.Struct)
@@ -115,6 +118,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_recoveries: int = 5
     """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
 
+    if TYPE_CHECKING:
+        # Durations may be a timedelta and groups a mapping, which the fields do not say.
+        def __init__(self, **values: Unpack[WorkerOptionValues]) -> None: ...
+
     def __post_init__(self) -> None:
         SchemaName(self.schema)
         _at_least(self.max_pool_size, 1, "max_pool_size")
@@ -160,7 +167,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Options from names and values. Refuses an unknown name and suggests the nearest one."""
         return _from_mapping(cls, values, "")
 
-    def with_values(self, **values: Any) -> Self:
+    def with_values(self, **values: Unpack[WorkerOptionValues]) -> Self:
         """A copy with some options changed."""
         return replace(self, **values)
 

@@ -201,6 +201,8 @@ async def work() -> None:
 
     events.on(JobSucceeded, lambda event: print(event.duration))
     options = WorkerOptions(concurrency=5, local_queue=LocalQueueOptions(size=10))
+    options = options.with_values(grace=timedelta(minutes=1), local_queue=None)
+    assert_type(WorkerOptions(poll_interval=timedelta(seconds=1)).poll_interval, float)
     tasks: list[Callable[..., Any]] = [send, receive, sweep, watch, bill, record, count, loose, partial]
     async with run(
         options=options, task_list=[send, receive, double_later], events=events, extensions=[Mailer()]

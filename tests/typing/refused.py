@@ -127,6 +127,8 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
 
 async def work(run_jobs: RunJobs, event: JobFailed) -> None:
     WorkerOptions(concurency=3)  # wrong
+    WorkerOptions(concurrency="three")  # wrong
+    WorkerOptions().with_values(concurency=3)  # wrong
     WorkerOptions(local_queue=LocalQueueOptions(size="ten"))  # wrong
     runner: Runner = run(task_list=[send])  # wrong
     await runner.wait(5)  # wrong
