@@ -220,7 +220,7 @@ def test_a_batch_of_many_failures_is_cut() -> None:
 
 def test_a_traceback_is_that_of_python_without_the_frames_above_the_task() -> None:
     error = raised(in_package(ship))
-    error.with_traceback(error.__traceback__.tb_next) # as in a slot: ours is first
+    error.with_traceback(error.__traceback__.tb_next)  # as in a slot: ours is first
     own = error.__traceback__.tb_next
     wanted = "".join(traceback.format_exception(type(error), error, own)).rstrip("\n")
     assert format_traceback(error) == wanted

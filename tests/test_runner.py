@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from graphile_worker import Events, JobHelpers, run, run_once
+from graphile_worker import Events, Hooks, JobHelpers, JobSpec, run, run_once
 from graphile_worker.errors import (
     ConfigError,
     ConnectionConfigError,
@@ -19,7 +19,7 @@ from graphile_worker.errors import (
     WorkerStoppedError,
 )
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
-from graphile_worker.runner import arguments
+from graphile_worker.runner import build
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import shutdown
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
@@ -37,7 +37,7 @@ async def noop() -> None:
 
 
 async def break_schema(jobs: Jobs) -> None:
-    """What a worker of a much later version does."""
+    """Install a breaking migration, as a later version does."""
     await jobs.connection.execute("insert into graphile_worker.migrations (id, breaking) values (99, true)")
     await jobs.connection.execute(
         "select pg_notify('worker:migrate', '{\"migrationNumber\": 99, \"breaking\": true}')"
@@ -56,12 +56,12 @@ class TestWhatIsNeeded:
             await run_once(connection_string=database_url)
 
     @pytest.mark.compat("RUN-2")
-    async def test_tasks_given_in_two_ways_are_refused(self, database_url: str) -> None:
+    async def test_both_a_task_list_and_a_task_directory_are_refused(self, database_url: str) -> None:
         with pytest.raises(ConfigError, match="exactly one"):
             await run_once(connection_string=database_url, task_list=[noop], task_directory="tasks")
 
     @pytest.mark.compat("RUN-3")
-    async def test_without_a_database_every_way_to_give_one_is_named(
+    async def test_without_a_database_the_error_lists_every_way_to_set_one(
         self, no_environment: pytest.MonkeyPatch
     ) -> None:
         with pytest.raises(ConnectionConfigError) as caught:
@@ -70,7 +70,7 @@ class TestWhatIsNeeded:
             assert word in str(caught.value)
 
     @pytest.mark.compat("RUN-4")
-    async def test_a_database_given_in_two_ways_is_refused(self, database_url: str) -> None:
+    async def test_both_a_pool_and_a_connection_string_are_refused(self, database_url: str) -> None:
         async with asyncpg.create_pool(database_url) as pool:
             with pytest.raises(ConnectionConfigError, match="both"):
                 await run_once(pg_pool=pool, connection_string=database_url, task_list=[noop])
@@ -138,7 +138,7 @@ class TestWhatIsNeeded:
 
     async def test_an_unknown_option_is_refused(self, database_url: str) -> None:
         with pytest.raises(ConfigError, match="concurrency"):
-            await run_once(connection_string=database_url, task_list=[noop], concurency=3)
+            await run_once(connection_string=database_url, task_list=[noop], concurency=3)  # type: ignore[call-arg]
 
     async def test_a_fresh_database_gets_the_schema(self, empty_database_url: str) -> None:
         ran: list[int] = []
@@ -153,9 +153,39 @@ class TestWhatIsNeeded:
             assert job.task_identifier == "first"
             await until(lambda: ran == [1])
 
+    async def test_a_runner_adds_jobs_as_a_client_does(self, jobs: Jobs, workers: Workers) -> None:
+        runner = await workers.start([noop], forbidden_flags=["later"])
+        job = await runner.add_job("noop", {"n": 1}, flags=["later"], priority=3)
+        more = await runner.add_jobs([JobSpec("noop", flags=["later"]), JobSpec("noop", flags=["later"])])
+        assert (job.priority, len(more)) == (3, 2)
+        assert await runner.add_jobs([JobSpec("noop", flags=["later"])], return_jobs=False) == []
+        async with jobs.connection.transaction():
+            await runner.add_job("noop", flags=["later"], connection=jobs.connection)
+            assert await jobs.count() == 5
+
+    async def test_one_call_can_start_several_workers(
+        self, workers: Workers, recorder: EventRecorder
+    ) -> None:
+        plugin = Installed()
+        context = run(task_list=[noop], plugins=[plugin], events=recorder.events, **workers.options)
+        async with context as first, context as second:
+            assert first.pool_id != second.pool_id
+        assert plugin.hooks[0] is not plugin.hooks[1]
+        assert recorder.count(PoolReleased) == 2
+
+
+class Installed:
+    """A plugin that remembers where it was installed."""
+
+    def __init__(self) -> None:
+        self.hooks: list[Hooks] = []
+
+    def install(self, hooks: Hooks) -> None:
+        self.hooks.append(hooks)
+
 
 class TestTheEnd:
-    """Stopping, and dying."""
+    """Shutdown, and workers that die."""
 
     async def test_leaving_the_block_stops_gracefully(self, jobs: Jobs, workers: Workers) -> None:
         gate = Gate()
@@ -170,13 +200,33 @@ class TestTheEnd:
         await runner.wait()
         assert await jobs.count() == 0
 
-    async def test_an_error_inside_the_block_goes_on_after_the_stop(
+    async def test_an_error_inside_the_block_is_raised_after_the_stop(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder
     ) -> None:
         with pytest.raises(LookupError, match="mine"):
             async with run(task_list=[noop], events=recorder.events, **workers.options):
                 raise LookupError("mine")
         assert recorder.count(PoolReleased) == 1
+
+    async def test_a_runner_knows_whether_it_is_stopping_or_stopped(
+        self, jobs: Jobs, workers: Workers
+    ) -> None:
+        gate = Gate()
+
+        async def step(payload: Any) -> None:
+            await gate(payload)
+
+        await jobs.add("step")
+        runner = await workers.start([step])
+        await gate.until_inside(1)
+        assert (runner.is_stopping, runner.is_stopped) == (False, False)
+        stopping = asyncio.create_task(runner.stop())
+        await until(lambda: runner.is_stopping)
+        assert not runner.is_stopped  # a task is still running
+        gate.open()
+        async with asyncio.timeout(PATIENCE):
+            await stopping
+        assert (runner.is_stopping, runner.is_stopped) == (True, True)
 
     async def test_stopping_twice_is_an_error(self, workers: Workers) -> None:
         runner = await workers.start([noop])
@@ -185,14 +235,14 @@ class TestTheEnd:
             await runner.stop()
         await runner.wait()
 
-    async def test_all_who_wait_hear_the_end(self, workers: Workers) -> None:
+    async def test_every_waiter_returns_at_the_end(self, workers: Workers) -> None:
         runner = await workers.start([noop])
         waiting = [asyncio.create_task(runner.wait()) for _ in range(3)]
         await workers.stop(runner)
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*waiting)
 
-    async def test_who_stops_waiting_does_not_stop_the_worker(self, jobs: Jobs, workers: Workers) -> None:
+    async def test_cancelling_a_wait_does_not_stop_the_worker(self, jobs: Jobs, workers: Workers) -> None:
         runner = await workers.start([noop])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
@@ -200,7 +250,7 @@ class TestTheEnd:
         await jobs.add("noop")
         await jobs.until_gone()
 
-    async def test_a_kill_cancels_what_runs_and_gives_it_back(
+    async def test_a_kill_cancels_running_tasks_and_returns_their_jobs(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder
     ) -> None:
         gate = Gate()
@@ -249,7 +299,7 @@ class TestTheEnd:
 
     @pytest.mark.compat("RUN-10")
     @pytest.mark.parametrize("heeds", [True, False])
-    async def test_a_cancelled_once_run_gives_back_what_it_holds(
+    async def test_a_cancelled_once_run_returns_its_jobs(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, heeds: bool
     ) -> None:
         async def step(payload: Any, helpers: JobHelpers) -> None:
@@ -280,7 +330,7 @@ class TestTheEnd:
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(shutdown, "FORCED_WAIT", 0.1)
-        monkeypatch.setattr(arguments, "CLOSE_WITHIN", 0.2)
+        monkeypatch.setattr(build, "CLOSE_WITHIN", 0.2)
         stubborn, inside = asyncio.Event(), asyncio.Event()
 
         async def clings(payload: Any, helpers: JobHelpers) -> None:

@@ -56,7 +56,7 @@ async def test_a_query_that_fails_in_a_task_fails_the_job_and_not_the_transactio
 
 
 async def test_a_task_may_use_transactions_of_its_own(jobs: Jobs) -> None:
-    """What is rolled back there takes nothing of the worker's with it."""
+    """A rollback in a task does not undo what the worker has written."""
     await jobs.connection.execute("create temporary table noted (n integer)")
 
     async def notes(payload: Any, helpers: JobHelpers) -> None:
@@ -65,7 +65,7 @@ async def test_a_task_may_use_transactions_of_its_own(jobs: Jobs) -> None:
                 async with client.transaction():
                     await client.execute("insert into noted values ($1)", payload["n"])
                     await helpers.add_job("other", job_key=f"other {payload['n']}")
-                    await asyncio.sleep(0.01)  # meanwhile outcomes of others want to be written
+                    await asyncio.sleep(0.01)  # outcomes of other jobs are pending at this time
                     if payload["n"] % 2:
                         raise LookupError
             except LookupError:

@@ -1,1 +1,1 @@
-"""Writes the reference pages of the documentation from the code and from an installed schema."""
+"""Generates the reference pages from the code and from an installed schema."""

@@ -1,6 +1,6 @@
-"""`python -m scripts.reference` writes the reference pages; `--check` only says whether they are up to date.
+"""`python -m scripts.reference` writes the reference pages; `--check` reports pages that are out of date.
 
-The page about SQL is read from a database with the schema installed: DATABASE_URL, else an embedded server.
+The page about SQL comes from a database with the schema installed: DATABASE_URL, else an embedded server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import asyncpg
 from graphile_worker import run_migrations
 from graphile_worker.embedded import EmbeddedPostgres
 
-from . import errors_page, events_page, options_page, sql_page
+from . import api_page, errors_page, events_page, options_page, sql_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -36,6 +36,7 @@ async def pages(url: str) -> dict[str, str]:
         "events.md": events_page.page(),
         "errors.md": errors_page.page(),
         "sql.md": sql,
+        **api_page.pages(),
     }
 
 
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> str | None:
         wanted = asyncio.run(pages(url))
     if arguments == ["--check"]:
         old = [name for name, text in wanted.items() if _read(FOLDER / name) != text]
-        return f"run `python -m scripts.reference`: {', '.join(old)} differ from the code" if old else None
+        return f"run `python -m scripts.reference`: {', '.join(old)} are out of date" if old else None
     FOLDER.mkdir(exist_ok=True)
     for name, text in wanted.items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The reference of errors: the tree of classes, what each means and what it carries."""
+"""The reference of errors: the class tree, the cause of each error, and its attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = text("errors.md")
 def page(_: object = None) -> str:
     tree = _tree(GraphileWorkerError)
     lines = [HEAD, "```text", *(f"{'    ' * depth}{cls.__name__}" for depth, cls in tree), "```", ""]
-    lines += ["## What they mean", "", "| error | raised when | fields |", "|---|---|---|"]
+    lines += ["## What they mean", "", "| error | raised when | attributes |", "|---|---|---|"]
     lines += [
         f"| `{cls.__name__}` | {cell(first_paragraph(cls))} | {_names(_fields(cls))} |" for _, cls in tree
     ]
@@ -34,7 +34,7 @@ def _tree(cls: type[Exception], depth: int = 0) -> list[tuple[int, type[Exceptio
 
 
 def _fields(cls: type[Exception]) -> list[str]:
-    """What the class and those above it set on themselves."""
+    """The attributes that the class and its bases set."""
     found: list[str] = []
     for base in reversed(cls.__mro__):
         if base.__module__ == errors.__name__ and "__init__" in base.__dict__:
@@ -50,6 +50,6 @@ def _others() -> str:
     problem = errors.CrontabProblem
     return (
         f"`CrontabError.problems` holds `{problem.__name__}` objects with "
-        f"{_names(problem.__struct_fields__)}\nand `place`. Python's own classes are bases too where that "
-        "fits: `InvalidArgumentError` is a `ValueError`,\n`ExtensionMissingError` a `LookupError`."
+        f"{_names(problem.__struct_fields__)}\nand `place`. Some errors also derive from a "
+        "built-in class: `InvalidArgumentError` is a\n`ValueError`, `ExtensionMissingError` a `LookupError`."
     )

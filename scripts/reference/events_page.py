@@ -1,4 +1,4 @@
-"""The reference of events: every class, its name, when it comes and what it carries."""
+"""The reference of events: every class with its name, its fields and its occasion."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""The reference of options: every field of the options objects, and what else `run` takes."""
+"""The reference of options: every field of the option classes, and the other arguments of `run`."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import msgspec
 
-from graphile_worker import run
 from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
 
 from .members import cell, field_texts, field_types, first_paragraph, text
 
@@ -18,37 +17,21 @@ GROUPS = (
     ("local_queue.", LocalQueueOptions),
     ("local_queue.refetch_delay.", RefetchDelayOptions),
 )
-ARGUMENTS = {
-    "pg_pool": "Your own asyncpg pool in place of `connection_string`; it stays open. "
-    "For `run_once` a connection will do.",
-    "task_list": "Tasks or functions, or a mapping of identifiers to them, in place of `task_directory`.",
-    "crontab": "Recurring jobs as the text of a crontab, in place of `crontab_file`.",
-    "parsed_cron_items": "Recurring jobs from `parse_cron_items` or `parse_crontab`.",
-    "forbidden_flags": "Flags of jobs not to run: a list, or a (coroutine) function that gives one.",
-    "events": "The `Events` object to report to; register observers on it before the worker starts.",
-    "hooks": "A `Hooks` object: events and interceptors together, in place of `events`.",
-    "plugins": "Objects with `install(hooks)`, called before anything starts; they serve this run alone.",
-    "extensions": "Objects of your application that tasks get with `helpers.extension(Type)`.",
-    "logger": "A `logging.Logger` for this worker and its tasks; see [logging](../configuration.md#logging).",
-    "clock": "Where the time comes from; for tests.",
-    "options": "A `WorkerOptions` object to build on, in place of the environment and the file.",
-}
-"""What `run` and `run_once` take besides the options; checked against their signatures."""
-
 HEAD = text("options.md")
+NESTED = "`local_queue` is a `LocalQueueOptions`, its `refetch_delay` a `RefetchDelayOptions`."
 
 
 def page(_: object = None) -> str:
     lines = [HEAD]
-    lines += ["## Options of a worker", "", *_table(GROUPS), ""]
+    lines += ["## Options of a worker", "", NESTED, "", *_table(GROUPS), ""]
     lines += [
         "`make_worker_utils` takes `connection_string`, `schema`, `max_pool_size`, `prepared_statements` and "
         "`use_local_time` of these,",
-        "and `pg_pool`, `hooks`, `clock` and `options`.",
+        "and `pg_pool`, `events`, `hooks`, `plugins`, `clock` and `options`.",
         "",
         "## Further arguments of `run` and `run_once`",
         "",
-        "These are objects of your program, so no file or variable can hold them.",
+        "These are objects of your program, so no file and no environment variable can hold them.",
         "",
         "| argument | meaning |",
         "|---|---|",
@@ -80,7 +63,7 @@ def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default is msgspec.NODEFAULT:
-        return "needed"
+        return "required"
     if field.default is None:
         return ""
     value = field.default
@@ -89,11 +72,4 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _arguments() -> dict[str, str]:
-    taken = [
-        name
-        for name, parameter in inspect.signature(run).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
-    if set(taken) != set(ARGUMENTS):
-        raise SystemExit(f"run takes {sorted(taken)}, but described are {sorted(ARGUMENTS)}")
-    return {name: ARGUMENTS[name] for name in taken}
+    return field_texts(RunOnceArguments) | field_texts(WorkerArguments)

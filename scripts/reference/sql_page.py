@@ -1,4 +1,4 @@
-"""The reference of SQL: functions, the view and the type as the catalogue of an installed schema has them."""
+"""The reference of SQL: functions, view and type, from the catalogue of an installed schema."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import asyncpg
 
 from .members import text
 
-LEFT_ALONE = "Locked jobs are left alone."
+LEFT_ALONE = "Skips locked jobs."
 FUNCTIONS = {
-    "add_job": "Add one job, or change the one with the same key; returns its row. "
+    "add_job": "Add a job, or update the one with the same key; returns its row. "
     "See [adding jobs](../adding-jobs.md) and [job keys](../job-keys.md).",
-    "add_jobs": "Add many jobs in one call. With `job_key_preserve_run_at`, jobs that a key finds waiting "
-    "keep their time.\nA key may occur once per call. `unsafe_dedupe` is not possible here.",
-    "remove_job": "Delete the job with this key and return its row. A job that is running is not deleted: it "
-    "loses its\nkey and its further attempts. All columns are null if there is no such key.",
-    "complete_jobs": f"Delete these jobs as if they had run; returns those that were deleted. {LEFT_ALONE}",
-    "permanently_fail_jobs": "Give these jobs up: no attempts left, `error_message` as their last error. "
+    "add_jobs": "Add many jobs in one call. With `job_key_preserve_run_at`, a job that is updated by its key "
+    "keeps its\n`run_at`. A key may occur once per call. `unsafe_dedupe` is not supported here.",
+    "remove_job": "Delete the job with this key and return its row. A running job is not deleted: it loses "
+    "its key and its\nremaining attempts. All columns are null if there is no such key.",
+    "complete_jobs": f"Delete these jobs as if they had run; returns the deleted ones. {LEFT_ALONE}",
+    "permanently_fail_jobs": "Fail these jobs permanently, with `error_message` as their last error. "
     f"{LEFT_ALONE}",
-    "reschedule_jobs": "Change what is given on these jobs; null leaves it as it is. Workers are not "
-    f"notified, they find\nthe jobs at their next poll. {LEFT_ALONE}",
-    "force_unlock_workers": "Unlock every job and queue that these pools hold, by their `locked_by`. Their "
-    "attempts stay\ncounted. Be sure that the pools are dead.",
+    "reschedule_jobs": "Change the given values of these jobs; null keeps the present value. Workers are "
+    f"not notified;\nthey find the jobs at their next poll. {LEFT_ALONE}",
+    "force_unlock_workers": "Unlock every job and queue that these pools have locked (ids as in "
+    "`locked_by`). Attempts stay counted.\nMake sure that the pools are dead.",
 }
 HEAD = text("sql.md")
 ERRORS = text("sql_errors.md")
@@ -52,7 +52,7 @@ async def page(connection: asyncpg.Connection) -> str:
     lines += [
         "## The view `jobs`",
         "",
-        "For looking, not for changing. It shows all jobs but not their payloads.",
+        "Read-only. It shows all jobs, without their payloads.",
         "",
         *await _columns(connection, "jobs"),
         "",
@@ -63,7 +63,7 @@ async def page(connection: asyncpg.Connection) -> str:
 
 
 def _plain(signature: str) -> str:
-    """A signature as people write it."""
+    """A signature as it is usually written."""
     plain = signature.replace("timestamp with time zone", "timestamptz").replace("SETOF", "setof")
     plain = re.sub(r"(NULL|'\w+')::\w+(\[\])?", r"\1", plain)
     return plain.replace("DEFAULT", "default").replace("NULL", "null")

@@ -1,87 +1,98 @@
 """Graphile Worker for Python: a job queue that needs nothing but PostgreSQL.
 
-The names below are imported when they are first used, so that a command or a program that only adds jobs
-does not load the worker.
+Public names are imported on first use, so that a program that only adds jobs does not load the worker.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .version import __version__
+from ._lazy import export_lazily
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .client import WorkerUtils, add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
-    from .cron import CronItem, parse_cron_items, parse_crontab
-    from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
-    from .job import Job
-    from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
-    from .outcome import Completed, Failed, Interrupted, Outcome
-    from .queries.inspection import JobFilter
-    from .runner import run, run_once
-    from .runner.runner import Runner
-    from .spec import JobSpec
-    from .tasks import JobHelpers, Task, get_current_helpers, get_current_job, task
+    from .awaitable import AwaitableContext as AwaitableContext
+    from .client import WorkerUtils as WorkerUtils
+    from .client import add_job_adhoc as add_job_adhoc
+    from .client import make_worker_utils as make_worker_utils
+    from .client import run_migrations as run_migrations
+    from .clock import Clock as Clock
+    from .cron import CronItem as CronItem
+    from .cron import CronItemOptions as CronItemOptions
+    from .cron import ParsedCronItem as ParsedCronItem
+    from .cron import parse_cron_items as parse_cron_items
+    from .cron import parse_crontab as parse_crontab
+    from .cron.item import ParsedCronOptions as ParsedCronOptions
+    from .errors import GraphileWorkerError as GraphileWorkerError
+    from .hooks import Events as Events
+    from .hooks import FailJob as FailJob
+    from .hooks import Hooks as Hooks
+    from .hooks import LeaveLocked as LeaveLocked
+    from .hooks import Plugin as Plugin
+    from .hooks import SkipJob as SkipJob
+    from .job import Job as Job
+    from .migrate import MigrationReport as MigrationReport
+    from .options import LocalQueueOptions as LocalQueueOptions
+    from .options import RefetchDelayOptions as RefetchDelayOptions
+    from .options import WorkerOptions as WorkerOptions
+    from .outcome import Completed as Completed
+    from .outcome import Failed as Failed
+    from .outcome import Interrupted as Interrupted
+    from .outcome import Outcome as Outcome
+    from .queries.inspection import JobCounts as JobCounts
+    from .queries.inspection import JobDetails as JobDetails
+    from .queries.inspection import JobFilter as JobFilter
+    from .queries.inspection import JobOrder as JobOrder
+    from .queries.inspection import JobState as JobState
+    from .queries.inspection import QueueSummary as QueueSummary
+    from .queries.inspection import Statistics as Statistics
+    from .queries.maintenance import CleanupReport as CleanupReport
+    from .queries.maintenance import CleanupTask as CleanupTask
+    from .recovery.sweep import RecoveredWorker as RecoveredWorker
+    from .recovery.sweep import SweepReport as SweepReport
+    from .recovery.worker_rows import WorkerSummary as WorkerSummary
+    from .runner import run as run
+    from .runner import run_once as run_once
+    from .runner.runner import Runner as Runner
+    from .spec import JobKeyMode as JobKeyMode
+    from .spec import JobOptions as JobOptions
+    from .spec import JobSpec as JobSpec
+    from .tasks import AbortSignal as AbortSignal
+    from .tasks import Extensions as Extensions
+    from .tasks import JobHelpers as JobHelpers
+    from .tasks import SyncHelpers as SyncHelpers
+    from .tasks import Task as Task
+    from .tasks import get_current_helpers as get_current_helpers
+    from .tasks import get_current_job as get_current_job
+    from .tasks import task as task
+    from .tasks.registry import TaskList as TaskList
+    from .tasks.task import TaskOptions as TaskOptions
+    from .worker.fetcher import FlagSource as FlagSource
 
-__all__ = [
-    "Completed",
-    "CronItem",
-    "Events",
-    "FailJob",
-    "Failed",
-    "Hooks",
-    "Interrupted",
-    "Job",
-    "JobFilter",
-    "JobHelpers",
-    "JobSpec",
-    "LocalQueueOptions",
-    "Outcome",
-    "Plugin",
-    "RefetchDelayOptions",
-    "Runner",
-    "SkipJob",
-    "Task",
-    "WorkerOptions",
-    "WorkerUtils",
+export_lazily(
+    __name__,
+    {
+        "awaitable": "AwaitableContext",
+        "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
+        "clock": "Clock",
+        "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
+        "cron.item": "ParsedCronOptions",
+        "errors": "GraphileWorkerError",
+        "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob",
+        "job": "Job",
+        "migrate": "MigrationReport",
+        "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
+        "outcome": "Completed Failed Interrupted Outcome",
+        "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
+        "queries.maintenance": "CleanupReport CleanupTask",
+        "recovery.sweep": "RecoveredWorker SweepReport",
+        "recovery.worker_rows": "WorkerSummary",
+        "runner": "run run_once",
+        "runner.runner": "Runner",
+        "spec": "JobKeyMode JobOptions JobSpec",
+        "tasks": "AbortSignal Extensions JobHelpers SyncHelpers Task "
+        "get_current_helpers get_current_job task",
+        "tasks.registry": "TaskList",
+        "tasks.task": "TaskOptions",
+        "worker.fetcher": "FlagSource",
+    },
     "__version__",
-    "add_job_adhoc",
-    "get_current_helpers",
-    "get_current_job",
-    "make_worker_utils",
-    "parse_cron_items",
-    "parse_crontab",
-    "quick_add_job",
-    "run",
-    "run_migrations",
-    "run_once",
-    "task",
-]
-
-_HOMES = {
-    "client": ("WorkerUtils", "add_job_adhoc", "make_worker_utils", "quick_add_job", "run_migrations"),
-    "cron": ("CronItem", "parse_cron_items", "parse_crontab"),
-    "hooks": ("Events", "FailJob", "Hooks", "Plugin", "SkipJob"),
-    "job": ("Job",),
-    "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
-    "outcome": ("Completed", "Failed", "Interrupted", "Outcome"),
-    "queries.inspection": ("JobFilter",),
-    "runner": ("run", "run_once"),
-    "runner.runner": ("Runner",),
-    "spec": ("JobSpec",),
-    "tasks": ("JobHelpers", "Task", "get_current_helpers", "get_current_job", "task"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOME_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+)

@@ -1,4 +1,4 @@
-"""AwaitableContext: something that is opened by `await` or by `async with`, and does nothing before that."""
+"""An awaitable context manager: `await` it, or enter it with `async with`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ T = TypeVar("T")
 
 
 class AwaitableContext(Generic[T]):
-    """`x = await opening` leaves closing to the caller; `async with opening as x` closes at the end."""
+    """What `run` and `make_worker_utils` return.
+
+    `x = await run(…)` leaves closing to the caller; `async with run(…) as x` closes at the end. Nothing
+    happens before that.
+    """
 
     def __init__(self, open_: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[Any]]) -> None:
         self._open = open_

@@ -1,6 +1,6 @@
-"""Where time comes from. What a test wants to move takes a Clock: polling, retries, recurring jobs, recovery.
+"""The source of time. Polling, retries, recurring jobs and recovery use a Clock, which tests can control.
 
-Timers that only limit how long something may take go by real time, and so do marks and prefetching.
+Timeouts, watermarks and prefetching use real time.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, monotonic time, and waiting."""
+    """Wall time, monotonic time, and sleep. Tests replace it."""
 
     def now(self) -> datetime:
-        """The wall time, aware, in UTC."""
+        """The wall time, as an aware datetime in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back; only differences mean something."""
+        """Seconds that never go backwards; only differences are meaningful."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds of this clock."""
+        """Sleep for this many seconds of this clock."""
         ...
 
 
 def uptime() -> float:
-    """Seconds that never go back and also count while the machine sleeps, for all threads of a process."""
+    """Seconds since boot, including the time that the machine was suspended; the same in all threads."""
     return time.clock_gettime(_UPTIME)
 
 

@@ -1,20 +1,28 @@
-"""Jobs as the commands show them: one set of names for JSON, and the fields for people."""
+"""What commands print with `--json`, and what an HTTP API returns: the keys are part of the public contract.
+
+The keys are written out here, so that renaming an attribute cannot change them unnoticed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .job import Job
-
 if TYPE_CHECKING:
-    from .queries.inspection import JobDetails
+    from .diagnostics.finding import Finding
+    from .job import Job
+    from .migrate.run import MigrationReport
+    from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
+    from .queries.maintenance import CleanupReport
+    from .recovery.sweep import RecoveredWorker, SweepReport
+    from .recovery.worker_rows import WorkerSummary
 
 INTERNAL = ("task_id", "job_queue_id")
 """Columns that mean nothing outside the database."""
 
 
 def job_as_json(job: Job, **more: Any) -> dict[str, Any]:
-    """Every column by its name; flags as a list of names; `more` adds what is not in the row."""
+    """Every column by its name; flags as a list of names. `more` adds what is not in the row."""
     values = {name: value for name, value in job.to_dict().items() if name not in INTERNAL}
     flags = sorted(values.pop("flags") or [])
     first = {"id": values.pop("id"), "task_identifier": values.pop("task_identifier")}
@@ -24,3 +32,101 @@ def job_as_json(job: Job, **more: Any) -> dict[str, Any]:
 def details_as_json(details: JobDetails) -> dict[str, Any]:
     """The same with the state and the name of the queue."""
     return job_as_json(details.job, state=details.state, queue_name=details.queue_name)
+
+
+def statistics_as_json(found: Statistics) -> dict[str, Any]:
+    return {
+        "jobs": _counts(found.jobs),
+        "tasks": {task: _counts(counts) for task, counts in sorted(found.tasks.items())},
+        "is_estimate": found.is_estimate,
+        "queues": found.queues,
+        "locked_queues": found.locked_queues,
+        "oldest_ready_at": found.oldest_ready_at,
+    }
+
+
+def _counts(counts: JobCounts) -> dict[str, int]:
+    return {
+        "ready": counts.ready,
+        "scheduled": counts.scheduled,
+        "locked": counts.locked,
+        "failed": counts.failed,
+        "total": counts.total,
+    }
+
+
+def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
+    return {
+        "queue_name": queue.queue_name,
+        "locked_by": queue.locked_by,
+        "locked_at": queue.locked_at,
+        "jobs": queue.jobs,
+        "ready": queue.ready,
+        "is_estimate": queue.is_estimate,
+    }
+
+
+def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
+    return {
+        "id": worker.id,
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "tasks": worker.tasks,
+        "concurrency": worker.concurrency,
+        "liveness": worker.liveness,
+        "started_at": worker.started_at,
+        "last_seen_at": worker.last_seen_at,
+        "is_alive": worker.is_alive,
+        "dead_in": worker.dead_in,
+        "job_ids": worker.job_ids,
+        "locked_since": worker.locked_since,
+    }
+
+
+def sweep_as_json(report: SweepReport) -> dict[str, Any]:
+    return {
+        "recovered": [_recovered(worker) for worker in report.recovered],
+        "lost": report.lost,
+        "is_busy": report.is_busy,
+        "is_dry_run": report.is_dry_run,
+    }
+
+
+def _recovered(worker: RecoveredWorker) -> dict[str, Any]:
+    return {"id": worker.id, "returned": worker.returned, "failed": worker.failed, "left": worker.left}
+
+
+def cleanup_as_json(report: CleanupReport) -> dict[str, int]:
+    return {
+        "permafailed_jobs": report.permafailed_jobs,
+        "task_identifiers": report.task_identifiers,
+        "job_queues": report.job_queues,
+    }
+
+
+def migration_as_json(report: MigrationReport) -> dict[str, Any]:
+    return {
+        "schema": report.schema.name,
+        "found_revision": report.found_revision,
+        "revision": report.revision,
+        "applied_revisions": report.applied_revisions,
+        "applied_extensions": report.applied_extensions,
+        "has_extensions": report.has_extensions,
+    }
+
+
+def findings_as_json(found: Sequence[Finding]) -> dict[str, Any]:
+    """The doctor's findings, which are sorted by severity."""
+    worst = found[0].severity if found else "ok"
+    findings = [
+        {
+            "check": finding.check,
+            "severity": finding.severity,
+            "summary": finding.summary,
+            "meaning": finding.meaning,
+            "advice": finding.advice,
+        }
+        for finding in found
+    ]
+    return {"healthy": worst != "error", "worst": worst, "findings": findings}

@@ -1,14 +1,14 @@
-"""Every knob of a worker, with its default and what it trades.
+"""Every option of a worker, with its default and its trade-off.
 
-Durations are float seconds; a `timedelta` is accepted wherever a duration is. Values are checked when the
-object is built and every message names the option. Where options come from is `config/`'s business.
+Durations are float seconds; a `timedelta` is accepted too. Values are checked when the object is built, and
+every error names the option. Reading options from files and the environment is the task of `config/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -16,24 +16,27 @@ from msgspec.structs import force_setattr, replace
 from .errors import ConfigError
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
+if TYPE_CHECKING:
+    from .option_values import WorkerOptionValues
+
 Duration = float | timedelta
 T = TypeVar("T", bound=msgspec.Struct)
 
 SMALLEST_POOL = 2
-"""Connections without which a worker cannot work: one for itself and one for its tasks."""
+"""The fewest connections a worker can run with: one for itself and one for its tasks."""
 SMALLEST_POOL_FOR_RECOVERY = 4
-"""The same if it listens and sends heartbeats, too."""
+"""The same for a worker that also listens and sends heartbeats."""
 
 
 class RefetchDelayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Rest after a fetch that found little, so that many idle workers do not hammer the server."""
+    """Pause after a fetch that found few jobs, so that many idle workers do not overload the server."""
 
     duration: float
-    """How long to rest, multiplied by a random factor from 0.5 to 1.5; at most the poll interval."""
+    """Length of the pause, multiplied by a random factor from 0.5 to 1.5; at most the poll interval."""
     threshold: int = 0
-    """Rest only if the last fetch brought at most this many jobs."""
+    """Pause only if the last fetch returned at most this many jobs."""
     max_abort_threshold: int | None = None
-    """Jobs announced meanwhile that end the rest early: a random share of this (default: 5 × size)."""
+    """New jobs that end the pause early: a random share of this number (default: 5 × size)."""
 
     def __post_init__(self) -> None:
         _seconds(self, "duration", "local_queue.refetch_delay.duration")
@@ -41,12 +44,12 @@ class RefetchDelayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalQueueOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Node's local queue: lock jobs in batches of a fixed size and hand them out from memory."""
+    """Node's local queue: lock jobs in batches of a fixed size and serve them from memory."""
 
     size: int
-    """Jobs locked by one fetch; more is faster and keeps jobs from other workers for longer."""
+    """Jobs per fetch. More is faster, but withholds jobs from other workers for longer."""
     ttl: float = 300.0
-    """Jobs that waited here so long go back to the database."""
+    """Jobs that have waited in memory for this long are returned to the queue."""
     refetch_delay: RefetchDelayOptions | None = None
 
     def __post_init__(self) -> None:
@@ -56,64 +59,68 @@ class LocalQueueOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """All options of a worker; those of the first group also serve clients that only add jobs."""
+    """All options of a worker. Clients use the first five."""
 
     connection_string: str | None = None
     """A PostgreSQL URL or key=value string. Without it: DATABASE_URL, else the PG* variables."""
     schema: str = DEFAULT_SCHEMA
-    """The database schema that holds the queue."""
+    """The PostgreSQL schema with the queue."""
     max_pool_size: int = 10
-    """Database connections at most; tasks that use `helpers.query` share them. A worker needs at least 2."""
+    """Maximum number of database connections, shared with tasks that use `helpers.query`. At least 2."""
     prepared_statements: bool = True
-    """Switch off behind a transaction pooler that cannot keep prepared statements."""
+    """Turn off behind a transaction pooler that does not support prepared statements."""
     use_local_time: bool = False
-    """Take this machine's clock instead of the server's for fetching and default run times."""
+    """Use this machine's clock instead of the server's for fetching and for default run times."""
 
     concurrency: int = 1
-    """Jobs that run at the same time in one process."""
+    """Number of jobs that run at the same time in one process."""
     poll_interval: float = 2.0
-    """How often to look for jobs that nobody announced: delayed ones, and those of other workers."""
+    """How often to fetch without a notification. Finds scheduled, retried and returned jobs."""
     task_directory: str = "tasks"
-    """Folder (or file) with the tasks, for `run` without `task_list` and for the command line."""
+    """Directory (or file, or module) with the tasks, for `run` without `task_list` and for the command."""
     crontab_file: str = "crontab"
-    """File with recurring jobs; may be missing."""
+    """Crontab file with the recurring jobs; it need not exist."""
     prefetch: float = 0.05
-    """Seconds of work locked ahead of the free slots while tasks are short; 0 locks only for free slots."""
+    """Seconds of work to lock ahead while tasks are short; 0 locks jobs for free slots only."""
     local_queue: LocalQueueOptions | None = None
-    """A local queue of fixed size in place of `prefetch`."""
+    """A local queue of fixed size instead of `prefetch`."""
     complete_job_batch_delay: float | None = None
-    """Collect completed jobs for so long before writing; None writes at once what has gathered."""
+    """How long to collect completed jobs before writing them; None writes as soon as possible."""
     fail_job_batch_delay: float | None = None
     """The same for failed jobs."""
     get_queue_name_batch_delay: float = 0.05
-    """Gather `helpers.get_queue_name` look-ups for so long."""
+    """How long to collect `helpers.get_queue_name` lookups before sending them together."""
     min_reset_locked_interval: float = 480.0
-    """Locks older than four hours are cleared from time to time: at the soonest after this long."""
+    """Shortest time between two runs of the cleanup that clears locks older than four hours."""
     max_reset_locked_interval: float = 600.0
-    """And at the latest after this long."""
+    """Longest time between two such runs."""
     graceful_shutdown_abort_timeout: float = 5.0
-    """After a stop was asked for, running tasks see `helpers.abort_signal` set this much later."""
+    """During shutdown, set `helpers.abort_signal` of running tasks after this long."""
     grace: float = 25.0
-    """After a stop was asked for, running tasks are cancelled this much later and their jobs given back."""
+    """During shutdown, cancel running tasks and return their jobs to the queue after this long."""
     interrupted_job_retry_delay: float = 0.0
-    """How long jobs whose tasks a stop interrupted wait before they run again."""
+    """How long a job interrupted by shutdown waits before it may run again."""
     handle_signals: bool = True
-    """Stop gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
+    """Shut down gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
     executables_inherit_database: bool = True
-    """Executable tasks see DATABASE_URL and the PG* variables of the worker; off leaves them out."""
+    """Pass the worker's DATABASE_URL and PG* variables to executable tasks."""
 
     recovery: bool = True
-    """Show that this worker lives, and take the jobs of those that died; else they stay locked for hours."""
+    """Send heartbeats and recover jobs of dead workers. When off, these jobs stay locked for four hours."""
     heartbeat_interval: float = 4.0
-    """How often this worker shows that it lives; at most a third of `recovery_grace`."""
+    """How often to send a heartbeat; at most a third of `recovery_grace`."""
     recovery_grace: float = 12.0
-    """How long this worker may be out of reach of the database before others take its jobs."""
+    """How long this worker may miss its heartbeats before others declare it dead and recover its jobs."""
     sweep_interval: float = 5.0
-    """How often to look for workers that are out of reach."""
+    """How often to sweep for dead workers."""
     recovery_delay: float = 0.0
-    """How long jobs taken from a dead worker wait before they run again."""
+    """How long a recovered job waits before it may run again."""
     max_recoveries: int = 5
-    """A job whose worker died more often than this fails, lest one that kills its worker kill all of them."""
+    """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
+
+    if TYPE_CHECKING:
+        # Durations may be a timedelta and groups a mapping, which the fields do not say.
+        def __init__(self, **values: Unpack[WorkerOptionValues]) -> None: ...
 
     def __post_init__(self) -> None:
         SchemaName(self.schema)
@@ -142,29 +149,31 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.recovery_grace < 3 * self.heartbeat_interval:
             raise ConfigError(
                 f"recovery_grace: {self.recovery_grace} s is less than three times heartbeat_interval, "
-                f"{self.heartbeat_interval} s; a worker needs some heartbeats to show that it lives"
+                f"{self.heartbeat_interval} s; one missed heartbeat must not make a worker dead"
             )
 
     def __repr__(self) -> str:
-        # Without the connection string, which may hold a password.
+        # The connection string may hold a password.
         shown = (name for name in self.__struct_fields__ if name != "connection_string")
         return f"WorkerOptions({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @property
     def schema_name(self) -> SchemaName:
-        """The schema as the value that SQL is made with."""
+        """The schema as a checked value for SQL."""
         return SchemaName(self.schema)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Options from names and values; unknown names are refused with the nearest known one."""
+        """Options from names and values. Refuses an unknown name and suggests the nearest one."""
         return _from_mapping(cls, values, "")
 
-    def with_values(self, **values: Any) -> Self:
+    def with_values(self, **values: Unpack[WorkerOptionValues]) -> Self:
         """A copy with some options changed."""
         return replace(self, **values)
 
 
+CLIENT_OPTIONS = ("connection_string", "schema", "max_pool_size", "prepared_statements", "use_local_time")
+"""The options that clients take too."""
 _DURATIONS = (
     "poll_interval",
     "prefetch",
@@ -200,7 +209,7 @@ def _from_mapping(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
 
 
 def _nested(owner: msgspec.Struct, name: str, cls: type[Any], label: str) -> None:
-    """Turn a mapping, as configuration files give it, into its options object in place."""
+    """Replace a mapping, as in a configuration file, by its options object."""
     value = getattr(owner, name)
     if isinstance(value, Mapping):
         force_setattr(owner, name, _from_mapping(cls, value, label))
@@ -209,7 +218,7 @@ def _nested(owner: msgspec.Struct, name: str, cls: type[Any], label: str) -> Non
 
 
 def _seconds(owner: msgspec.Struct, name: str, label: str) -> None:
-    """Turn a timedelta into seconds in place and refuse what is not a duration."""
+    """Replace a timedelta by its seconds, and refuse anything that is not a duration."""
     value = getattr(owner, name)
     if value is None:
         return

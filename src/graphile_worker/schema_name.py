@@ -1,4 +1,4 @@
-"""The name of the database schema, checked once and quoted wherever it enters SQL."""
+"""The name of the database schema: checked once, quoted in SQL."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from .errors import ConfigError
 
 DEFAULT_SCHEMA = "graphile_worker"
-MAX_IDENTIFIER_BYTES = 63  # PostgreSQL cuts longer names off silently
+MAX_IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer names silently
 
 
 class SchemaName(msgspec.Struct, frozen=True):
-    """A schema name as the user wrote it; `quoted` is its form inside SQL."""
+    """A schema name as the user wrote it; `quoted` is its form in SQL."""
 
     name: str = DEFAULT_SCHEMA
 
@@ -26,7 +26,7 @@ class SchemaName(msgspec.Struct, frozen=True):
 
     @property
     def quoted(self) -> str:
-        """The name as an SQL identifier, inner quotes doubled."""
+        """The name as an SQL identifier."""
         return '"' + self.name.replace('"', '""') + '"'
 
     def __str__(self) -> str:

@@ -164,7 +164,7 @@ async def test_a_task_that_swallows_cancellation_is_left_behind_and_its_job_give
                 except asyncio.CancelledError:
                     continue
 
-    monkeypatch.setattr("graphile_worker.runner.arguments.CLOSE_WITHIN", 0.2)
+    monkeypatch.setattr("graphile_worker.runner.build.CLOSE_WITHIN", 0.2)
     job_id = await jobs.add("swallow")
     runner = await workers.start({"swallow": swallow}, grace=0)
     try:
@@ -233,7 +233,7 @@ async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_i
 
 
 def runner_is_stopping(runner: Any) -> bool:
-    return bool(runner.is_stopped)
+    return bool(runner.is_stopping)
 
 
 # -- when interrupted jobs run again -------------------------------------------------------------------------
@@ -296,6 +296,6 @@ async def test_by_default_interrupted_jobs_may_run_at_once(workers: Workers, job
 
 
 def test_a_delay_is_a_number_of_seconds() -> None:
-    assert WorkerOptions(interrupted_job_retry_delay=timedelta(seconds=5)).interrupted_job_retry_delay == 5.0  # type: ignore[arg-type]
+    assert WorkerOptions(interrupted_job_retry_delay=timedelta(seconds=5)).interrupted_job_retry_delay == 5.0
     with pytest.raises(ConfigError, match="interrupted_job_retry_delay"):
         WorkerOptions(interrupted_job_retry_delay=-1)

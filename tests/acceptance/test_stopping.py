@@ -213,7 +213,7 @@ async def test_stop_waits_for_the_running_job_and_cannot_be_asked_twice(workers:
     runner = await workers.start({"wait": gate})
     await gate.until_inside(1)
     stopping = asyncio.ensure_future(runner.stop())
-    await until(lambda: runner.is_stopped)
+    await until(lambda: runner.is_stopping)
     with pytest.raises(WorkerStoppedError, match="stopped already"):
         await runner.stop()
     assert not stopping.done()
@@ -248,7 +248,7 @@ async def test_kill_may_follow_a_stop_that_takes_too_long(workers: Workers, jobs
     runner = await workers.start({"wait": gate})
     await gate.until_inside(1)
     stopping = asyncio.ensure_future(runner.stop())
-    await until(lambda: runner.is_stopped)
+    await until(lambda: runner.is_stopping)
     await asyncio.wait_for(runner.kill("enough"), PATIENCE)
     await asyncio.wait_for(stopping, PATIENCE)
     assert (await jobs.one())["last_error"] == "enough"
@@ -407,13 +407,13 @@ async def nothing(runner: Runner, helpers: JobHelpers) -> None:
 
 async def stop_and_wait_for_abort(runner: Runner, helpers: JobHelpers) -> None:
     """The stop has begun and waits for the running tasks."""
-    runner.stop_by_signal("stop")
+    runner._signal_target.stop_by_signal("stop")
     await helpers.abort_signal.wait()
 
 
 async def stop_before_cancellations_arrive(runner: Runner, helpers: JobHelpers) -> None:
-    """Runs in the next turn of the loop, which `asyncio.run` makes after it has cancelled everything."""
-    asyncio.get_running_loop().call_soon(runner.stop_by_signal, "stop")
+    """The next turn of the loop begins with this; `asyncio.run` makes it when it has cancelled everything."""
+    asyncio.get_running_loop().call_soon(runner._signal_target.stop_by_signal, "stop")
 
 
 class Exits:

@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.client import WorkerUtils, add_job_adhoc, make_worker_utils, quick_add_job
+from graphile_worker.client import WorkerUtils, add_job_adhoc, make_worker_utils
 from graphile_worker.errors import JobRefusedError
-from graphile_worker.hooks import Hooks
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.spec import JobSpec
 
@@ -59,11 +59,10 @@ async def test_the_three_job_key_modes(utils: WorkerUtils) -> None:
 
 
 @pytest.mark.compat("ADD-4")
-@pytest.mark.parametrize("function", [add_job_adhoc, quick_add_job])
 async def test_add_job_adhoc_adds_one_row_and_leaves_no_connection(
-    function: Any, database_url: str, connection: Any
+    database_url: str, connection: Any
 ) -> None:
-    job = await function("job1", {"a": 1}, connection_string=database_url, priority=-3, flags=["x"])
+    job = await add_job_adhoc("job1", {"a": 1}, connection_string=database_url, priority=-3, flags=["x"])
 
     assert len(await all_jobs(connection)) == 1
     assert (job.priority, job.flags) == (-3, {"x": True})
@@ -298,3 +297,24 @@ async def test_without_prepared_statements_everything_works_too(database_url: st
         await utils.add_jobs([JobSpec("job1"), JobSpec("job1", job_key="K")])
         async with utils.with_pg_client() as connection:
             assert await connection.fetchval("select count(*) from pg_prepared_statements") == 0
+
+
+async def test_plugins_serve_one_client_only(database_url: str) -> None:
+    seen: list[str] = []
+
+    class Watcher:
+        def install(self, hooks: Hooks) -> None:
+            hooks.before_add(lambda spec: seen.append(spec.identifier))
+
+    hooks = Hooks()
+    async with make_worker_utils(connection_string=database_url, hooks=hooks, plugins=[Watcher()]) as utils:
+        await utils.add_job("first")
+    async with make_worker_utils(connection_string=database_url, hooks=hooks) as utils:
+        await utils.add_job("second")
+    assert seen == ["first"]
+
+
+async def test_a_client_reports_to_the_events_it_is_given(database_url: str) -> None:
+    events = Events()
+    async with make_worker_utils(connection_string=database_url, events=events) as utils:
+        assert utils.hooks.events is events

@@ -1,18 +1,23 @@
-"""What a call of the library refuses: options of others, and two answers to one question."""
+"""Arguments of library calls: their types, unknown names, options of other calls, and conflicts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from graphile_worker import run, run_once
+from graphile_worker import Events, Hooks, make_worker_utils, run, run_once
+from graphile_worker.client import api as client_api
+from graphile_worker.client.arguments import ClientArguments
 from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
-from graphile_worker.options import WorkerOptions
+from graphile_worker.option_values import ClientOptionValues, WorkerOptionValues
+from graphile_worker.options import CLIENT_OPTIONS, Duration, LocalQueueOptions, WorkerOptions
+from graphile_worker.runner import build
+from graphile_worker.runner.arguments import RunArguments, RunOnceArguments
 
 
 async def noop() -> None:
@@ -20,8 +25,61 @@ async def noop() -> None:
 
 
 async def start(call: Callable[..., Any], **arguments: Any) -> None:
-    """Get as far as opening the worker; nobody answers at this address."""
+    """Get as far as opening the worker; no server listens at this address."""
     await call(connection_string="postgres://127.0.0.1:1/db", task_list=[noop], **arguments)
+
+
+def test_the_types_for_checkers_name_every_option() -> None:
+    assert set(get_type_hints(WorkerOptionValues)) == set(WorkerOptions.__struct_fields__)
+    assert set(get_type_hints(ClientOptionValues)) == set(CLIENT_OPTIONS)
+
+
+def test_the_types_for_checkers_are_those_of_the_options() -> None:
+    fields, values = get_type_hints(WorkerOptions), get_type_hints(WorkerOptionValues)
+    for name, field in fields.items():
+        expected = {
+            float: Duration | None,
+            float | None: Duration | None,
+            LocalQueueOptions | None: LocalQueueOptions | Mapping[str, Any] | None,
+        }.get(field, field | None)
+        assert values[name] == expected, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "objects"),
+    [
+        (RunArguments, WorkerOptionValues, build.OBJECTS),
+        (RunOnceArguments, WorkerOptionValues, build.OBJECTS),
+        (ClientArguments, ClientOptionValues, client_api.OBJECTS),
+    ],
+)
+def test_the_types_for_checkers_name_every_argument(arguments: Any, options: Any, objects: Any) -> None:
+    assert set(get_type_hints(arguments)) - set(get_type_hints(options)) == set(objects)
+
+
+@pytest.mark.parametrize("call", [run, run_once, make_worker_utils])
+@pytest.mark.parametrize("options", [None, WorkerOptions()])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("pgpool", "pg_pool"), ("max_pool_siz", "max_pool_size"), ("connection", "connection_string")],
+)
+async def test_a_misspelt_argument_is_refused_with_the_right_name(
+    call: Callable[..., Any], options: WorkerOptions | None, name: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"unknown option '{name}'; did you mean '{meant}'"):
+        await call(options=options, **{name: "x"})
+
+
+@pytest.mark.parametrize("name", ["concurrency", "task_list", "grace", "forbidden_flags"])
+def test_arguments_of_a_worker_are_refused_by_a_client(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: this is not an option of this call; run and run_once"):
+        make_worker_utils(**{name: 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", [run, run_once, make_worker_utils])
+async def test_events_and_hooks_together_are_refused(call: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="both events and hooks are set"):
+        await call(connection_string="postgres:///unused", events=Events(), hooks=Hooks())
 
 
 @pytest.mark.parametrize("call", [run, run_once])

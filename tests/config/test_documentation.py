@@ -1,4 +1,4 @@
-"""The pages about options and flags name what the code has, and nothing else."""
+"""The pages about options and flags match the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = re.compile(r"^\| `([a-z_.]+)` \|([^|]*)\|([^|]*)\|", re.MULTILINE)
 
 
 def _tables() -> str:
-    """The part of the page that lists the options."""
+    """The part of the page with the options."""
     return (DOCS / "configuration.md").read_text().partition("## Options")[2].partition("## Logging")[0]
 
 

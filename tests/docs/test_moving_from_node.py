@@ -12,10 +12,11 @@ import pytest
 
 import graphile_worker
 from docs.blocks import ROOT
-from graphile_worker import JobHelpers, Runner, WorkerUtils, run
+from graphile_worker import JobHelpers, Runner, WorkerUtils
 from graphile_worker.cli.main import graphile_worker as command
 from graphile_worker.config.settings import known_settings
 from graphile_worker.hooks.events import EVENT_TYPES
+from graphile_worker.runner.arguments import RunArguments
 from graphile_worker.spec import JobOptions
 
 PAGE = ROOT / "docs" / "moving-from-node.md"
@@ -183,7 +184,7 @@ def _exists(section: str, name: str) -> bool:
         home: Any = importlib.import_module(f"graphile_worker.{module}") if module else graphile_worker
         return callable(getattr(home, attribute, None))
     if section == "Options":
-        return name in known_settings() or name in inspect.signature(run).parameters
+        return name in known_settings() or name in RunArguments.__annotations__
     if section == "Job options":
         return name in JobOptions.__annotations__
     if section == "Command line":

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import collections.abc
+import re
 import subprocess
 import sys
+import typing
 
+import graphile_worker.testing
 from docs.blocks import ROOT
 from graphile_worker import errors
 from graphile_worker.config.settings import known_settings
@@ -44,6 +49,48 @@ def test_every_error_is_there() -> None:
     for name, thing in vars(errors).items():
         if isinstance(thing, type) and issubclass(thing, errors.GraphileWorkerError):
             assert f"| `{name}` |" in text
+
+
+LIBRARY = [page for page in REFERENCE.glob("*.md") if page.stem not in ("options", "events", "errors", "sql")]
+NOT_OURS = {
+    *vars(builtins), *vars(typing), *vars(collections.abc),
+    "AbstractAsyncContextManager", "Logger", "ZoneInfo",
+}  # fmt: skip
+DRIVER = {"AnyPool", "Connection", "Row"}  # asyncpg's own objects; programs import them from there
+UNNAMED = {
+    "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "LivenessKind", "Matcher",
+    "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
+}  # fmt: skip
+"""Types that programs use without naming them."""
+PARAMETERS = {"Arguments", "Result"}
+CODE = re.compile(r"```text\n(.*?)```|^\| `\w+` \| `(.*?)` \|", re.DOTALL | re.MULTILINE)
+
+
+def _headings() -> set[str]:
+    pages = [page.read_text() for page in REFERENCE.glob("*.md")]
+    return {name for text in pages for name in re.findall(r"^## `(\w+)`$", text, re.MULTILINE)}
+
+
+def test_every_public_name_is_documented() -> None:
+    options, errors_page = ((REFERENCE / name).read_text() for name in ("options.md", "errors.md"))
+    documented = _headings() | set(re.findall(r"^\| `(\w+)` \|", errors_page, re.MULTILINE))
+    documented |= {name for name in ("LocalQueueOptions", "RefetchDelayOptions") if f"`{name}`" in options}
+    public = {*dir(graphile_worker), *dir(graphile_worker.testing)} - {"__version__"}
+    assert public - documented == set()
+
+
+def test_every_type_in_a_public_signature_is_public() -> None:
+    events = set(re.findall(r"`(\w+)`", (REFERENCE / "events.md").read_text()))
+    known = NOT_OURS | DRIVER | UNNAMED | PARAMETERS | events | _headings() | {"Event"}
+    for page in LIBRARY:
+        for code, kind in CODE.findall(page.read_text()):
+            names = set(re.findall(r"\b[A-Z][a-z]\w+", code or kind))
+            assert names - known == set(), page.name
+
+
+def test_only_public_members_are_documented() -> None:
+    for page in LIBRARY:
+        assert re.findall(r"^(?:###|\|) `(?:\w+\.)?(?:_|raw_)\w*`", page.read_text(), re.MULTILINE) == []
 
 
 async def test_every_function_of_the_schema_is_there(connection: object) -> None:

@@ -18,7 +18,7 @@ from graphile_worker import make_worker_utils
 from graphile_worker.db import open as opening
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, WorkerGetJobError
-from graphile_worker.runner import parts
+from graphile_worker.runner import lending
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import session
 from graphile_worker.worker.listener import Listener
@@ -181,7 +181,7 @@ async def test_recurring_jobs_go_on_after_a_connection_has_gone_silent(
     monkeypatch: pytest.MonkeyPatch,
     log: Log,
 ) -> None:
-    monkeypatch.setattr(parts, "SILENT_FOR", 1.0)
+    monkeypatch.setattr(lending, "CRON_TIMEOUT", 1.0)
     monkeypatch.setattr(opening, "CONNECT_WITHIN", 1.0)
     async with proxy_to(database_url, short_folder) as (proxy, url):
         await workers.start(

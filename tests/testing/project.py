@@ -1,4 +1,4 @@
-"""A project of a user with a test suite of its own, and a run of it in a process of its own."""
+"""A user's project with its own test suite, which runs in a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 
 
 class Project:
-    """A folder with files; `run` starts pytest there as a user would."""
+    """A directory with files; `run` starts pytest in it as a user would."""
 
     def __init__(self, folder: Path, server_url: str) -> None:
         self.folder = folder
@@ -27,7 +27,7 @@ class Project:
         path.write_text(text)
 
     def run(self, *arguments: str, embedded: bool = False, **environment: str) -> str:
-        """What pytest prints; `embedded` leaves the server to the plugin."""
+        """Run pytest and return its output; with `embedded` the plugin starts the server."""
         if not embedded:
             environment.setdefault("GRAPHILE_WORKER_TEST_DATABASE_URL", self.server_url)
         done = subprocess.run(
@@ -42,7 +42,7 @@ class Project:
 
     @contextmanager
     def start(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-        """A run that goes on, with the server that the plugin starts; killed at the end if it still runs."""
+        """A run in the background, with the embedded server; killed at the end if it still runs."""
         process = subprocess.Popen(
             [*PYTEST, *arguments],
             cwd=self.folder,

@@ -1,4 +1,4 @@
-"""Databases for tests: copies of a template, on whatever server, whatever its URL looks like."""
+"""Databases for tests: copies of a template, on servers with all kinds of URLs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_template_is_made_with_another_schema_and_tables_of_the_application(se
         await connection.close()
 
     def prepare(url: str) -> None:
-        """As programs for migrations do, which are no coroutines but may use them."""
+        """Like a migration tool: a plain function that runs its own event loop."""
         asyncio.run(create_table(url))
 
     async def look(connection: Any) -> tuple[int, int]:
@@ -54,7 +54,7 @@ def test_an_error_of_the_preparation_is_the_users_to_see(server: DatabaseServer)
         server.create_template(prepare=prepare)
 
 
-async def test_a_database_is_dropped_although_somebody_is_connected(server: DatabaseServer) -> None:
+async def test_a_database_with_open_sessions_is_dropped(server: DatabaseServer) -> None:
     name = server.create_database()
     connection = await asyncpg.connect(server.url(name))
     try:

@@ -1,4 +1,4 @@
-"""The clock that tests move by hand."""
+"""FakeClock."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_advancing_waits_until_those_woken_sleep_again() -> None:
         while True:
             await clock.sleep(60)
             for step in range(3):
-                await asyncio.sleep(0.001)  # stands for work that takes real time
+                await asyncio.sleep(0.001)  # work that takes real time
                 steps.append(f"{clock.now():%H:%M} {step}")
 
     task = asyncio.create_task(work())
@@ -70,7 +70,7 @@ async def test_advancing_waits_until_those_woken_sleep_again() -> None:
     task.cancel()
 
 
-async def test_somebody_who_never_rests_is_reported() -> None:
+async def test_a_task_that_never_sleeps_is_reported() -> None:
     clock = FakeClock(START)
 
     async def work() -> None:
@@ -103,7 +103,7 @@ async def test_time_does_not_pass_backwards() -> None:
         await FakeClock(START).advance(-1)
 
 
-async def test_sleeping_for_no_time_gives_way_once() -> None:
+async def test_sleeping_for_no_time_yields_once() -> None:
     await FakeClock(START).sleep(0)
     await FakeClock(START).sleep(-1)
 

@@ -1,4 +1,4 @@
-"""What tests of users do with the fixtures: run what waits, look at what waits, let time pass."""
+"""The fixtures in users' tests: run jobs, list jobs, let time pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIDNIGHT = datetime(2030, 6, 1, tzinfo=UTC)
 
 @task
 async def note(payload: Any, helpers: JobHelpers) -> None:
-    """Does nothing; what ran is in the result."""
+    """Does nothing; the result lists the attempts."""
 
 
 @task
@@ -29,7 +29,7 @@ async def fail() -> None:
     raise LookupError("not there")
 
 
-# -- what ran ----------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------
 
 
 async def test_it_runs_everything_that_is_ready_and_leaves_the_rest(
@@ -58,7 +58,7 @@ async def test_jobs_that_tasks_add_run_too(run_jobs: RunJobs, graphile_worker_ut
     assert [job.payload for job in ran.succeeded] == [3, 2, 1, 0]
 
 
-async def test_failures_are_told_with_their_errors_and_whether_they_are_final(
+async def test_failures_have_their_errors_and_say_whether_they_are_permanent(
     run_jobs: RunJobs, added_jobs: AddedJobs, graphile_worker_utils: WorkerUtils
 ) -> None:
     await graphile_worker_utils.add_job(fail)
@@ -115,8 +115,8 @@ async def test_a_task_that_hangs_is_named_and_cancelled(
             raise
 
     job = await graphile_worker_utils.add_job("hang")
-    with pytest.raises(TimeoutError, match=rf"run_jobs waited for 5 s; then there ran: hang {job.id}"):
-        await run_jobs([hang], timeout=5)  # long enough for it to begin
+    with pytest.raises(TimeoutError, match=rf"run_jobs took longer than 5 s; still running: hang {job.id}"):
+        await run_jobs([hang], timeout=5)  # long enough for the task to start
     assert cancelled.is_set()
     assert [waiting.id for waiting in await added_jobs()] == [job.id]
 
@@ -151,7 +151,7 @@ async def test_it_takes_what_a_worker_takes(run_jobs: RunJobs, graphile_worker_u
     assert mailers == [mailer]
     assert recorder.count(JobSucceeded) == 1
     with pytest.raises(ConfigError, match="concurency"):
-        await run_jobs([send], concurency=3)
+        await run_jobs([send], concurency=3)  # type: ignore[call-arg]
 
 
 async def test_failures_are_logged_once(
@@ -164,7 +164,7 @@ async def test_failures_are_logged_once(
     assert len(lines) == 2
 
 
-# -- what waits --------------------------------------------------------------------------------------------
+# -- added jobs --------------------------------------------------------------------------------------------
 
 
 async def test_waiting_jobs_are_found_by_task_queue_and_key(
@@ -224,7 +224,7 @@ async def test_a_job_added_by_the_servers_clock_is_due_whatever_the_clock_says(
     run_jobs: RunJobs, added_jobs: AddedJobs, graphile_worker_clock: FakeClock, graphile_worker_database: str,
     moved: timedelta,
 ) -> None:  # fmt: skip
-    """As a trigger adds it, or an application that knows nothing of the test's clock."""
+    """Added by a trigger, or by an application that does not use the test's clock."""
 
     async def add(payload: int) -> None:
         await connection.execute("select graphile_worker.add_job('fail', to_json($1::int))", payload)
@@ -239,7 +239,7 @@ async def test_a_job_added_by_the_servers_clock_is_due_whatever_the_clock_says(
         await add(1)
         await connection.execute("select graphile_worker.add_job('add_another', run_at => $1)", MIDNIGHT)
         ran = await run_jobs([fail])
-        # Once each: when they are tried again is a matter of the clock too.
+        # Once each: the clock also decides about the next attempt.
         assert [run.job.payload for run in ran] == [0, 1]
         assert {job.run_at > graphile_worker_clock.now() for job in await added_jobs(fail)} == {True}
         await graphile_worker_clock.set(MIDNIGHT)
@@ -309,7 +309,7 @@ async def test_recurring_jobs_run_at_their_minutes(
     fours = [MIDNIGHT + timedelta(days=day, hours=4) for day in range(3)]
     assert seen == [job.run_at for job in ran.of("report").succeeded] == fours
     assert [job.payload["_cron"]["ts"] for job in ran.of(note).succeeded] == ["2030-06-03T04:30:00.000Z"]
-    # Minutes at both ends of the way count, and none counts twice.
+    # The first and the last minute count, and none counts twice.
     until = MIDNIGHT + timedelta(days=4, hours=4)
     for _ in range(2):
         await run_jobs({"report": report}, crontab="0 4 * * * report", until=until)
@@ -326,9 +326,9 @@ async def test_recurring_jobs_may_be_given_as_items(
 
 
 async def test_time_cannot_pass_without_a_clock_or_backwards(run_jobs: RunJobs) -> None:
-    with pytest.raises(ConfigError, match="let the test use graphile_worker_clock"):
+    with pytest.raises(ConfigError, match="add the fixture graphile_worker_clock"):
         await run_jobs([note], until=timedelta(days=1))
-    with pytest.raises(ConfigError, match="say how much with until="):
+    with pytest.raises(ConfigError, match="set it with until="):
         await run_jobs([note], crontab="* * * * * note")
 
 

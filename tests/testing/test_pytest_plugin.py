@@ -1,4 +1,4 @@
-"""The plugin in test suites of users: whatever their plugin for asyncio, server, schema and tables."""
+"""The plugin in users' test suites, with different asyncio plugins, servers, schemas and tables."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def is_running(pid: int) -> bool:
 
 
 async def test_on_a_server_that_is_given_no_database_is_left(project: Project) -> None:
-    """By the setting of pytest; the environment variable is what the other tests use."""
+    """Given by pytest's setting; the other tests use the environment variable."""
     project.write("pytest.ini", f"{SETTINGS}graphile_worker_database_url = {project.server_url}\n")
     project.write(
         "test_app.py",
@@ -148,7 +148,7 @@ import sys
 def test_modules():
     ours = {name for name in sys.modules if name.startswith("graphile_worker")}
     assert ours == {
-        "graphile_worker", "graphile_worker.version", "graphile_worker.testing",
+        "graphile_worker", "graphile_worker._lazy", "graphile_worker.version", "graphile_worker.testing",
         "graphile_worker.testing.pytest_plugin",
     }
     assert not {"asyncpg", "msgspec", "click", "rich", "json5"} & set(sys.modules)
@@ -191,7 +191,7 @@ async def prepare(url):
     )
     await connection.execute(
         "create trigger welcome after insert on customer for each row execute function welcome()")
-    FORGOTTEN.append(connection)  # and so it is never closed
+    FORGOTTEN.append(connection)  # never closed
 
 @pytest.fixture(scope="session")
 def graphile_worker_prepare_database():
@@ -248,7 +248,7 @@ async def test_own(graphile_worker_utils, added_jobs, run_jobs):
     assert "1 passed" in output, output
 
 
-def test_without_any_postgresql_it_says_both_ways_out(project: Project) -> None:
+def test_without_any_postgresql_both_remedies_are_named(project: Project) -> None:
     project.write(
         "conftest.py",
         """
@@ -270,7 +270,7 @@ def no_postgres():
     assert "set GRAPHILE_WORKER_TEST_DATABASE_URL to its URL" in output
 
 
-async def test_a_role_that_may_not_create_databases_is_told_so(project: Project) -> None:
+async def test_a_role_that_may_not_create_databases_gets_a_hint(project: Project) -> None:
     role = f"tester_{os.urandom(4).hex()}"
     admin = await asyncpg.connect(project.server_url)
     try:

@@ -1,4 +1,4 @@
-"""The recorder of events."""
+"""EventRecorder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_it_waits_for_the_event_that_is_asked_for() -> None:
     assert (await matching).pool_id == "c"
 
 
-async def test_who_waits_in_vain_is_told_what_came() -> None:
+async def test_a_wait_that_times_out_lists_the_events_so_far() -> None:
     recorder = EventRecorder()
     recorder.events.emit(Stopped())
     with pytest.raises(TimeoutError, match=r"PoolReleased.*stop"):

@@ -1,4 +1,4 @@
-"""A program as users write it. A type checker must find nothing wrong here."""
+"""A user's program. Type checkers must accept every line."""
 
 from __future__ import annotations
 
@@ -14,16 +14,28 @@ import asyncpg
 import msgspec
 
 from graphile_worker import (
+    AbortSignal,
+    CleanupReport,
+    Clock,
     CronItem,
     Events,
     Hooks,
     Job,
+    JobDetails,
+    JobFilter,
     JobHelpers,
     JobSpec,
+    LeaveLocked,
     LocalQueueOptions,
+    MigrationReport,
     Outcome,
+    ParsedCronItem,
+    QueueSummary,
     Runner,
+    Statistics,
+    SweepReport,
     WorkerOptions,
+    WorkerSummary,
     WorkerUtils,
     add_job_adhoc,
     get_current_helpers,
@@ -147,6 +159,21 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     assert_type(get_current_helpers(), JobHelpers)
 
 
+async def manage(utils: WorkerUtils) -> None:
+    assert_type(await utils.migrate(), MigrationReport)
+    assert_type(await utils.list_jobs(JobFilter(state="failed")), list[JobDetails])
+    assert_type(await utils.statistics(), Statistics)
+    assert_type(await utils.list_queues(), list[QueueSummary])
+    assert_type(await utils.list_workers(), list[WorkerSummary])
+    assert_type(await utils.cleanup(), CleanupReport)
+    assert_type(await utils.sweep_stale_workers(dry_run=True), SweepReport)
+    assert_type(get_current_helpers().abort_signal, AbortSignal)
+    clock: Clock = FakeClock(datetime.now(UTC))
+    hooks = Hooks()
+    hooks.on_recovery(lambda job: LeaveLocked() if job.attempts else None)
+    await run_once(task_list=[send], clock=clock, hooks=hooks)
+
+
 async def add_in_a_transaction_of_the_application() -> None:
     connection = await asyncpg.connect("postgres:///x")
     pool = await asyncpg.create_pool("postgres:///x")
@@ -186,6 +213,10 @@ async def work_with_plugins() -> None:
 # -- running -----------------------------------------------------------------------------------------------
 
 
+class Watcher:
+    def install(self, hooks: Hooks) -> None: ...
+
+
 async def work() -> None:
     await run_migrations(connection_string="postgres:///x")
     events = Events()
@@ -197,15 +228,36 @@ async def work() -> None:
 
     events.on(JobSucceeded, lambda event: print(event.duration))
     options = WorkerOptions(concurrency=5, local_queue=LocalQueueOptions(size=10))
+    options = options.with_values(grace=timedelta(minutes=1), local_queue=None)
+    assert_type(WorkerOptions(poll_interval=timedelta(seconds=1)).poll_interval, float)
     tasks: list[Callable[..., Any]] = [send, receive, sweep, watch, bill, record, count, loose, partial]
     async with run(
         options=options, task_list=[send, receive, double_later], events=events, extensions=[Mailer()]
     ) as runner:
         assert_type(runner, Runner)
         await runner.add_job("send", {"to": "a"})
+        assert_type(await runner.add_job(send, Letter("a"), run_at=timedelta(minutes=5)), Job)
+        assert_type(await runner.add_jobs([JobSpec(send, Letter("a"))], return_jobs=False), list[Job])
+        assert_type(runner.is_stopping, bool)
         await runner.wait()
+    await run(
+        connection_string="postgres:///x",
+        schema=None,
+        poll_interval=timedelta(seconds=1),
+        grace=5,
+        local_queue={"size": 10},
+        forbidden_flags=lambda: ["slow"],
+        plugins=[Watcher()],
+    )
+    pool = await asyncpg.create_pool("postgres:///x")
+    await run_once(pg_pool=pool, task_list=[send], handle_signals=False)
+    await run_once(pg_pool=await asyncpg.connect("postgres:///x"), task_list=[send])
+    await make_worker_utils(schema="x", max_pool_size=1, events=events, plugins=[Watcher()])
     await run_once(task_list={"send": send, "other": lambda: None}, crontab="* * * * * send", concurrency=3)
-    items = [*parse_crontab("0 4 * * * send"), *parse_cron_items([CronItem(task="send", match="0 4 * * *")])]
+    items: list[ParsedCronItem] = [
+        *parse_crontab("0 4 * * * send"),
+        *parse_cron_items([CronItem(task="send", match="0 4 * * *")]),
+    ]
     utils = await make_worker_utils(options=options, hooks=Hooks())
     await asyncio.gather(utils.release(), run_once(task_list=tasks, parsed_cron_items=items))
 

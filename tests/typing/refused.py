@@ -16,6 +16,7 @@ from graphile_worker import (
     add_job_adhoc,
     make_worker_utils,
     run,
+    run_once,
     task,
 )
 from graphile_worker.hooks.events import JobFailed
@@ -114,6 +115,9 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     job: Job = utils.add_job("send")  # wrong
     job.payload = {}  # wrong
     make_worker_utils(conection_string="postgres:///x")  # wrong
+    make_worker_utils(concurrency=3)  # wrong
+    make_worker_utils(schema=3)  # wrong
+    make_worker_utils(plugins=[Mailer()])  # wrong
     async with make_worker_utils() as other:
         await other.add_job(count, {"a": "b"})  # wrong
 
@@ -123,9 +127,20 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
 
 async def work(run_jobs: RunJobs, event: JobFailed) -> None:
     WorkerOptions(concurency=3)  # wrong
+    WorkerOptions(concurrency="three")  # wrong
+    WorkerOptions().with_values(concurency=3)  # wrong
     WorkerOptions(local_queue=LocalQueueOptions(size="ten"))  # wrong
     runner: Runner = run(task_list=[send])  # wrong
     await runner.wait(5)  # wrong
+    await runner.add_job(send, {"to": "a"})  # wrong
+    await runner.add_job(send, Letter("a"), max_attempt=3)  # wrong
+    await runner.add_jobs([send])  # wrong
+    run(concurency=3)  # wrong
+    run(concurrency="three")  # wrong
+    run(poll_interval="often")  # wrong
+    run(processes=4)  # wrong
+    await run_once(crontabs="")  # wrong
+    await run_once(grace=None, local_queue=5)  # wrong
     await run_jobs(send)  # wrong
     await run_jobs([send], until=5)  # wrong
     print(event.errors)  # wrong

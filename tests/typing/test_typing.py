@@ -1,4 +1,4 @@
-"""What type checkers tell users: right programs pass, and wrong payloads, signatures and options do not.
+"""Type checkers accept correct programs, and refuse wrong payloads, signatures and options.
 
 The files are checked as a user's are: outside of this repository, against the installed package.
 """
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(1200)  # it runs programs that may take minutes
+pytestmark = pytest.mark.timeout(1200)  # type checkers may take minutes
 
 HERE = Path(__file__).parent
 Check = Callable[[Path], dict[int, str]]
-"""What a type checker says about a file: lines, and what is wrong there."""
+"""Checks a file; returns the errors by line."""
 
 
 def mypy(file: Path) -> dict[int, str]:

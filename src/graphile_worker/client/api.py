@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..awaitable import AwaitableContext
-from ..clock import Clock, SystemClock
-from ..config import combine
+from ..config.calls import call_hooks, call_options
 from ..db.connection import AnyPool
 from ..db.dsn import Dsn
 from ..db.open import open_pool, resolve_connection
-from ..hooks import Hooks
+from ..hooks import Hooks, Plugin
 from ..job import Job
 from ..migrate import MigrationReport
-from ..options import WorkerOptions
+from ..options import CLIENT_OPTIONS
 from ..spec import JobKeyMode, JobOptions, TaskLike
 from .worker_utils import WorkerUtils
+
+if TYPE_CHECKING:
+    from .arguments import ClientArguments
 
 P = TypeVar("P")
 
 
-def make_worker_utils(
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    max_pool_size: int | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-    hooks: Hooks | None = None,
-    clock: Clock | None = None,
-    options: WorkerOptions | None = None,
-) -> AwaitableContext[WorkerUtils]:
-    """A client: `async with make_worker_utils(…) as utils`, or `await` it and call `release` at the end.
+OBJECTS = ("pg_pool", "events", "hooks", "plugins", "clock", "options")
+"""Arguments of `make_worker_utils` that are not options; `arguments.py` has their types."""
+
+
+def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[WorkerUtils]:
+    """Open a client: `async with make_worker_utils(…) as utils`, or `await` it and call `release` at the end.
 
     The database is `pg_pool`, else `connection_string`, else DATABASE_URL, else what the PG* variables say.
     What is not given comes from `options` if there is such an object, else from the environment and the
-    configuration file.
-    A pool that was given stays open; one that was made here is closed. The schema is not installed unasked:
-    call `utils.migrate()`, or run `graphile-worker migrate`.
+    configuration file. A pool of the caller stays open; one that was made here is closed.
+    The schema is not installed unasked: call `utils.migrate()`, or run `graphile-worker migrate`.
     """
-    given = {
-        "connection_string": connection_string,
-        "schema": schema,
-        "max_pool_size": max_pool_size,
-        "prepared_statements": prepared_statements,
-        "use_local_time": use_local_time,
-    }
-    chosen = combine(options, given)
-    # A string from the environment gives way to a pool that was given.
-    database = chosen.connection_string if pg_pool is None else connection_string
+    chosen = call_options(arguments, objects=OBJECTS, options=CLIENT_OPTIONS)
+    hooks = call_hooks(arguments)
+    pg_pool = arguments.get("pg_pool")
+    # The caller's pool wins over a configured connection string.
+    database = chosen.connection_string if pg_pool is None else arguments.get("connection_string")
 
     async def open_() -> WorkerUtils:
         found = resolve_connection(database, pg_pool)
@@ -70,8 +59,8 @@ def make_worker_utils(
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=hooks,
-            clock=clock if clock is not None else SystemClock(),
+            hooks=_with_plugins(hooks, arguments.get("plugins", ())),
+            clock=arguments.get("clock"),
         )
 
     async def close(utils: WorkerUtils) -> None:
@@ -79,6 +68,16 @@ def make_worker_utils(
             await utils.release()
 
     return AwaitableContext(open_, close)
+
+
+def _with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:
+    plugins = tuple(plugins)
+    if not plugins:
+        return hooks
+    hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several clients
+    for plugin in plugins:
+        plugin.install(hooks)
+    return hooks
 
 
 @overload
@@ -146,10 +145,6 @@ async def add_job_adhoc(
             priority=priority,
             flags=flags,
         )
-
-
-quick_add_job = add_job_adhoc
-"""The older name of `add_job_adhoc`."""
 
 
 async def run_migrations(

@@ -1,4 +1,4 @@
-"""Where options come from: defaults, a file, the environment, and the command line or call."""
+"""Reads options from the configuration file, the environment, and the command line or call."""
 
 from .resolve import Settings, combine, resolve, resolve_settings
 

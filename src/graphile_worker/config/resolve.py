@@ -1,6 +1,6 @@
-"""Puts the sources together: defaults < file < environment < command line or call.
+"""Merges the sources of options: defaults < file < environment < command line or call.
 
-The result says for every option where its value came from, and an error about a value names that place.
+The result knows the source of every value, and an error about a value names its source.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from ..errors import ConfigError
 from ..options import WorkerOptions
 from .settings import CommandLineOptions, known_settings
-from .sources import Source, find_file, from_call, from_environment, from_file, refuse_options_of_others
+from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Everything that was configured; `places` tells where those options were set that are set anywhere."""
+    """All configured options. `places` has the source of each option that is set."""
 
     worker: WorkerOptions
     command_line: CommandLineOptions
@@ -29,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def provenance(self) -> dict[str, str]:
-        """For every option that has a value, by dotted name, where the value came from."""
+        """The source of every option that has a value, by dotted name."""
         names = [name for name in known_settings() if _exists(name, self.worker)]
         return {name: _place(name, self.places) for name in names}
 
@@ -40,7 +40,7 @@ def resolve(
     cwd: str | Path | None = None,
     config_file: str | Path | None = None,
 ) -> tuple[WorkerOptions, dict[str, str]]:
-    """The options of a worker or client, and for each of them where its value came from."""
+    """The options of a worker or client, and the source of each value."""
     settings = resolve_settings(call_values, environ, cwd, config_file)
     return settings.worker, {
         name: place
@@ -50,15 +50,14 @@ def resolve(
 
 
 def combine(options: WorkerOptions | None, values: Mapping[str, Any]) -> WorkerOptions:
-    """The options of a library call: its values over an object of options, or else over what is configured.
+    """The options of a library call: its values over `options`, or else over the configuration.
 
-    None is as good as not given.
+    None means unset.
     """
     given = {name: value for name, value in values.items() if value is not None}
-    refuse_options_of_others(given)
     if options is None:
         return resolve(given)[0]
-    WorkerOptions.from_mapping(given)  # for its messages about names that do not exist
+    WorkerOptions.from_mapping(given)  # its errors name unknown options
     return options.with_values(**given)
 
 
@@ -70,16 +69,16 @@ def resolve_settings(
     *,
     call: str = "call",
 ) -> Settings:
-    """The same with the command line's own options; `call` names the place of `call_values` in messages."""
+    """The same with the command line's own options. `call` names the source of `call_values` in errors."""
     environment = os.environ if environ is None else environ
     folder = Path.cwd() if cwd is None else Path(cwd)
-    # `folder / absolute path` is the absolute path
+    # `folder / absolute_path` is the absolute path
     path = find_file(folder) if config_file is None else folder / config_file
     sources = [from_file(path)] if path is not None else []
     sources += [from_environment(environment), from_call(call_values, call)]
     values, places = _merged(sources)
     if isinstance(values.get("crontab_file"), str):
-        # Absolute, and so never equal to the default: a file that was named must exist.
+        # Absolute, so never equal to the default: a crontab that was named must exist.
         values["crontab_file"] = str(folder / values["crontab_file"])
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)
@@ -87,7 +86,7 @@ def resolve_settings(
 
 
 def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Later sources win; a whole object given for a group of options replaces all of the group."""
+    """Later sources win. An object for a group of options replaces the whole group."""
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     for source in sources:
@@ -118,7 +117,7 @@ def _build(cls: type[Any], values: Mapping[str, Any], places: Mapping[str, str])
 
 
 def _place(name: str, places: Mapping[str, str]) -> str:
-    """Where an option came from: its own entry, or that of the group it was given with."""
+    """The source of an option: its own entry, or that of its group."""
     while name:
         if name in places:
             return places[name]
@@ -127,7 +126,7 @@ def _place(name: str, places: Mapping[str, str]) -> str:
 
 
 def _exists(name: str, options: WorkerOptions) -> bool:
-    """Whether the option has a value: those of a group that is switched off have none."""
+    """Whether the option has a value; options of a group that is off have none."""
     value: Any = options
     for part in name.split(".")[:-1]:
         value = getattr(value, part, None)

@@ -1,8 +1,7 @@
-"""Every option that can be set from outside, by name and kind, read off the option classes themselves.
+"""Every option that a file or the environment can set, by name and type, derived from the option classes.
 
-Options inside other options are written with dots: `local_queue.size`. The command line has a few options
-of its own, which a file or the environment may set too. There a library call ignores them, because the file
-serves both; among its own arguments it refuses them.
+Nested options are written with dots: `local_queue.size`. The command line has a few options of its own,
+which may be set in the same file. Library calls ignore them there, and refuse them as arguments.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ SIMPLE_KINDS = (bool, int, float, str)
 
 
 class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that only the command `graphile-worker` knows."""
+    """Options that only the command `graphile-worker` takes."""
 
     log_format: str = "text"
     """`text` for people, `json` for machines: one object per line with stable keys."""
     log_level: str = "info"
-    """The least important level that is shown."""
+    """The lowest level to log."""
     processes: int = 1
-    """Worker processes; each runs `concurrency` jobs at a time on connections of its own."""
+    """Number of worker processes. Each runs `concurrency` jobs at a time on its own connections."""
 
     health_file: str | None = None
-    """Where each worker process notes that it lives, with its process id appended; `health` reads it."""
+    """Each worker process writes its heartbeat to this path plus its process id; `health` reads it."""
 
     def __post_init__(self) -> None:
         for name, allowed in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):
@@ -45,7 +44,7 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One option: its dotted name, the type of its value, and the class that holds it."""
+    """One option: its dotted name, the type of its value, and its class."""
 
     name: str
     kind: type
@@ -59,14 +58,14 @@ class Setting(msgspec.Struct, frozen=True):
 
 @cache
 def known_settings() -> dict[str, Setting]:
-    """Every option by its dotted name, in the order in which the classes declare them."""
+    """Every option by its dotted name, in declaration order."""
     found = [*_walk(WorkerOptions, WorkerOptions, ""), *_walk(CommandLineOptions, CommandLineOptions, "")]
     return {setting.name: setting for setting in found}
 
 
 @cache
 def callable_names() -> frozenset[str]:
-    """Every name that a call may use: the options, and the groups they are in."""
+    """The names that a call may use: options and groups of options."""
     return frozenset(WorkerOptions.__struct_fields__ + CommandLineOptions.__struct_fields__)
 
 
@@ -76,13 +75,13 @@ def _walk(cls: type, owner: type, prefix: str) -> list[Setting]:
         kind = _kind(annotation)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             found += _walk(kind, owner, f"{prefix}{name}.")
-        elif kind in SIMPLE_KINDS:  # what only code can give, such as a function, is left to calls
+        elif kind in SIMPLE_KINDS:  # a file cannot hold other types, such as functions
             found.append(Setting(prefix + name, kind, owner))
     return found
 
 
 def _kind(annotation: Any) -> Any:
-    """The type a value must have, with `None` left aside."""
+    """The type of a value other than None."""
     if isinstance(annotation, types.UnionType):
         others = [part for part in annotation.__args__ if part is not types.NoneType]
         return others[0] if len(others) == 1 else annotation

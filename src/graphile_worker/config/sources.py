@@ -1,13 +1,13 @@
-"""Reads options from files and from the environment; each source is a flat mapping and a name for messages.
+"""Reads options from files and the environment into flat mappings of names to values.
 
-Names are checked here, so that a misspelt one is reported together with the place it was written in. Values
-are given the right type; whether they are in bounds is for the option classes to say.
+Names and types are checked here, so that an error names the file or variable. The option classes check the
+values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,7 @@ OTHER_NAMES = {
     "tasks": "task_directory",
     "usenodetime": "use_local_time",
 }
-"""What flags and other implementations call some options; only used to suggest the right name."""
-_LOGGING = "the command `graphile-worker` takes it; a program sets up logging itself, see the module logging"
-_JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
-OF_OTHERS = {
-    "health_file": "the command `graphile-worker` takes it, as --health-file or in its configuration",
-    "log_format": _LOGGING,
-    "log_level": _LOGGING,
-    "processes": "the command `graphile-worker` takes it, as --processes; a call starts no processes",
-    "once": "call run_once in place of run, or use the flag --once of the command `graphile-worker`",
-    "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",
-    "watch": "use the flag --watch of the command `graphile-worker`",
-    "cleanup": "call WorkerUtils.cleanup, or use the command `graphile-worker cleanup`",
-    **dict.fromkeys(("job_key", "job_key_mode", "max_attempts", "priority", "queue_name", "run_at"), _JOB),
-}
-"""Options that another command or call takes, and which; a library call refuses them."""
+"""Names of options in flags and in other implementations, for suggestions only."""
 _WORDS = {
     "true": True,
     "yes": True,
@@ -60,19 +46,19 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d][\w.]*)?")
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Options from one place: values by dotted name, and for each name where exactly it was written."""
+    """Options from one source: values by dotted name, and the exact place of each."""
 
     values: dict[str, Any] = msgspec.field(default_factory=dict)
     places: dict[str, str] = msgspec.field(default_factory=dict)
 
     def put(self, name: str, value: Any, place: str) -> None:
-        """Remember one value."""
+        """Set one value."""
         self.values[name] = value
         self.places[name] = place
 
 
 def find_file(folder: Path) -> Path | None:
-    """The configuration file of a folder: graphile_worker.toml, or a pyproject.toml that has our table."""
+    """The configuration file in a directory: graphile_worker.toml, or a pyproject.toml with our table."""
     own, project = folder / FILE_NAME, folder / PROJECT_FILE
     in_project = project.is_file() and _table(_parse(project)) is not None
     if own.is_file() and in_project:
@@ -86,7 +72,7 @@ def find_file(folder: Path) -> Path | None:
 
 
 def from_file(path: Path) -> Source:
-    """Options from a TOML file: the table [tool.graphile-worker] if it has one, else the whole file."""
+    """Options from a TOML file: its table [tool.graphile-worker], or the whole file without one."""
     document = _parse(path)
     table = _table(document)
     if table is None and path.name == PROJECT_FILE:
@@ -104,8 +90,8 @@ def from_file(path: Path) -> Source:
 def from_environment(environ: Mapping[str, str]) -> Source:
     """Options from GRAPHILE_WORKER_… variables, and the connection from DATABASE_URL.
 
-    An empty variable counts as not set. Variables with our prefix that are not options are left alone (other
-    programs and container platforms make such names too), unless they are nearly an option's name.
+    An empty variable is unset. Other variables with our prefix are ignored, because other programs and
+    container platforms make such names too, unless they look like a misspelt option.
     """
     source = Source()
     if environ.get("DATABASE_URL"):
@@ -119,7 +105,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
         if setting is not None:
             place = f"environment variable {variable}"
             source.put(setting.name, _from_text(setting, text, place), place)
-        elif near := _nearest(
+        elif near := nearest_name(
             variable.removeprefix(PREFIX), [name.removeprefix(PREFIX) for name in settings]
         ):
             raise ConfigError(f"unknown environment variable {variable}; did you mean {PREFIX}{near}?")
@@ -127,7 +113,7 @@ def from_environment(environ: Mapping[str, str]) -> Source:
 
 
 def from_call(values: Mapping[str, Any], place: str) -> Source:
-    """Options from a call or the command line; None means not given."""
+    """Options from a call or the command line; None means unset."""
     source = Source()
     for name, value in values.items():
         if value is None:
@@ -138,14 +124,6 @@ def from_call(values: Mapping[str, Any], place: str) -> Source:
                 raise ConfigError(_unknown(key))
             source.put(key, part, place)
     return source
-
-
-def refuse_options_of_others(names: Iterable[str]) -> None:
-    """Refuse what a library call would ignore, and say who takes it."""
-    for name in names:
-        takes_it = OF_OTHERS.get(name)
-        if takes_it is not None:
-            raise ConfigError(f"{name}: this is not an option of this call; {takes_it}")
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -169,7 +147,7 @@ def _table(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Nested tables as dotted names; hyphens read as underscores."""
+    """Nested tables as dotted names; hyphens become underscores."""
     for key, value in values.items():
         name = prefix + key.replace("-", "_")
         if isinstance(value, Mapping) and any(known.startswith(f"{name}.") for known in known_settings()):
@@ -179,10 +157,10 @@ def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]
 
 
 def _checked(setting: Setting, value: Any, place: str) -> Any:
-    """A value as TOML gave it, if it has the option's type; a whole number may stand for seconds."""
+    """A value from TOML, if it has the option's type; seconds may be a whole number."""
     fits = isinstance(value, setting.kind) or (setting.kind is float and isinstance(value, int))
     if not fits or (isinstance(value, bool) and setting.kind is not bool):
-        # A connection string of the wrong type may still hold a password.
+        # Even a connection string of the wrong type may hold a password.
         got = type(value).__name__ if setting.name == "connection_string" else repr(value)
         raise ConfigError(f"{place}: {setting.name}: expected {_expected(setting)}, got {got}")
     return value
@@ -201,7 +179,7 @@ def _expected(setting: Setting) -> str:
 
 
 def _absolute(name: str, value: Any, folder: Path) -> Any:
-    """Paths in a file are relative to that file, wherever the command starts; modules stay as they are."""
+    """Resolve a path relative to the configuration file; module names stay as they are."""
     if name not in PATHS or not isinstance(value, str):
         return value
     path = folder / value
@@ -209,21 +187,23 @@ def _absolute(name: str, value: Any, folder: Path) -> Any:
 
 
 def _is_module(value: str) -> bool:
-    """Whether a text is a module with dots or with an attribute, and not a file such as jobs.py."""
+    """Whether a text is a dotted module or `module:attribute`, and not a file such as jobs.py."""
     place = value.partition(":")[0]
     return bool(_MODULE.fullmatch(value)) and not place.endswith(".py") and ("." in place or ":" in value)
 
 
 def _unknown(name: str) -> str:
-    near = _nearest(name, list(known_settings()))
+    near = nearest_name(name, known_settings())
     hint = f"; did you mean {near!r}?" if near else f"; known options: {', '.join(known_settings())}"
     return f"unknown option {name!r}{hint}"
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
+def nearest_name(name: str, known: Collection[str]) -> str | None:
+    """The known option that was most likely meant."""
     import difflib
 
     meant = OTHER_NAMES.get(name.lower())
-    if meant is not None:
-        return next(option for option in known if option.lower() == meant)
+    for option in known:
+        if option.lower() == meant:
+            return option
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None)

@@ -177,13 +177,13 @@ class OldTransaction:
 
 async def server_facts(connection: Connection) -> ServerFacts:
     """What kind of server this is."""
-    (row,) = await connection.fetch(load("diagnose/server", SchemaName()))
+    (row,) = await connection.fetch(load("diagnose/server"))
     return _made(ServerFacts, row)
 
 
 async def moment(connection: Connection) -> tuple[float, int]:
     """The server's clock in seconds since 1970, and the process that answers."""
-    (row,) = await connection.fetch(load("diagnose/moment", SchemaName()))
+    (row,) = await connection.fetch(load("diagnose/moment"))
     return row["at"], row["pid"]
 
 

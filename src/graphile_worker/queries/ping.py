@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ..db.connection import Connection
-from ..schema_name import SchemaName
 from ..sql import load
 
 
 async def ping(connection: Connection, channel: str) -> None:
     """Notify a channel."""
-    await connection.execute(load("session/ping", SchemaName()), channel)
+    await connection.execute(load("session/ping"), channel)

@@ -1,7 +1,6 @@
-"""`run` and `run_once`: the one place that wires a worker together, and the Runner that holds it.
+"""`run` and `run_once`: the only package that knows all parts of a worker.
 
-Everything is built here from options and started in order: database, schema, tasks, recurring jobs, the pool
-of slots. Nothing else in the package knows all of these.
+It builds them from the options and starts them in order: database, schema, tasks, recurring jobs, pool.
 """
 
 from .api import end_by_signal, run, run_once

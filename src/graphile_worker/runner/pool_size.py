@@ -1,4 +1,4 @@
-"""How the connections that `max_pool_size` allows are divided."""
+"""Divides the connections that `max_pool_size` allows between the pool and the heartbeat."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ..options import SMALLEST_POOL, SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 
 
 def pool_size(options: WorkerOptions) -> int:
-    """The size of a worker's pool; heartbeats have a connection of their own beside it.
+    """The size of a worker's connection pool; the heartbeat has its own connection.
 
-    With two or three connections there are no heartbeats, and with two the worker polls and does not listen;
+    With two or three connections there is no heartbeat, and with two the worker polls instead of listening;
     `recovery.service` and `worker.pool` log that.
     """
     most = options.max_pool_size

@@ -1,127 +1,184 @@
-"""The Runner: starts the parts of a worker, waits for them, and ends them together."""
+"""The Runner: starts the parts of a worker, waits for them, and stops them together."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from ..db.connection import Connection
 from ..db.errors import translate_errors
 from ..errors import WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import Stopped
 from ..job import Job
 from ..recovery.stale_locks import StaleLocks
-from ..spec import JobOptions
+from ..spec import JobOptions, JobSpec, TaskLike
 from ..worker.pool import WorkerPool
 from ..worker.signals import signal_handling
-from .arguments import CLOSE_WITHIN
-from .parts import Parts
+from .build import CLOSE_WITHIN, WorkerBuilder
 
 if TYPE_CHECKING:
     from ..cron import CronScheduler
     from ..recovery.service import Recovery
 
-KILL_AFTER = 0.5  # seconds that `kill` leaves to a graceful end
+KILL_AFTER = 0.5  # seconds that `kill` allows for a graceful shutdown
+
+P = TypeVar("P")
 
 
 class Runner:
-    """A worker that runs in the background of this event loop until it is stopped."""
+    """A worker that runs in the background of this event loop until it is stopped. Made by `run`."""
 
-    def __init__(self, parts: Parts, *, once: bool) -> None:
-        self.events: Events = parts.events
-        """Where to observe what happens."""
-        self._events: Events = parts.hooks.events
-        self._parts = parts
-        self._once = once
+    def __init__(self, builder: WorkerBuilder) -> None:
+        self.events: Events = builder.events
+        """Register observers here."""
+        self.signal: int | None = None
+        """The signal that stopped the worker, if one did; a process should end with it."""
+        self._events: Events = builder.hooks.events
+        self._builder = builder
         self._pool: WorkerPool | None = None
         self._cron: CronScheduler | None = None
         self._stale_locks: StaleLocks | None = None
         self._recovery: Recovery | None = None
         self._end: asyncio.Task[None] | None = None
-        self.is_stopped = False
-        """Whether it was told to stop, or has."""
-        self.signal: int | None = None
-        """The signal that stopped the worker, if one did; a process should end with it."""
+        self._is_stopping = False
+        self._signal_target = _SignalTarget(self)
 
     # -- for the user --------------------------------------------------------------------------------------
 
     @property
     def pool_id(self) -> str:
-        """What stands in `locked_by` of the jobs that this worker holds."""
+        """The pool's id: `locked_by` of the jobs that this worker has locked."""
         return self._running_pool.id
 
-    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+    @property
+    def is_stopping(self) -> bool:
+        """Whether shutdown has begun; stays true when it is complete."""
+        return self._is_stopping
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the worker has ended and its connections are closed."""
+        return self._end is not None and self._end.done()
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[P],
+        payload: P,
+        *,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: str | TaskLike[None],
+        payload: object = None,
+        *,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    async def add_job(
+        self,
+        task: Any,
+        payload: Any = None,
+        *,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job:
         """Add a job, as `WorkerUtils.add_job` does."""
-        return await self._parts.client.add_job(task, payload, **options)
+        return await self._builder.client.add_job(task, payload, connection=connection, **options)
+
+    async def add_jobs(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        job_key_preserve_run_at: bool = False,
+        return_jobs: bool = True,
+        connection: Connection | None = None,
+    ) -> list[Job]:
+        """Add many jobs in one transaction, as `WorkerUtils.add_jobs` does."""
+        return await self._builder.client.add_jobs(
+            specs,
+            job_key_preserve_run_at=job_key_preserve_run_at,
+            return_jobs=return_jobs,
+            connection=connection,
+        )
 
     async def wait(self) -> None:
-        """Until the worker has ended; raises if it died of an error."""
+        """Wait until the worker has ended; raises its error if it died of one."""
         self._events._exclude_current_task()
         await asyncio.shield(self._ended)
 
     async def stop(self, reason: str = "the worker is stopping") -> None:
-        """Stop gracefully: running tasks may end, everything is written. An error to do it twice."""
-        if self.is_stopped:
+        """Shut down gracefully: let running tasks end and write all outcomes. Stopping twice is an error."""
+        if self._is_stopping:
             raise WorkerStoppedError("the worker is stopped already")
         self._begin_to_stop()
         self._running_pool.begin_shutdown(reason)
         await self.wait()
 
     async def kill(self, reason: str = "the worker was killed") -> None:
-        """Stop; what still runs after half a second is cancelled and given back."""
+        """Shut down; tasks that still run after half a second are cancelled and their jobs returned."""
         self._begin_to_stop()
         self._running_pool.begin_shutdown(reason)
         await asyncio.wait((self._ended,), timeout=KILL_AFTER)
         self._running_pool.force_shutdown(reason)
         await self.wait()
 
-    # -- for signals ---------------------------------------------------------------------------------------
+    # -- life cycle ----------------------------------------------------------------------------------------
 
-    def stop_by_signal(self, message: str) -> None:
-        """Stop gracefully in the background."""
-        self._begin_to_stop()
-        self._running_pool.begin_shutdown(message)
-
-    def kill_by_signal(self, message: str) -> None:
-        """Stop by force in the background."""
-        self._running_pool.force_shutdown(message)
-
-    # -- life ----------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Start everything; if that fails nothing is left running."""
-        parts = self._parts
+    @classmethod
+    async def _start(cls, builder: WorkerBuilder) -> Runner:
+        """Start every part; if one fails, nothing is left running."""
+        runner = cls(builder)
         try:
-            with translate_errors(parts.options.schema_name):
-                if parts.options.handle_signals:
-                    signal_handling().check()
-                if parts.cron_items and not self._once:
-                    self._cron = parts.make_cron()
-                    await self._cron.start()
-                self._pool = parts.make_pool(once=self._once)
-                await parts.hooks.start_plugins(parts.worker_context(self._pool.id))
-                self._recovery = parts.make_recovery(self._pool)
-                await self._recovery.register()
-                await self._pool.start()
-                self._recovery.start()
-                if parts.options.handle_signals:
-                    signal_handling().add(self, self._events)
+            with translate_errors(builder.options.schema_name):
+                pool = await runner._start_parts()
         except BaseException:
-            if self._pool is not None:
-                await self._pool.discard()
-            if self._recovery is not None:
-                await self._recovery.stop()
-            if self._cron is not None:
-                await self._cron.stop()
-            await parts.hooks.stop_plugins()
-            await parts.resources.aclose()
+            await runner._discard_parts()
             raise
-        if not self._once:
-            self._stale_locks = parts.make_stale_locks(self._pool.id)
-            self._stale_locks.start()
-            parts.say_ready(self._pool.id)
-        self._end = asyncio.get_running_loop().create_task(self._until_end(), name="graphile-worker runner")
+        if not builder.once:
+            runner._stale_locks = builder.make_stale_locks(pool.id)
+            runner._stale_locks.start()
+            builder.log_ready(pool.id)
+        runner._end = asyncio.get_running_loop().create_task(
+            runner._until_end(), name="graphile-worker runner"
+        )
+        return runner
+
+    async def _start_parts(self) -> WorkerPool:
+        builder = self._builder
+        handle_signals = builder.options.handle_signals
+        if handle_signals:
+            signal_handling().check()
+        if builder.cron_items and not builder.once:
+            self._cron = builder.make_cron()
+            await self._cron.start()
+        self._pool = pool = builder.make_pool()
+        await builder.hooks.start_plugins(builder.worker_context(pool.id))
+        self._recovery = builder.make_recovery(pool)
+        await self._recovery.register()
+        await pool.start()
+        self._recovery.start()
+        if handle_signals:
+            signal_handling().add(self._signal_target, self._events)
+        return pool
+
+    async def _discard_parts(self) -> None:
+        if self._pool is not None:
+            await self._pool.discard()
+        if self._recovery is not None:
+            await self._recovery.stop()
+        if self._cron is not None:
+            await self._cron.stop()
+        await self._builder.hooks.stop_plugins()
+        await self._builder.close()
 
     @property
     def _running_pool(self) -> WorkerPool:
@@ -136,8 +193,8 @@ class Runner:
         return self._end
 
     def _begin_to_stop(self) -> None:
-        if not self.is_stopped:
-            self.is_stopped = True
+        if not self._is_stopping:
+            self._is_stopping = True
             self._events.emit(Stopped())
             if self._stale_locks is not None:
                 self._stale_locks.begin_to_stop()
@@ -148,22 +205,22 @@ class Runner:
         try:
             await self._wait_for_parts()
         except asyncio.CancelledError:
-            # The program ends without having stopped us, as when `asyncio.run` cancels what is left over.
+            # The program ends without stopping us, as when `asyncio.run` cancels the remaining tasks.
             self._begin_to_stop()
             await self._running_pool.end_after_cancellation("the program ended")
             raise
         finally:
             handling = signal_handling()
-            self.signal = handling.received if self._parts.options.handle_signals else None
-            handling.remove(self)
+            self.signal = handling.received if self._builder.options.handle_signals else None
+            handling.remove(self._signal_target)
             if self._recovery is not None:
                 await self._recovery.stop()
             await self._events._drain()
-            await self._parts.hooks.stop_plugins()
-            await self._parts.resources.aclose()
+            await self._builder.hooks.stop_plugins()
+            await self._builder.close()
 
     async def _wait_for_parts(self) -> None:
-        """The pool and the scheduler end together; whichever fails first takes the other with it."""
+        """The pool and the cron scheduler end together: if one fails, the other is stopped."""
         pool = self._running_pool
         waiting: set[asyncio.Future[None]] = {asyncio.ensure_future(pool.wait())}
         if self._cron is not None:
@@ -174,9 +231,23 @@ class Runner:
         if self._cron is not None:
             await self._cron.stop()
         if self._stale_locks is not None:
-            with suppress(TimeoutError):  # it waits for a statement, and the server may not answer any more
+            with suppress(TimeoutError):  # it waits for a statement that the server may never answer
                 await asyncio.wait_for(self._stale_locks.stop(), CLOSE_WITHIN)
         results = await asyncio.gather(*waiting, return_exceptions=True)
         for result in (*(future.exception() for future in done), *results):
             if isinstance(result, BaseException):
                 raise result
+
+
+class _SignalTarget:
+    """What signals may do to a Runner: stop it in the background, gracefully or by force."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def stop_by_signal(self, message: str) -> None:
+        self._runner._begin_to_stop()
+        self._runner._running_pool.begin_shutdown(message)
+
+    def kill_by_signal(self, message: str) -> None:
+        self._runner._running_pool.force_shutdown(message)

@@ -1,16 +1,16 @@
-"""All SQL text of the package, in `.sql` files; this module only reads them.
+"""All SQL of the package, in `.sql` files; this module only reads them.
 
-`queries/` holds one statement per file, `migrations/` the line shared with Node and Rust, `extensions/`
-our own additions, `testing/` what only test databases get. Files write the schema as
-`:GRAPHILE_WORKER_SCHEMA`; it is replaced by the quoted name. A line `:include name` stands for a file of
-`parts/`, where text lives that several statements have in common.
+Each folder holds the statements of one area, one per file. `migrations/` is the line shared with Node and
+Rust, `extensions/` has the Python-only objects, `testing/` is for test databases. Files write the schema as
+`:GRAPHILE_WORKER_SCHEMA`, which is replaced by the quoted name. A line `:include name` is replaced by a file
+of `parts/`, which several statements share.
 
-A role that may create objects in a schema of search_path, usually `public`, must not get them called with
-our rights. PostgreSQL prefers a function or an operator with exactly the types of the call, in whatever
-schema, to one in `pg_catalog` that needs a conversion. So the arguments of every call and operator have the
-very types of a built-in one (`exp(x::double precision)`, not `exp(integer)`), or the name is qualified
-(`pg_catalog.unnest(…)`, because functions that take any type never match exactly). Calls with more than two
-arguments are always qualified. `tests/queries/test_hostile.py` holds this.
+A role that may create objects in a schema on search_path, usually `public`, must not be able to run code
+with our privileges. PostgreSQL prefers a function or operator whose types match exactly, in any schema, to
+one in `pg_catalog` that needs a conversion. So every call and operator has arguments of exactly the
+built-in's types (`exp(x::double precision)`, not `exp(integer)`), or the name is qualified
+(`pg_catalog.unnest(…)`, because polymorphic functions never match exactly). Calls with more than two
+arguments are always qualified. `tests/queries/test_hostile.py` checks this.
 """
 
 from __future__ import annotations
@@ -22,13 +22,21 @@ from ..schema_name import SchemaName
 
 PLACEHOLDER = ":GRAPHILE_WORKER_SCHEMA"
 INCLUDE = ":include "
-FOLDER = Path(__file__).parent  # importlib.resources would cost a command ten milliseconds to import
+FOLDER = Path(__file__).parent  # importlib.resources takes ten milliseconds to import
 
 
 @cache
-def load(path: str, schema: SchemaName) -> str:
-    """The text of `path` below this folder (without `.sql`) for one schema, e.g. `add/add_job`."""
-    return _read(path).replace(PLACEHOLDER, schema.quoted)
+def load(path: str, schema: SchemaName | None = None) -> str:
+    """The statement in `path` below this folder (without `.sql`), e.g. `add/add_job`.
+
+    A statement that names the schema needs `schema`; others do not.
+    """
+    text = _read(path)
+    if schema is not None:
+        return text.replace(PLACEHOLDER, schema.quoted)
+    if PLACEHOLDER in text:
+        raise ValueError(f"{path}.sql needs a schema")
+    return text
 
 
 @cache

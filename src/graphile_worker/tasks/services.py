@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import msgspec
 
 from ..db.connection import Connection
 from ..job import Job
+from ..spec import JobOptions, JobSpec
 from .abort_signal import AbortSignal
 from .extensions import Extensions
 from .queue_names import QueueNames
@@ -22,9 +23,23 @@ job_logger = logging.getLogger("graphile_worker.job")
 class JobAdder(Protocol):
     """The part of a client that helpers use."""
 
-    def add_job(self, *args: Any, **options: Any) -> Awaitable[Job]: ...
+    def add_job(
+        self,
+        task: Any,
+        payload: Any = None,
+        *,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Awaitable[Job]: ...
 
-    def add_jobs(self, *args: Any, **options: Any) -> Awaitable[list[Job]]: ...
+    def add_jobs(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        job_key_preserve_run_at: bool = False,
+        return_jobs: bool = True,
+        connection: Connection | None = None,
+    ) -> Awaitable[list[Job]]: ...
 
 
 class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,53 +1,32 @@
-"""For tests of programs that use the queue: databases, workers that drain it, a clock to move.
+"""For tests of programs that use the queue: databases, workers that drain the queue, a clock to move.
 
-With pytest the fixtures of `pytest_plugin` are there as soon as the package is installed; without pytest the
-names below do the same. They are imported when they are first used, because pytest imports this package in
-every run of every project that has it installed.
+With pytest, the fixtures of `pytest_plugin` are available once the package is installed; without pytest, the
+names below do the same. They are imported on first use, because pytest imports this package in every run of
+every project that has it installed.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import export_lazily
 
 if TYPE_CHECKING:
-    from .database import DatabaseServer
-    from .fake_clock import FakeClock
-    from .jobs import AddedJobs, RunJobs
-    from .recorder import EventRecorder
-    from .results import JobRun, JobsRun
-    from .scratch import scratch_server
+    from .database import DatabaseServer as DatabaseServer
+    from .fake_clock import FakeClock as FakeClock
+    from .jobs import AddedJobs as AddedJobs
+    from .jobs import RunJobs as RunJobs
+    from .recorder import EventRecorder as EventRecorder
+    from .results import JobRun as JobRun
+    from .results import JobsRun as JobsRun
+    from .scratch import scratch_server as scratch_server
 
-__all__ = [
-    "AddedJobs",
-    "DatabaseServer",
-    "EventRecorder",
-    "FakeClock",
-    "JobRun",
-    "JobsRun",
-    "RunJobs",
-    "scratch_server",
-]
-
-_HOME_OF = {
-    "AddedJobs": "jobs",
-    "DatabaseServer": "database",
-    "EventRecorder": "recorder",
-    "FakeClock": "fake_clock",
-    "JobRun": "results",
-    "JobsRun": "results",
-    "RunJobs": "jobs",
-    "scratch_server": "scratch",
-}
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOME_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+export_lazily(
+    __name__,
+    {
+        "database": "DatabaseServer",
+        "fake_clock": "FakeClock",
+        "jobs": "AddedJobs RunJobs",
+        "recorder": "EventRecorder",
+        "results": "JobRun JobsRun",
+        "scratch": "scratch_server",
+    },
+)

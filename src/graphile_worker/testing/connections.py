@@ -1,7 +1,7 @@
-"""ConnectionPerUse: a pool without anything to open or close, for clients that tests get from fixtures.
+"""ConnectionPerUse: a pool that needs no opening or closing, for the clients of fixtures.
 
-A pool belongs to the event loop that opened it, and pytest plugins for asyncio give each test another one.
-A connection that is made when it is asked for, and closed when it comes back, belongs to whoever asks.
+A real pool belongs to the event loop that opened it, and pytest plugins for asyncio give each test its own
+loop. Here each `acquire` opens a connection on the current loop, and releasing it closes it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..db.open import connect
 
 
 class ConnectionPerUse:
-    """A Pool to the database of this URL."""
+    """A Pool for the database at this URL."""
 
     def __init__(self, url: str) -> None:
         self._dsn = Dsn.parse(url)
         self._lent = 0
 
     def acquire(self, *, timeout: float | None = None) -> Borrowing:
-        """`async with`, or `await` and `release`."""
+        """Use it with `async with`, or `await` it and call `release`."""
         return _Borrowing(self)
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
@@ -36,7 +36,7 @@ class ConnectionPerUse:
         return connection
 
     def get_max_size(self) -> int:
-        return 100  # what most servers allow
+        return 100  # the default max_connections of a server
 
     def get_size(self) -> int:
         return self._lent
@@ -48,10 +48,10 @@ class ConnectionPerUse:
         return False
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to do."""
 
     def terminate(self) -> None:
-        """There is nothing to end."""
+        """Nothing to do."""
 
 
 class _Borrowing:

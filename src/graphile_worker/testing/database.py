@@ -1,7 +1,7 @@
-"""Databases for tests: a server, a template with the schema that is made once, and a copy of it per test.
+"""Databases for tests: a server, a template database with the schema, and a copy of it for each test.
 
-All work happens on an event loop of its own in a short-lived thread, so that it can be asked for from
-sync fixtures and from async tests alike without touching their loops.
+Statements run on a separate event loop in a short-lived thread, so that both sync fixtures and async tests
+can call these functions.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from ..sql import load
 
 Result = TypeVar("Result")
 Prepare = Callable[[str], Any]
-"""Makes an application's own tables in the database of this URL; may be a coroutine function."""
+"""Creates the application's tables in the database at this URL; may be a coroutine function."""
 
 
 class DatabaseServer:
-    """A running server by the URL of one of its databases; the role there may create databases."""
+    """A running server, given by the URL of a database; its role must be allowed to create others."""
 
     def __init__(self, url: str) -> None:
         self.admin_url = url
-        version = load("testing/server_version", SchemaName())
+        version = load("testing/server_version")
         self.version: str = self.run(url, lambda admin: admin.fetchval(version))
-        # Unique among all test runs that may use this server at the same time.
+        # Unique among concurrent test runs on this server.
         self.prefix = f"gw_test_{os.getpid()}_{os.urandom(3).hex()}_"
         self._names = (f"{self.prefix}{number}" for number in itertools.count(1))
         self._databases: set[str] = set()
 
     @property
     def major(self) -> int:
-        """12, 15, 18, ..."""
+        """The major version: 12, 15, 18, …"""
         return int(self.version.split(".")[0].split(" ")[0])
 
     def url(self, database: str) -> str:
-        """The URL of this database on the server."""
+        """The URL of a database on this server."""
         return url_beside(self.admin_url, database)
 
     def create_database(self, *, template: str | None = None) -> str:
-        """Makes a database and returns its name; from `template` when given, else empty."""
+        """Create a database, empty or as a copy of `template`, and return its name."""
         name = next(self._names)
         statement = _statement("create_database", DATABASE=name, TEMPLATE=template or "template0")
         self._databases.add(name)
@@ -58,29 +58,29 @@ class DatabaseServer:
             with translate_errors(SchemaName()):
                 self.run(self.admin_url, lambda admin: admin.execute(statement))
         except PermissionDeniedError as error:
-            error.add_note("Tests make a database each; allow it with: ALTER ROLE … CREATEDB")
+            error.add_note("Each test creates a database; allow it with: ALTER ROLE … CREATEDB")
             raise
         return name
 
     def create_template(self, schema: SchemaName | None = None, prepare: Prepare | None = None) -> str:
-        """Makes a database with the schema installed, and what `prepare` adds to it, to be copied."""
+        """Create a template database with the schema, and with what `prepare` adds, and return its name."""
         name = self.create_database()
         url = self.url(name)
         self.run(url, lambda connection: migrate(connection, schema or SchemaName()))
         if prepare is not None:
             _in_thread(lambda: prepare(url))
-            # A database that is in use cannot be copied, and pools are easily forgotten.
-            end = load("testing/end_sessions", SchemaName())
+            # A database with open sessions cannot be copied, and `prepare` may leave a pool open.
+            end = load("testing/end_sessions")
             self.run(self.admin_url, lambda admin: admin.fetch(end, name))
         return name
 
     def drop_database(self, name: str) -> None:
-        """Removes the database and throws out whoever is still connected to it."""
+        """Drop the database and end all sessions in it."""
         self.run(self.admin_url, lambda admin: self._drop(admin, name))
         self._databases.discard(name)
 
     def drop_all(self) -> None:
-        """Removes every database made through this object that is still there."""
+        """Drop every database that was created through this object."""
         for name in list(self._databases):
             self.drop_database(name)
 
@@ -88,12 +88,12 @@ class DatabaseServer:
         if self.major >= 13:
             await admin.execute(_statement("drop_database_by_force", DATABASE=name))
             return
-        await admin.fetch(load("testing/end_sessions", SchemaName()), name)
+        await admin.fetch(load("testing/end_sessions"), name)
         await admin.execute(_statement("drop_database", DATABASE=name))
 
     @staticmethod
     def run(url: str, work: Callable[[Any], Awaitable[Result]]) -> Result:
-        """Calls `work` with a connection to `url` and waits for its result."""
+        """Call `work` with a connection to `url` and return its result."""
 
         async def connected() -> Result:
             connection = await connect(url, application_name="graphile_worker_testing")
@@ -116,7 +116,7 @@ def url_beside(url: str, database: str) -> str:
 
 
 def _in_thread(work: Callable[[], Any]) -> Any:
-    """The result of a function or coroutine function; it has a thread and an event loop to itself."""
+    """Call a function or coroutine function in a separate thread with its own event loop."""
 
     async def awaited(result: Awaitable[Any]) -> Any:
         return await result
@@ -130,8 +130,8 @@ def _in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _statement(name: str, **identifiers: str) -> str:
-    """A statement that takes no parameters, with names written in as identifiers."""
-    text = load(f"testing/{name}", SchemaName())
+    """A statement without parameters, with its placeholders replaced by quoted identifiers."""
+    text = load(f"testing/{name}")
     for placeholder, identifier in identifiers.items():
         text = text.replace(f":{placeholder}", SchemaName(identifier).quoted)
     return text

@@ -1,7 +1,7 @@
-"""FakeClock: a Clock that moves only when told, so that tests of minutes and days take milliseconds.
+"""FakeClock: a Clock that only moves when a test moves it, so that a day takes milliseconds.
 
-Moving it wakes whoever sleeps on it and then waits until each of them sleeps again or has ended, so a test
-can look at the result at once.
+Moving it wakes the tasks whose sleep is over, and waits until each of them sleeps again or has ended. Then
+the test can check the result.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-_PATIENCE = 60.0  # real seconds until a test that waits here is taken to be stuck
+_PATIENCE = 60.0  # real seconds after which a waiting test is considered stuck
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _Sleeper:
 
 
 class FakeClock:
-    """Wall time and monotonic time by hand. Serves the tasks of one event loop."""
+    """Wall time and monotonic time under the control of a test, for the tasks of one event loop."""
 
     def __init__(self, start: datetime) -> None:
         self._now = _in_utc(start)
@@ -31,7 +31,7 @@ class FakeClock:
         self._sleepers: list[_Sleeper] = []
         self._changed = asyncio.Event()
 
-    # -- what a Clock must do ------------------------------------------------------------------------------
+    # -- the Clock protocol --------------------------------------------------------------------------------
 
     def now(self) -> datetime:
         return self._now
@@ -50,27 +50,27 @@ class FakeClock:
         try:
             await alarm
         finally:
-            if sleeper in self._sleepers:  # it was cancelled
+            if sleeper in self._sleepers:  # cancelled
                 self._sleepers.remove(sleeper)
 
-    # -- what a test does with it --------------------------------------------------------------------------
+    # -- for tests -----------------------------------------------------------------------------------------
 
     @property
     def sleeping(self) -> int:
-        """How many tasks sleep on this clock."""
+        """Number of tasks that sleep on this clock."""
         return len(self._sleepers)
 
     async def advance(self, by: timedelta | float, *, timeout: float = _PATIENCE) -> None:
-        """Let time pass at once, wake those whose time has come, and wait until they rest again."""
+        """Move time forward, wake the tasks that are due, and wait until they sleep again or have ended."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else float(by)
         if seconds < 0:
-            raise ValueError("time does not pass backwards; use jump or set to move the wall clock back")
+            raise ValueError("time cannot pass backwards; use jump or set to move the wall clock back")
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
         await self._settle(timeout)
 
     async def set(self, moment: datetime, *, timeout: float = _PATIENCE) -> None:
-        """Move the wall clock to a moment: forward as `advance` does, or back as `jump` does."""
+        """Move the wall clock to a moment: forward like `advance`, or back like `jump`."""
         by = _in_utc(moment) - self._now
         if by < timedelta():
             self.jump(by)
@@ -78,16 +78,16 @@ class FakeClock:
             await self.advance(by, timeout=timeout)
 
     def jump(self, by: timedelta | float) -> None:
-        """Put the wall clock forward or back while no time passes; nobody wakes."""
+        """Move the wall clock forward or back without letting time pass; no task wakes."""
         self._now += by if isinstance(by, timedelta) else timedelta(seconds=by)
 
     async def until_sleeping(self, count: int = 1, *, timeout: float = _PATIENCE) -> None:
-        """Wait until so many tasks sleep on this clock."""
+        """Wait until at least `count` tasks sleep on this clock."""
         await self._until(lambda: len(self._sleepers) >= count, timeout)
 
     async def _settle(self, timeout: float) -> None:
         while due := [sleeper for sleeper in self._sleepers if sleeper.deadline <= self._monotonic]:
-            # One after the other, earliest first, so that a test sees the same order every time.
+            # One by one, earliest first, so that the order is deterministic.
             sleeper = min(due, key=lambda each: each.deadline)
             self._sleepers.remove(sleeper)
             sleeper.alarm.set_result(None)
@@ -100,7 +100,7 @@ class FakeClock:
         async with asyncio.timeout(timeout):
             while not condition():
                 self._changed.clear()
-                # A task that ends tells nobody here, so look again now and then.
+                # The end of a task does not set the event, so check again after a short wait.
                 try:
                     async with asyncio.timeout(0.005):
                         await self._changed.wait()
@@ -110,5 +110,5 @@ class FakeClock:
 
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise ValueError(f"FakeClock needs a moment with a time zone, found {moment!r}")
+        raise ValueError(f"FakeClock needs a datetime with a time zone, got {moment!r}")
     return moment.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""RunJobs and AddedJobs: run what waits in the queue of a test, and look at what waits there."""
+"""RunJobs and AddedJobs: run the jobs in the queue of a test, or list them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..client import WorkerUtils
 from ..clock import SystemClock
 from ..config import combine
+from ..config.calls import check_names
 from ..db.connection import Connection, Pool
 from ..db.open import close_pool, open_pool
 from ..errors import ConfigError
@@ -29,6 +30,7 @@ from .schedule import Schedule
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
+    from ..option_values import WorkerOptionValues
 
 PATIENCE = 60.0
 CLOSE_WITHIN = 5.0
@@ -36,10 +38,10 @@ CONNECTIONS = 10
 
 
 class RunJobs:
-    """`await run_jobs([send_email])`: runs every job that can run now, and tells what came of it.
+    """`await run_jobs([send_email])`: runs every job that is ready, and returns how each attempt ended.
 
-    With a clock, "now" is what the clock says: for the worker, its tasks, and clients with the same clock,
-    for the back-off of jobs that fail, and for jobs that others have added without a time of their own.
+    With a clock, "now" is the clock's time: for the worker, its tasks, clients with the same clock, the
+    back-off of failed jobs, and jobs that were added without a `run_at`.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class RunJobs:
         options = options if options is not None else WorkerOptions()
         self._options = options.with_values(
             connection_string=url,
-            concurrency=1,  # one after the other, so that a test sees the same order every time
+            concurrency=1,  # one by one, so that the order is deterministic
             max_pool_size=CONNECTIONS,
             handle_signals=False,
             recovery=False,
@@ -72,16 +74,17 @@ class RunJobs:
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
         forbidden_flags: FlagSource = None,
         logger: logging.Logger | None = None,
-        **values: Any,
+        **values: Unpack[WorkerOptionValues],
     ) -> JobsRun:
-        """Run jobs until none is left that can run; those of a named queue to the queue's end.
+        """Run jobs until none is ready, named queues to their end.
 
-        Jobs that tasks add meanwhile run too. A job that fails stays in the queue and is tried again when its
-        time has come; see `JobsRun.check` to make it fail the test.
-        Without `task_list` the tasks are those of the configured folder. `values` are options of a worker.
-        With `until` the clock moves on from one job to the next, to the end, and recurring jobs of `crontab`
-        or `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
+        Jobs that tasks add run too. A failed job stays in the queue for its next attempt;
+        `JobsRun.check` makes it fail the test.
+        Without `task_list`, the tasks come from the configured directory. `values` are options of a worker.
+        With `until`, the clock moves from job to job up to that time, and the recurring jobs of `crontab` or
+        `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
         """
+        check_names(values, WorkerOptions.__struct_fields__)
         options = combine(self._options, values)
         tasks = build_registry(task_list) if task_list is not None else load_tasks(options.task_directory)
         schedule = self._schedule(until, crontab, parsed_cron_items)
@@ -104,7 +107,7 @@ class RunJobs:
             if not limit.expired():
                 raise
             running = ", ".join(observed.running) or "no job"
-            raise TimeoutError(f"run_jobs waited for {timeout:g} s; then there ran: {running}") from None
+            raise TimeoutError(f"run_jobs took longer than {timeout:g} s; still running: {running}") from None
         return JobsRun(observed.runs)
 
     def _schedule(
@@ -115,15 +118,15 @@ class RunJobs:
     ) -> Schedule | None:
         if until is None:
             if crontab is not None or parsed_cron_items is not None:
-                raise ConfigError("crontab: recurring jobs need time to pass; say how much with until=")
+                raise ConfigError("crontab: recurring jobs need time to pass; set it with until=")
             return None
         if self._clock is None:
-            raise ConfigError("until: there is no clock to move; let the test use graphile_worker_clock")
+            raise ConfigError("until: there is no clock to move; add the fixture graphile_worker_clock")
         return Schedule(self._clock, until, crontab=crontab, parsed_cron_items=parsed_cron_items)
 
 
 class AddedJobs:
-    """`await added_jobs(send_email)`: the jobs that wait in the queue, in the order of their ids."""
+    """`await added_jobs(send_email)`: the jobs in the queue that can still run, ordered by id."""
 
     def __init__(self, utils: WorkerUtils) -> None:
         self._utils = utils
@@ -136,9 +139,9 @@ class AddedJobs:
         key: str | None = None,
         connection: Connection | None = None,
     ) -> list[Job]:
-        """Jobs that will run, now or later; of one task, one named queue or with one key, if given.
+        """Ready and scheduled jobs; optionally only those of a task, of a named queue or with a job key.
 
-        `connection` looks from inside of a transaction, which sees what it has not committed yet.
+        With `connection`, also those that its open transaction has added.
         """
         condition = JobFilter(
             task=None if task is None else identifier_of(task), queue=queue, key=key, limit=MAX_LIMIT
@@ -148,7 +151,7 @@ class AddedJobs:
 
 
 class _WorkerClock(SystemClock):
-    """A test's clock tells the time, but waiting for the database takes as long as it takes."""
+    """Takes the time from a test's clock, but sleeps in real time: the server does not follow the clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
@@ -158,7 +161,7 @@ class _WorkerClock(SystemClock):
 
 
 class _Drain:
-    """Workers that end when nothing is left to do, on one pool of connections."""
+    """Drains the queue with one worker after another, on one connection pool."""
 
     def __init__(
         self,
@@ -185,7 +188,7 @@ class _Drain:
             return
         await self._adopt(self._clock)
         before = -1
-        # Tasks may have added jobs in ways that know nothing of the clock.
+        # Tasks may have added jobs with code that does not use the clock.
         while len(self._observed.runs) > before:
             before = len(self._observed.runs)
             await self._run(_WorkerClock(self._clock))
@@ -203,7 +206,7 @@ class _Drain:
         )
 
     async def _adopt(self, clock: FakeClock) -> int:
-        """Let the database go by the clock; how many jobs are due now that would not have been."""
+        """Make the database follow the clock; returns how many jobs became ready by that."""
         schema = self._options.schema_name
         async with self._pool.acquire() as connection:
             if not self._follows_clock:

@@ -1,7 +1,7 @@
-"""The keeper of a test run's server: a small process that cleans up when the run has ended, however it ended.
+"""The keeper of a test run's server: a small process that cleans up when the run ends, even if it is killed.
 
-It waits until its standard input is closed. The kernel does that for a run that was killed, too. Then it
-stops the server, unless another process uses it, and removes the folder.
+It waits until its standard input is closed, which the kernel does for a killed process too. Then it stops
+the server, unless another process uses it, and removes the directory.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ..embedded import EmbeddedPostgres
 from ..errors import EmbeddedPostgresError
 
 DATA = "data"
-"""The data folder of the server, inside of the folder that is kept."""
-REMOVED_WITHIN = 30.0  # seconds; what the run had started may still be writing
-ENDS_WITHIN = 60.0  # seconds until a keeper whose work is done is taken to be stuck
+"""The server's data directory, relative to the directory that is kept."""
+REMOVED_WITHIN = 30.0  # seconds; processes of the run may still be writing
+ENDS_WITHIN = 60.0  # seconds after which a keeper is considered stuck
 
 
 @contextmanager
 def kept(folder: Path) -> Iterator[None]:
-    """Have the folder and its server removed if this process ends without doing it itself."""
+    """Remove the directory and its server even if this process is killed."""
     package_root = os.fspath(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-P", "-m", __name__, folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # the reader of our output must not wait for the keeper
+        stderr=subprocess.DEVNULL,  # a reader of our output must not wait for the keeper
         env={**os.environ, "PYTHONPATH": path},
         cwd="/",
-        start_new_session=True,  # Ctrl-C and a closed terminal are for the tests
+        start_new_session=True,  # Ctrl-C and a closed terminal must not end it
     )
     try:
         yield
@@ -51,7 +51,7 @@ def kept(folder: Path) -> Iterator[None]:
 
 
 def clean_up(folder: Path) -> bool:
-    """Stop the server that is no longer used and remove its folder; whether there is none now."""
+    """Stop the server if it is unused, and remove its directory; returns whether it is gone."""
     with suppress(EmbeddedPostgresError):
         if EmbeddedPostgres(folder / DATA).stop_if_unused():
             shutil.rmtree(folder, ignore_errors=True)

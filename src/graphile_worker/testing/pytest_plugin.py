@@ -1,14 +1,14 @@
-"""Fixtures for tests of programs that use the queue; pytest finds them by itself.
+"""pytest fixtures for programs that use the queue.
 
-    graphile_worker_database    the URL of a database of the test's own, with the schema installed
+    graphile_worker_database    the URL of a fresh database with the schema installed
     graphile_worker_utils       a client for it
-    run_jobs, added_jobs        run what waits there, look at what waits there
-    graphile_worker_clock       a clock to move; the test's client and worker go by it
+    run_jobs, added_jobs        run the jobs in it, list the jobs in it
+    graphile_worker_clock       a clock to move; the client and the worker of the test follow it
 
-The server is the embedded one, started when a test first needs it, or the one named by the environment
-variable GRAPHILE_WORKER_TEST_DATABASE_URL or by the setting `graphile_worker_database_url` of pytest. No
-fixture is a coroutine, so every plugin for asyncio will do. Modules are imported where they are used, because
-pytest imports this one in every run.
+The server is embedded and starts with the first test that needs it, or is named by the environment variable
+GRAPHILE_WORKER_TEST_DATABASE_URL or pytest's setting `graphile_worker_database_url`. No fixture is a
+coroutine, so any asyncio plugin works. Fixtures import what they need, because pytest imports this module in
+every run.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# -- once per run ------------------------------------------------------------------------------------------
+# -- per session ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def graphile_worker_options(pytestconfig: pytest.Config) -> WorkerOptions:
-    """The options of the project as its configuration says; override it to test with others."""
+    """The configured options of the project; override it to test with others."""
     from ..config import resolve
 
     return resolve({}, cwd=pytestconfig.rootpath)[0]
@@ -53,7 +53,7 @@ def graphile_worker_options(pytestconfig: pytest.Config) -> WorkerOptions:
 
 @pytest.fixture(scope="session")
 def graphile_worker_server(pytestconfig: pytest.Config) -> Iterator[DatabaseServer]:
-    """The server on which databases are made."""
+    """The server of the test databases."""
     from ..errors import EmbeddedPostgresError
     from .database import DatabaseServer
     from .scratch import scratch_server
@@ -64,7 +64,7 @@ def graphile_worker_server(pytestconfig: pytest.Config) -> Iterator[DatabaseServ
             try:
                 url = resources.enter_context(scratch_server())
             except EmbeddedPostgresError as error:
-                error.add_note(f"Or let the tests use a server that runs: set {URL_VARIABLE} to its URL")
+                error.add_note(f"To use a running server instead, set {URL_VARIABLE} to its URL")
                 raise
         server = DatabaseServer(url)
         resources.callback(server.drop_all)
@@ -73,7 +73,7 @@ def graphile_worker_server(pytestconfig: pytest.Config) -> Iterator[DatabaseServ
 
 @pytest.fixture(scope="session")
 def graphile_worker_prepare_database() -> Callable[[str], Any] | None:
-    """Override it to return a function that makes your own tables, given a URL; it is called once."""
+    """Override it to return a function that creates your own tables, given a URL; called once."""
     return None
 
 
@@ -83,20 +83,20 @@ def graphile_worker_template(
     graphile_worker_options: WorkerOptions,
     graphile_worker_prepare_database: Callable[[str], Any] | None,
 ) -> str:
-    """The name of the database that each test gets a copy of."""
+    """The name of the database that is copied for each test."""
     return graphile_worker_server.create_template(
         graphile_worker_options.schema_name, graphile_worker_prepare_database
     )
 
 
-# -- once per test -----------------------------------------------------------------------------------------
+# -- per test ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def graphile_worker_database(
     graphile_worker_server: DatabaseServer, graphile_worker_template: str
 ) -> Iterator[str]:
-    """The URL of a fresh database; override it to test with a database of another kind."""
+    """The URL of a fresh database; override it to use another database."""
     name = graphile_worker_server.create_database(template=graphile_worker_template)
     yield graphile_worker_server.url(name)
     graphile_worker_server.drop_database(name)
@@ -104,13 +104,12 @@ def graphile_worker_database(
 
 @pytest.fixture
 def graphile_worker_clock(graphile_worker_database: str) -> FakeClock:
-    """A clock that stands still, at first at the server's time, until the test moves it."""
-    from ..schema_name import SchemaName
+    """A clock that starts at the server's time and stands still until the test moves it."""
     from ..sql import load
     from .database import DatabaseServer
     from .fake_clock import FakeClock
 
-    statement = load("testing/server_time", SchemaName())
+    statement = load("testing/server_time")
     start = DatabaseServer.run(graphile_worker_database, lambda session: session.fetchval(statement))
     return FakeClock(start)
 
@@ -119,7 +118,7 @@ def graphile_worker_clock(graphile_worker_database: str) -> FakeClock:
 def graphile_worker_utils(
     graphile_worker_database: str, graphile_worker_options: WorkerOptions, request: pytest.FixtureRequest
 ) -> WorkerUtils:
-    """A client of the test's database; it opens a connection when it needs one, on any event loop."""
+    """A client for the test's database; opens a connection per call, on the current event loop."""
     from ..client import WorkerUtils
     from .connections import ConnectionPerUse
 
@@ -136,7 +135,7 @@ def graphile_worker_utils(
 def run_jobs(
     graphile_worker_database: str, graphile_worker_options: WorkerOptions, request: pytest.FixtureRequest
 ) -> RunJobs:
-    """`await run_jobs([send_email])` runs what is ready and tells what came of it."""
+    """`await run_jobs([send_email])` runs the jobs that are ready and returns how they ended."""
     from .jobs import RunJobs
 
     return RunJobs(graphile_worker_database, options=graphile_worker_options, clock=_clock_of(request))
@@ -144,14 +143,14 @@ def run_jobs(
 
 @pytest.fixture
 def added_jobs(graphile_worker_utils: WorkerUtils) -> AddedJobs:
-    """`await added_jobs(send_email)` lists the jobs that wait."""
+    """`await added_jobs(send_email)` lists the jobs in the queue."""
     from .jobs import AddedJobs
 
     return AddedJobs(graphile_worker_utils)
 
 
 def _clock_of(request: pytest.FixtureRequest) -> FakeClock | None:
-    """The clock, if the test or one of its fixtures uses it; else the server's time holds."""
+    """The clock, if the test or one of its fixtures uses it."""
     if "graphile_worker_clock" not in request.fixturenames:
         return None
     clock: FakeClock = request.getfixturevalue("graphile_worker_clock")

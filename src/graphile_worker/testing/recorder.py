@@ -1,4 +1,4 @@
-"""EventRecorder: keeps every event of a worker, and waits for those that a test is about.
+"""EventRecorder: records every event of a worker, and waits for the ones a test needs.
 
 recorder = EventRecorder()
 async with run(..., events=recorder.events):
@@ -16,17 +16,17 @@ from ..hooks.events import Event
 
 E = TypeVar("E", bound=Event)
 
-_PATIENCE = 60.0  # seconds until a test that waits is taken to be stuck
+_PATIENCE = 60.0  # seconds after which a waiting test is considered stuck
 
 
 class EventRecorder:
-    """Observes one `Events` object, a new one unless given, from the moment it is made."""
+    """Records the events of one `Events` object, a new one by default."""
 
     def __init__(self, events: Events | None = None) -> None:
-        self.events = events if events is not None else Events()
-        """Give this to the worker."""
+        self.events: Events = events if events is not None else Events()
+        """Pass this to the worker."""
         self.seen: list[Event] = []
-        """Everything that happened, in order."""
+        """All events so far, in order."""
         self._changed = asyncio.Event()
         self.events.on(Event, self._record)
 
@@ -35,7 +35,7 @@ class EventRecorder:
         return [event for event in self.seen if isinstance(event, kinds)]
 
     def count(self, kind: type[Event]) -> int:
-        """How many events of a class there were."""
+        """Number of events of a class so far."""
         return len(self.of(kind))
 
     @property
@@ -51,7 +51,7 @@ class EventRecorder:
         timeout: float = _PATIENCE,
         matching: Callable[[E], bool] | None = None,
     ) -> E:
-        """The `count`-th event of a class (that matches), as soon as there is one."""
+        """Wait for the `count`-th (matching) event of a class, and return it."""
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -67,11 +67,11 @@ class EventRecorder:
             ) from None
 
     def clear(self) -> None:
-        """Forget what happened so far."""
+        """Forget all events so far."""
         self.seen.clear()
 
     def close(self) -> None:
-        """Observe no longer."""
+        """Stop recording."""
         self.events.off(Event, self._record)
 
     def _record(self, event: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a drain did: each run of a job with how it ended."""
+"""The result of `run_jobs`: every attempt and how it ended."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A job that ran; `error` is what its task raised, if it failed."""
+    """One attempt of a job; `error` is the exception if it failed."""
 
     job: Job
     error: BaseException | None = None
     is_final: bool = False
-    """Whether the job failed and will not be tried again."""
+    """Whether the job failed permanently."""
 
     def __repr__(self) -> str:
         how = "succeeded" if self.error is None else f"failed: {self.error!r}"
@@ -29,28 +29,28 @@ class JobRun:
 
 
 class JobsRun(Sequence[JobRun]):
-    """The runs of jobs in the order in which they ended; empty, and so false, if there was none."""
+    """Attempts in the order in which they ended; false if there was none."""
 
     def __init__(self, runs: Iterable[JobRun] = ()) -> None:
         self._runs = tuple(runs)
 
     @property
     def succeeded(self) -> list[Job]:
-        """The jobs that ended well, as they were when they were fetched."""
+        """The jobs that completed, as they were when they were fetched."""
         return [run.job for run in self._runs if run.error is None]
 
     @property
     def failed(self) -> list[JobRun]:
-        """The runs that failed, with their errors."""
+        """The failed attempts, with their errors."""
         return [run for run in self._runs if run.error is not None]
 
     def of(self, task: Any) -> JobsRun:
-        """The runs of one task: the task, or its identifier."""
+        """The attempts of one task, given as the task or its identifier."""
         identifier = identifier_of(task)
         return JobsRun(run for run in self._runs if run.job.task_identifier == identifier)
 
     def check(self) -> Self:
-        """Raise what the tasks raised: the error itself if there is one, a group if there are more."""
+        """Raise the exception of the failed attempt, or an exception group if several failed."""
         errors = [run.error for run in self._runs if run.error is not None]
         if len(errors) == 1:
             raise errors[0]
@@ -76,12 +76,12 @@ class JobsRun(Sequence[JobRun]):
 
 
 class Observed:
-    """Collects the runs of one or more workers from their events; a plugin."""
+    """A plugin that collects the attempts of one or more workers from their events."""
 
     def __init__(self) -> None:
         self.runs: list[JobRun] = []
         self._running: dict[int, Job] = {}
-        self._given_up: set[int] = set()
+        self._permanently_failed: set[int] = set()
         self._frames: dict[int, list[tuple[BaseException, TracebackType | None]]] = {}
 
     def install(self, hooks: Hooks) -> None:
@@ -93,17 +93,17 @@ class Observed:
 
     @property
     def running(self) -> list[str]:
-        """What runs now, for messages."""
+        """The running jobs, for messages."""
         return [_name(job) for job in self._running.values()]
 
     def _started(self, event: JobStarted) -> None:
         self._running[event.job.id] = event.job
 
     def _failed(self, event: JobFailed) -> None:
-        self._given_up.add(event.job.id)
+        self._permanently_failed.add(event.job.id)
 
     def _ran(self, job: Job, outcome: Outcome) -> None:
-        """Keep the frames, which a worker drops: a test is to fail with the traceback of the task."""
+        """Keep the traceback, which the worker drops, so that the test fails with it."""
         if outcome.error is not None:
             self._frames[job.id] = [(each, each.__traceback__) for each in related(outcome.error)]
 
@@ -115,11 +115,11 @@ class Observed:
         self._running.pop(event.job.id, None)
         for error, frames in self._frames.pop(event.job.id, ()):
             error.with_traceback(frames)
-        self.runs.append(JobRun(event.job, event.error, is_final=event.job.id in self._given_up))
+        self.runs.append(JobRun(event.job, event.error, is_final=event.job.id in self._permanently_failed))
 
 
 def identifier_of(task: Any) -> str:
-    """The identifier of a task object, a function, or the text itself."""
+    """The identifier of a task, of a function, or the string itself."""
     found = task if isinstance(task, str) else getattr(task, "identifier", getattr(task, "__name__", None))
     if not isinstance(found, str):
         raise TypeError(f"expected a task or its name, got {task!r}")

@@ -1,4 +1,4 @@
-"""Schedule: lets the time of a test pass from one job to the next, and adds recurring jobs on the way."""
+"""Schedule: moves the clock of a test from job to job, and adds recurring jobs at their minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Schedule:
-    """The way of a clock from now to `until`, with the minutes in which recurring jobs are due."""
+    """The time from now to `until`, with the minutes in which recurring jobs are due."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class Schedule:
         self._end = _moment(clock, until)
         self._minutes: Iterator[DueMinute] = due_between(self._items, clock.now(), self._end + MINUTE)
         self._next_minute: DueMinute | None = None
-        self._step_minute()
+        self._advance_minute()
 
     async def pass_time(
         self, pool: Pool, schema: SchemaName, identifiers: Sequence[str], drain: Callable[[], Awaitable[None]]
     ) -> None:
-        """Go to the end, and call `drain` whenever a job is due."""
+        """Move the clock to the end, and call `drain` whenever a job is due."""
         async with pool.acquire() as connection:
             names = [item.identifier for item in self._items]
             await register_crontabs(connection, schema, names, self._clock.now())
@@ -54,7 +54,7 @@ class Schedule:
     async def _next_moment(
         self, pool: Pool, schema: SchemaName, identifiers: Sequence[str]
     ) -> datetime | None:
-        """When something is due next, None if nothing is before the end."""
+        """The time of the next job, or None if there is none before the end."""
         statement = load("testing/next_run_at", schema)
         async with pool.acquire() as connection:
             due = await connection.fetchval(statement, list(identifiers), self._clock.now())
@@ -69,9 +69,9 @@ class Schedule:
             jobs = [cron_job(item, minute, backfilled=False) for item in items]
             async with pool.acquire() as connection:
                 await schedule_cron_jobs(connection, schema, [(minute, jobs)])
-            self._step_minute()
+            self._advance_minute()
 
-    def _step_minute(self) -> None:
+    def _advance_minute(self) -> None:
         self._next_minute = next(self._minutes, None)
         if self._next_minute is not None and self._next_minute[0] > self._end:
             self._next_minute = None

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the test run's own: its folder, its settings, and what killed test runs left behind."""
+"""A temporary PostgreSQL server for a test run, and the removal of leftovers of killed runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..embedded import EmbeddedPostgres
 from .keeper import DATA, clean_up, kept
 
 PREFIX = "graphile-worker-test-"
-SETTLED_SECONDS = 60.0  # a younger folder may be another run's that is just about to use it
+SETTLED_SECONDS = 60.0  # a younger directory may belong to a run that is starting
 
 SETTINGS: Mapping[str, str] = {
-    # Nothing here must survive a power cut.
+    # The data need not survive a crash.
     "fsync": "off",
     "full_page_writes": "off",
     "max_connections": "200",
@@ -29,17 +29,17 @@ SETTINGS: Mapping[str, str] = {
 
 @contextmanager
 def scratch_server() -> Iterator[str]:
-    """A server for the time of the test run; its URL."""
+    """Start a temporary server and yield its URL."""
     with scratch_folder() as folder, EmbeddedPostgres(folder, settings=SETTINGS) as server:
         yield server.url()
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A data folder for the time of the test run; it goes with its server when the run is killed, too."""
+    """A temporary data directory; removed with its server even if the run is killed."""
     remove_leftovers(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    folder.chmod(0o711)  # root's server runs as another user, who must get through
+    folder.chmod(0o711)  # for root, the server runs as another user, who must be able to enter
     with kept(folder):
         try:
             yield folder / DATA
@@ -48,11 +48,11 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_leftovers(temporary: Path) -> None:
-    """Stops the servers of test runs that were killed along with their keeper, and removes their folders."""
+    """Stop servers of runs that were killed together with their keeper, and remove their directories."""
     for folder in temporary.glob(f"{PREFIX}*"):
         try:
             status = folder.stat()
-        except FileNotFoundError:  # another run was faster
+        except FileNotFoundError:  # another run has removed it
             continue
         if status.st_uid != os.geteuid() or time.time() - status.st_mtime < SETTLED_SECONDS:
             continue

@@ -32,7 +32,6 @@ from ..hooks.events import (
     PoolListenReleased,
     PoolListenSuccess,
 )
-from ..schema_name import SchemaName
 from ..sql import load
 
 JOBS_INSERT = "jobs:insert"
@@ -141,7 +140,7 @@ class Listener:
                 self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
             async with asyncio.timeout(self._answer_within):
                 if self._is_tuned:
-                    await connection.fetch(load("session/tune_listener", SchemaName()))
+                    await connection.fetch(load("session/tune_listener"))
                 for channel in CHANNELS:
                     await connection.add_listener(channel, self._heard)
             self._failures = 0
@@ -186,7 +185,7 @@ class Listener:
         except Exception as error:
             self._check_ended()
             logger.debug("the watch over LISTEN could not notify: %s", error)
-            await connection.fetchval(load("session/backend_pid", SchemaName()), timeout=self._answer_within)
+            await connection.fetchval(load("session/backend_pid"), timeout=self._answer_within)
             return False
         return True
 

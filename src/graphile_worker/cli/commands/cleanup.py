@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...config import Settings
+from ...json_shapes import cleanup_as_json
 from ..support.client import load_settings, open_utils, run_async, start_logging, utils_for
 from ..support.output import count, print_json
 from ..support.parameters import CLEANUP_TASKS, CleanupTasks, command_options
@@ -45,7 +45,7 @@ def cleanup_command(
     chosen = [name for group in names for name in group] or ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"]
     report = run_async(_cleanup(settings, chosen))
     if as_json:
-        print_json(asdict(report))
+        print_json(cleanup_as_json(report))
     else:
         click.echo(_describe(report))
 

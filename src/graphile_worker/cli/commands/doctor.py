@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
 from ...diagnostics.finding import SEVERITIES, Finding, Severity, Thresholds
+from ...json_shapes import findings_as_json
 from ..support.client import load_settings, run_async, start_logging
 from ..support.output import count, print_json
 from ..support.parameters import CONFIG_OPTION, When, command_options
@@ -65,7 +65,7 @@ def doctor_command(
     found = run_async(examine(settings, thresholds=thresholds, no_database_hint=database_hint))
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     if as_json:
-        print_json(_as_json(found))
+        print_json(findings_as_json(found))
     else:
         _print(found)
     return 1 if any(finding.severity == "error" for finding in found) else 0
@@ -75,11 +75,6 @@ def _seconds(value: datetime | timedelta, option: str) -> float:
     if isinstance(value, datetime):
         raise click.BadParameter("a period such as 10m or 2h is needed, not a time", param_hint=option)
     return value.total_seconds()
-
-
-def _as_json(found: list[Finding]) -> dict[str, Any]:
-    worst = found[0].severity if found else "ok"
-    return {"healthy": worst != "error", "worst": worst, "findings": [asdict(finding) for finding in found]}
 
 
 def _print(found: list[Finding]) -> None:

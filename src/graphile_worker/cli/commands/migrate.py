@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ...config import Settings
+from ...json_shapes import migration_as_json
 from ...migrate import MigrationReport, migration_sql
 from ..support.client import load_settings, run_async, start_logging, utils_for
 from ..support.output import print_json
@@ -35,16 +36,7 @@ def migrate_command(ctx: click.Context, /, as_json: bool, sql: bool, **_: Any) -
         return
     report = run_async(migrate_schema(settings))
     if as_json:
-        print_json(
-            {
-                "schema": report.schema.name,
-                "found_revision": report.found_revision,
-                "revision": report.revision,
-                "applied_revisions": report.applied_revisions,
-                "applied_extensions": report.applied_extensions,
-                "has_extensions": report.has_extensions,
-            }
-        )
+        print_json(migration_as_json(report))
     else:
         click.echo(describe_report(report))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...json_shapes import queue_as_json, statistics_as_json
 from ..support.client import open_utils, run_async
 from ..support.output import cell, count, print_json, print_table
 from ..support.parameters import command_options
@@ -32,7 +32,7 @@ def stats_command(ctx: click.Context, /, as_json: bool, exact: bool, **_: Any) -
     """
     found = run_async(_statistics(ctx, exact))
     if as_json:
-        print_json(_as_json(found))
+        print_json(statistics_as_json(found))
         return
     rows = [_row(task, counts) for task, counts in sorted(found.tasks.items())]
     print_table(
@@ -65,7 +65,7 @@ def queues_command(ctx: click.Context, /, as_json: bool, limit: int, exact: bool
     """
     found = run_async(_queues(ctx, limit, exact))
     if as_json:
-        print_json([asdict(queue) for queue in found])
+        print_json([queue_as_json(queue) for queue in found])
         return
     rows = [(queue.queue_name, queue.jobs, queue.ready, queue.locked_by, queue.locked_at) for queue in found]
     print_table(("queue", "jobs", "ready", "locked by", "locked at"), rows, empty="No named queues.")
@@ -85,18 +85,3 @@ async def _queues(ctx: click.Context, limit: int, exact: bool) -> list[QueueSumm
 
 def _row(name: str, counts: JobCounts) -> list[Any]:
     return [name, counts.ready, counts.scheduled, counts.locked, counts.failed, counts.total]
-
-
-def _as_json(found: Statistics) -> dict[str, Any]:
-    return {
-        "jobs": _counts(found.jobs),
-        "tasks": {task: _counts(counts) for task, counts in sorted(found.tasks.items())},
-        "is_estimate": found.is_estimate,
-        "queues": found.queues,
-        "locked_queues": found.locked_queues,
-        "oldest_ready_at": found.oldest_ready_at,
-    }
-
-
-def _counts(counts: JobCounts) -> dict[str, int]:
-    return asdict(counts) | {"total": counts.total}

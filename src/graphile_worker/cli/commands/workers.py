@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...json_shapes import sweep_as_json, worker_as_json
 from ..support.client import load_settings, open_utils, run_async, start_logging, utils_for
 from ..support.output import count, print_json, print_table
 from ..support.parameters import command_options
@@ -34,7 +34,7 @@ def workers_command(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """
     found = run_async(_workers(ctx))
     if as_json:
-        print_json([asdict(worker) for worker in found])
+        print_json([worker_as_json(worker) for worker in found])
         return
     columns = ("worker pool", "state", "host", "pid", "slots", "jobs", "job ids", "started", "last seen")
     rows = [
@@ -75,7 +75,7 @@ def sweep_command(ctx: click.Context, /, as_json: bool, dry_run: bool, wait: boo
     start_logging(settings, quiet=True)
     report = run_async(_sweep(settings, dry_run=dry_run, wait=wait))
     if as_json:
-        print_json(asdict(report))
+        print_json(sweep_as_json(report))
     else:
         _describe(report)
 

@@ -1,0 +1,199 @@
+"""The reference of the library: a page per group of public names, made from signatures and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any, cast
+
+import graphile_worker
+from graphile_worker import testing
+from graphile_worker.client.arguments import ClientArguments
+from graphile_worker.hooks import interceptors
+from graphile_worker.option_values import ClientOptionValues
+
+from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
+
+
+def _interceptor_types() -> str:
+    """The types of the functions that `Hooks` takes."""
+    methods = [member for name, member in vars(graphile_worker.Hooks).items() if not name.startswith("_")]
+    signatures = [inspect.signature(member).parameters for member in methods if inspect.isfunction(member)]
+    return " ".join(each["interceptor"].annotation for each in signatures if "interceptor" in each)
+
+
+PAGES = {
+    "worker-utils.md": (
+        "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
+        "Statistics JobCounts QueueSummary WorkerSummary CleanupTask CleanupReport SweepReport "
+        "RecoveredWorker MigrationReport AwaitableContext"
+    ),
+    "runner.md": "run run_once Runner WorkerOptions TaskList FlagSource Clock",
+    "tasks.md": (
+        "task TaskOptions Task JobHelpers SyncHelpers Extensions AbortSignal get_current_job "
+        "get_current_helpers"
+    ),
+    "jobs.md": "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Interrupted",
+    "recurring-jobs.md": (
+        "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
+    ),
+    "hooks.md": f"Hooks {_interceptor_types()} SkipJob FailJob LeaveLocked Plugin Events",
+    "testing.md": " ".join(vars(testing)["__all__"]),
+}
+"""The names on each page, in order."""
+INTERNAL = {
+    "DatabaseServer": {"admin_url", "prefix"},
+    "Events": {"drain", "emit", "excuse_current", "observed", "wants"},
+    "Failed": {"drop_frames", "weight"},
+    "Hooks": {"for_run", "intercept_add"},
+    "MigrationReport": {"has_tables"},
+    "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
+    "WorkerOptions": {"from_mapping", "schema_name"},
+}
+"""Members without an underscore that are not for users."""
+FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
+OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerOptionValues")
+"""Keyword arguments that are listed there."""
+WIDTH = 100
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by file name."""
+    return {name: _page(name, names.split()) for name, names in PAGES.items()}
+
+
+def _page(file: str, names: list[str]) -> str:
+    package = testing if file == "testing.md" else graphile_worker
+    lines = [text(file).rstrip("\n"), ""]
+    for name in names:
+        thing = getattr(package, name, None) or getattr(interceptors, name)
+        lines += [f"## `{name}`", "", *_entry(name, thing)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _entry(name: str, thing: Any) -> Iterator[str]:
+    if inspect.isfunction(thing):
+        yield from _function(name, thing)
+    elif inspect.isclass(thing):
+        yield from _class(thing)
+    else:  # a type alias
+        value, meaning = alias(name)
+        yield from ("```text", f"{name} = {value}", "```", "", *([meaning, ""] if meaning else ()))
+
+
+def _class(cls: type) -> Iterator[str]:
+    yield from _docstring(cls)
+    if "__call__" in vars(cls) and cls.__name__ in vars(testing)["__all__"]:
+        yield from _function(_snake_case(cls.__name__), vars(cls)["__call__"])
+    if cls.__name__ in FIELDS_ELSEWHERE:
+        yield from (FIELDS_ELSEWHERE[cls.__name__], "")
+    elif rows := list(_rows(cls)):
+        yield from ("| attribute | type | default | meaning |", "|---|---|---|---|", *rows, "")
+    for name, member in _members(cls):
+        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if inspect.isfunction(function):
+            yield from (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
+
+
+def _rows(cls: type) -> Iterator[str]:
+    """Fields and properties as rows of a table."""
+    for base in reversed(_own_bases(cls)):
+        types, texts = field_types(base), field_texts(base)
+        for name, annotation in types.items():
+            if _is_public(cls, name):
+                yield _row(name, annotation, default_of(base, name), texts[name])
+    for name, member in _members(cls):
+        if isinstance(member, property):
+            yield _row(
+                name, inspect.get_annotations(cast("Any", member.fget))["return"], "", first_paragraph(member)
+            )
+
+
+def _row(name: str, annotation: str, default: str, meaning: str) -> str:
+    shown = f"`{cell(default)}`" if default else ""
+    return f"| `{name}` | `{cell(annotation)}` | {shown} | {cell(meaning)} |"
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    for base in _own_bases(cls):
+        for name, member in vars(base).items():
+            if _is_public(cls, name) and first_paragraph(member):
+                yield name, member
+
+
+def _own_bases(cls: type) -> list[type]:
+    return [base for base in cls.__mro__ if base.__module__.startswith("graphile_worker")] or [cls]
+
+
+def _is_public(cls: type, name: str) -> bool:
+    return not name.startswith(("_", "raw_")) and name not in INTERNAL.get(cls.__name__, ())
+
+
+def _function(name: str, function: Any) -> Iterator[str]:
+    shapes = typing.get_overloads(inspect.unwrap(function))
+    # The function itself says more than its overloads if it spells the options out.
+    if not shapes or not _is_vague(function):
+        shapes = [function]
+    yield "```text"
+    for shape in shapes:
+        yield signature(name, shape)
+    yield from ("```", "")
+    yield from _docstring(function)
+
+
+def _is_vague(function: Any) -> bool:
+    return bool(inspect.signature(function).return_annotation == "Any")
+
+
+def signature(name: str, function: Any) -> str:
+    """A function's signature as it is written in the code, on one line if it fits."""
+    found = inspect.signature(function)
+    parameters = [p for p in found.parameters.values() if p.name not in ("self", "cls")]
+    parts: list[str] = []
+    for before, parameter in zip([None, *parameters], parameters, strict=False):
+        is_keyword = parameter.kind is parameter.KEYWORD_ONLY
+        if is_keyword and (before is None or before.kind not in (before.KEYWORD_ONLY, before.VAR_POSITIONAL)):
+            parts.append("*")
+        parts += _parameter(parameter, function)
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+    start, end = f"{'await ' if is_async else ''}{name}(", f") -> {found.return_annotation}"
+    line = start + ", ".join(parts) + end
+    if len(line) <= WIDTH:
+        return line
+    return "\n".join((start, *(f"    {part}," for part in parts), end))
+
+
+def _parameter(parameter: inspect.Parameter, function: Any) -> list[str]:
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return _keywords(parameter)
+    prefix = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+    annotation = parameter.annotation
+    if annotation == "Any":  # only the overloads know better
+        known = [inspect.signature(each).parameters for each in typing.get_overloads(function)]
+        annotation = " | ".join(dict.fromkeys(each[parameter.name].annotation for each in known)) or "Any"
+    shown = f"{prefix}{parameter.name}: {annotation}"
+    return [shown if parameter.default is parameter.empty else f"{shown} = {parameter.default!r}"]
+
+
+def _keywords(parameter: inspect.Parameter) -> list[str]:
+    """Keywords of a TypedDict: by its name, or one by one if it has no entry of its own."""
+    kind = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
+    if kind in OPTIONS_PAGE:
+        return [f"**{parameter.name}"]
+    if kind != "ClientArguments":
+        return [f"**{parameter.name}: {kind}"]
+    types = field_types(ClientOptionValues) | field_types(ClientArguments)
+    return ["*", *(f"{name}: {annotation} = ..." for name, annotation in types.items())]
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+def _docstring(thing: Any) -> Iterator[str]:
+    found = inspect.getdoc(thing) or ""
+    # How a Job is stored is not for users.
+    yield from (found.partition("\n\n")[0] if thing is graphile_worker.Job else found).splitlines()
+    yield ""

@@ -1,0 +1,68 @@
+"""The arguments of library calls: picks out the options, and refuses what the call does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from ..errors import ConfigError
+from ..hooks import Events, Hooks
+from ..options import WorkerOptions
+from .resolve import combine
+from .sources import nearest_name
+
+_LOGGING = "the command `graphile-worker` takes it; a program sets up logging itself, see the module logging"
+_JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
+_WORKER = "run and run_once take it"
+TAKEN_ELSEWHERE = {
+    **dict.fromkeys(WorkerOptions.__struct_fields__, _WORKER),
+    **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
+    "health_file": "the command `graphile-worker` takes it, as --health-file or in its configuration",
+    "log_format": _LOGGING,
+    "log_level": _LOGGING,
+    "processes": "the command `graphile-worker` takes it, as --processes; a call starts no processes",
+    "once": "call run_once in place of run, or use the flag --once of the command `graphile-worker`",
+    "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",
+    "watch": "use the flag --watch of the command `graphile-worker`",
+    "cleanup": "call WorkerUtils.cleanup, or use the command `graphile-worker cleanup`",
+    **dict.fromkeys(("job_key", "job_key_mode", "max_attempts", "priority", "queue_name", "run_at"), _JOB),
+}
+"""Arguments that some other call or command takes, and which one."""
+
+
+def call_options(
+    arguments: Mapping[str, Any],
+    *,
+    objects: Collection[str],
+    options: Collection[str] = WorkerOptions.__struct_fields__,
+) -> WorkerOptions:
+    """The options of a library call: the values among its arguments over `options=` or the configuration.
+
+    `objects` and `options` name what the call takes; anything else is refused.
+    """
+    check_names(arguments, (*options, *objects))
+    values = {name: value for name, value in arguments.items() if name in options}
+    return combine(arguments.get("options"), values)
+
+
+def check_names(given: Iterable[str], accepted: Collection[str]) -> None:
+    """Refuse a name that the call does not take, and say which call takes it or which name was meant."""
+    for name in given:
+        if name in accepted:
+            continue
+        if (where := TAKEN_ELSEWHERE.get(name)) is not None:
+            raise ConfigError(f"{name}: this is not an option of this call; {where}")
+        near = nearest_name(name, accepted)
+        hint = f"; did you mean {near!r}?" if near else f"; known options: {', '.join(accepted)}"
+        raise ConfigError(f"unknown option {name!r}{hint}")
+
+
+def call_hooks(arguments: Mapping[str, Any]) -> Hooks:
+    """The hooks that a call was given, as `hooks` or as `events`."""
+    events: Events | None = arguments.get("events")
+    hooks: Hooks | None = arguments.get("hooks")
+    if hooks is None:
+        return Hooks(events=events)
+    if events is not None:
+        raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
+    return hooks

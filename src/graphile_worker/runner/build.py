@@ -1,0 +1,284 @@
+"""WorkerBuilder: from the arguments of `run` or `run_once` to an open database and the parts of a worker.
+
+`run_once` with an empty queue ends before the worker is needed, so everything of the worker is imported by
+the method that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..clock import Clock, SystemClock
+from ..config.calls import call_hooks, call_options
+from ..db.connection import Pool
+from ..db.dsn import Dsn
+from ..db.errors import translate_errors
+from ..db.open import close_pool, open_pool, resolve_connection
+from ..db.single import SingleConnection, is_connection
+from ..errors import ConfigError
+from ..hooks import Events, WorkerContext
+from ..migrate.run import migrate
+from ..observability.log_plugin import LogPlugin
+from ..options import WorkerOptions
+from ..queries.task_ids import is_anything_waiting
+from ..tasks.registry import TaskRegistry, build_registry
+from ..version import __version__
+from .pool_size import pool_size
+
+if TYPE_CHECKING:
+    from ..client import WorkerUtils
+    from ..cron import CronScheduler, ParsedCronItem
+    from ..recovery.service import Recovery
+    from ..recovery.stale_locks import StaleLocks
+    from ..worker.pool import WorkerPool
+    from .arguments import RunArguments, RunOnceArguments
+    from .lending import Lending
+
+CLOSE_WITHIN = 5.0  # seconds for tasks to return the connections they still hold
+OBJECTS = (
+    "pg_pool",
+    "task_list",
+    "crontab",
+    "parsed_cron_items",
+    "forbidden_flags",
+    "events",
+    "hooks",
+    "plugins",
+    "extensions",
+    "logger",
+    "clock",
+    "options",
+)
+"""Arguments that are not options; `arguments.py` has their types."""
+
+
+class WorkerBuilder:
+    """Checks the arguments, opens the database, and makes the parts of one worker."""
+
+    tasks: TaskRegistry
+    cron_items: Sequence[ParsedCronItem]
+    database: Pool
+    dsn: Dsn | None
+    """The address of the database; None for a pool of the caller."""
+    has_tables: bool
+    """Whether the Python-only tables and indexes exist. This and the fields above are set by `open`."""
+
+    def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
+        _check_conflicts(arguments)
+        self._arguments = arguments
+        self.once = once
+        self.options = call_options(arguments, objects=OBJECTS)
+        self._pg_pool = arguments.get("pg_pool")
+        self._connection_string = self.options.connection_string
+        if self._pg_pool is not None and arguments.get("connection_string") is None:
+            self._connection_string = None  # the caller's pool wins over a configured connection string
+        if once and is_connection(self._pg_pool):
+            self._pg_pool = SingleConnection(self._pg_pool)
+            # Leave no state in the caller's session. Other sessions cannot see what it has not committed.
+            self.options = self.options.with_values(recovery=False, prepared_statements=False)
+        hooks = call_hooks(arguments)
+        self.events: Events = hooks.events
+        """The caller's observers; they may serve other runs too."""
+        self.hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several runs
+        self._plugins = tuple(arguments.get("plugins", ()))
+        self._is_observed = bool(self._plugins or self.hooks._plugins or self.hooks.events._observed)
+        self._log = LogPlugin(arguments.get("logger"))
+        self._clock: Clock = arguments.get("clock") or SystemClock()
+
+    async def open(self) -> None:
+        """Load tasks and crontab, install the plugins, open the database and migrate its schema."""
+        options = self.options
+        found = resolve_connection(self._connection_string, self._pg_pool)
+        self.dsn = found if isinstance(found, Dsn) else None
+        self.tasks = self._load_tasks()
+        self.cron_items = self._load_cron_items()
+        for plugin in (self._log, *self._plugins):
+            self.hooks.install(plugin)
+        if isinstance(found, Dsn):
+            self.database = await open_pool(
+                found,
+                max_pool_size=pool_size(options),
+                prepared_statements=options.prepared_statements,
+            )
+        else:
+            self.database = found
+        try:
+            async with self.database.acquire() as connection:
+                with translate_errors(options.schema_name):
+                    report = await migrate(connection, options.schema_name)
+        except BaseException:
+            await self.close()
+            raise
+        self.has_tables = report.has_tables
+
+    async def open_if_needed(self) -> bool:
+        """Open for a run that drains the queue; False if no job is waiting and there are no observers."""
+        await self.open()
+        schema = self.options.schema_name
+        try:
+            async with self.database.acquire() as connection:
+                with translate_errors(schema):
+                    if await is_anything_waiting(connection, schema, tuple(self.tasks)) or self._is_observed:
+                        return True
+            if self.dsn is not None:
+                self.database.terminate()  # nothing is in flight, so there is nothing to wait for
+        except BaseException:
+            await self.close()
+            raise
+        await self.close()
+        self._log.nothing_waits()
+        return False
+
+    async def close(self) -> None:
+        """Close the database, unless it is the caller's."""
+        if self.dsn is not None:
+            await close_pool(self.database, within=CLOSE_WITHIN)
+
+    def _load_tasks(self) -> TaskRegistry:
+        task_list = self._arguments.get("task_list")
+        if task_list is not None:
+            return build_registry(task_list)
+        from ..tasks.load import load_tasks
+
+        return load_tasks(self.options.task_directory)
+
+    def _load_cron_items(self) -> Sequence[ParsedCronItem]:
+        """The recurring jobs. A program with a task_list has no crontab file unless it names one."""
+        crontab, items = self._arguments.get("crontab"), self._arguments.get("parsed_cron_items")
+        file = self.options.crontab_file
+        is_named = self._arguments.get("crontab_file") is not None or file != WorkerOptions().crontab_file
+        if crontab is None and items is None and not is_named:
+            if self._arguments.get("task_list") is not None:
+                return ()
+            if not Path(file).exists():
+                self._log.no_crontab(file)
+                return ()
+        from ..cron import collect_cron_items
+
+        return collect_cron_items(
+            crontab=crontab, parsed_cron_items=items, crontab_file=file, must_exist=is_named
+        )
+
+    # -- the parts of the worker ---------------------------------------------------------------------------
+
+    @cached_property
+    def client(self) -> WorkerUtils:
+        """Adds jobs for tasks and for the Runner."""
+        from ..client import WorkerUtils
+
+        return WorkerUtils(
+            self.database,
+            schema=self.options.schema_name,
+            use_local_time=self.options.use_local_time,
+            hooks=self.hooks,
+            clock=self._clock,
+        )
+
+    @cached_property
+    def _lending(self) -> Lending:
+        from .lending import Lending
+
+        return Lending(self.database, reserved=self._reserved_connections)
+
+    @cached_property
+    def _reserved_connections(self) -> int:
+        """Connections of the caller's pool that recovery occupies; with a DSN it opens its own."""
+        if self.dsn is not None:
+            return 0
+        from ..recovery.service import Recovery
+
+        return Recovery.connections_kept(self.options, self.database, self.dsn)
+
+    def worker_context(self, pool_id: str) -> WorkerContext:
+        return WorkerContext(pool_id=pool_id, hooks=self.hooks, options=self.options)
+
+    def make_pool(self) -> WorkerPool:
+        from ..worker.pool import WorkerPool
+        from .services import make_services
+
+        services = make_services(
+            self.options,
+            self.client,
+            self._lending,
+            extensions=self._arguments.get("extensions", ()),
+            logger=self._log.job_logger,
+            clock=self._clock,
+        )
+        return WorkerPool(
+            self.options,
+            self.database,
+            self.tasks,
+            services,
+            self.hooks,
+            self._clock,
+            forbidden_flags=self._arguments.get("forbidden_flags"),
+            once=self.once,
+            has_queue_indexes=self.has_tables,
+            reserved=self._reserved_connections,
+        )
+
+    def make_recovery(self, pool: WorkerPool) -> Recovery:
+        from ..recovery.service import Recovery
+
+        return Recovery(
+            pool,
+            self.options,
+            self.database,
+            self.dsn,
+            tuple(self.tasks),
+            self.hooks,
+            self._clock,
+            has_tables=self.has_tables,
+        )
+
+    def make_cron(self) -> CronScheduler:
+        from ..cron import CronScheduler
+
+        return CronScheduler(
+            self._lending.to_cron,
+            self.options.schema_name,
+            self.cron_items,
+            events=self.hooks.events,
+            clock=self._clock,
+            known_tasks=tuple(self.tasks),
+            logger=self._log.cron_logger,
+        )
+
+    def make_stale_locks(self, pool_id: str) -> StaleLocks:
+        from ..recovery.stale_locks import StaleLocks
+
+        options = self.options
+        return StaleLocks(
+            self.database,
+            options.schema_name,
+            self.hooks.events,
+            self._clock,
+            pool_id=pool_id,
+            min_interval=options.min_reset_locked_interval,
+            max_interval=options.max_reset_locked_interval,
+            use_local_time=options.use_local_time,
+        )
+
+    def log_ready(self, pool_id: str) -> None:
+        self._log.ready(
+            version=__version__,
+            pool_id=pool_id,
+            tasks=tuple(self.tasks),
+            cron_items=len(self.cron_items),
+            concurrency=self.options.concurrency,
+            database=self.dsn.name if self.dsn is not None else "the given pool",
+            schema=self.options.schema,
+        )
+
+
+def _check_conflicts(arguments: RunArguments | RunOnceArguments) -> None:
+    if arguments.get("task_list") is not None and "task_directory" in arguments:
+        raise ConfigError("both task_list and task_directory are set; give exactly one of them")
+    if arguments.get("crontab_file") is None:
+        return
+    for name in ("crontab", "parsed_cron_items"):
+        if arguments.get(name) is not None:
+            raise ConfigError(f"both {name} and crontab_file are set; give only one of them")

@@ -1,0 +1,41 @@
+"""What the tasks of a worker get through their helpers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..client import WorkerUtils
+from ..clock import Clock
+from ..options import WorkerOptions
+from ..queries.queue_names import get_queue_names
+from ..tasks.extensions import Extensions
+from ..tasks.queue_names import QueueNames
+from ..tasks.services import WorkerServices
+from .lending import Lending
+
+
+def make_services(
+    options: WorkerOptions,
+    client: WorkerUtils,
+    lending: Lending,
+    *,
+    extensions: Iterable[object] | Mapping[type[Any], object],
+    logger: logging.Logger,
+    clock: Clock,
+) -> WorkerServices:
+    async def queue_names(ids: Sequence[int]) -> list[str | None]:
+        async with lending.database.acquire() as connection:
+            return await get_queue_names(connection, options.schema_name, ids)
+
+    return WorkerServices(
+        client=client,
+        acquire=lending.to_task,
+        queue_names=QueueNames(queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
+        loop=asyncio.get_running_loop(),
+        extensions=Extensions(extensions),
+        executables_inherit_database=options.executables_inherit_database,
+        logger=logger,
+    )
