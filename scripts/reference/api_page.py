@@ -39,7 +39,7 @@ PAGES = {
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
-    "hooks.md": f"Hooks {_interceptor_types()} SkipJob FailJob LeaveLocked Plugin Events",
+    "hooks.md": f"Hooks {_interceptor_types()} SkipJob FailJob LeaveLocked Plugin WorkerContext Events",
     "testing.md": " ".join(vars(testing)["__all__"]),
 }
 """The names on each page, in order."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .hooks import LeaveLocked as LeaveLocked
     from .hooks import Plugin as Plugin
     from .hooks import SkipJob as SkipJob
+    from .hooks import WorkerContext as WorkerContext
     from .job import Job as Job
     from .migrate import MigrationReport as MigrationReport
     from .options import LocalQueueOptions as LocalQueueOptions
@@ -76,7 +77,7 @@ export_lazily(
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
         "errors": "GraphileWorkerError",
-        "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob",
+        "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "migrate": "MigrationReport",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
