@@ -1,4 +1,4 @@
-"""Statements of the worker, called as it calls them, one by one."""
+"""The worker's statements, called one by one as it calls them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphile_worker.schema_name import SchemaName
 
 
 class Statements:
-    """What one pool does, on a connection of the test."""
+    """The statements of one pool, on a connection of the test."""
 
     def __init__(self, connection: Any, tasks: dict[int, str], pool_id: str = "pool-1") -> None:
         self.connection = connection
@@ -30,7 +30,7 @@ class Statements:
         )
 
     async def fetch_plain(self, limit: int = 1, **options: Any) -> list[Job]:
-        """The short way, which is for the time while no job of a named queue can be next."""
+        """The fast path while no job of a named queue can be next."""
         return list(
             await get_plain_jobs(
                 self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
@@ -38,7 +38,7 @@ class Statements:
         )
 
     async def fetch_announced(self, limit: int = 1, **options: Any) -> list[Job]:
-        """The shortest way, which is for the time while jobs of one priority wait and none in a queue."""
+        """The fast path while all waiting jobs have one priority and none waits in a named queue."""
         return list(
             await get_announced_jobs(
                 self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
@@ -52,7 +52,7 @@ class Statements:
         failed: list[tuple[Any, ...]] | None = None,
         **options: Any,
     ) -> list[Job]:
-        """Write outcomes; a failure is a job, its message and maybe what is left of its payload."""
+        """Write outcomes; a failure is a job, its message and maybe its remaining payload."""
         return list((await self.written(completed=completed, failed=failed, **options)).jobs)
 
     async def written(
@@ -62,7 +62,7 @@ class Statements:
         failed: list[tuple[Any, ...]] | None = None,
         **options: Any,
     ) -> Written:
-        """The same, with all that became of the write."""
+        """The same, with the whole result of the write."""
         done = completed or []
         failures = failed or []
         touched = [*done, *(failure[0] for failure in failures)]
@@ -78,5 +78,5 @@ class Statements:
 
 
 async def statements_on(connection: Any) -> Statements:
-    """Those of a pool that knows the tasks `hello` and `other`."""
+    """The statements of a pool with the tasks `hello` and `other`."""
     return Statements(connection, await register_tasks(connection, SchemaName(), ["hello", "other"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from graphile_worker import Job
 from graphile_worker.hooks.events import JobCompleted, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.run_order import insert_in_order
+from graphile_worker.worker.held_jobs import HeldJobs
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 NOW = datetime.now(UTC) - timedelta(hours=1)
@@ -35,7 +34,7 @@ class Planned:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands among the others; jobs of one place may run in any order."""
+        """Its place in the run order; jobs with equal places may run in any order."""
         return self.priority, self.seconds
 
 
@@ -130,7 +129,7 @@ async def test_slow_jobs_are_not_prefetched_and_keep_the_order_of_one_sorted_lis
 
     async def step(payload: Any) -> None:
         started.append(payload["kind"])
-        await asyncio.sleep(0.002)  # more than what may be locked ahead
+        await asyncio.sleep(0.002)  # longer than the prefetch
 
     for _ in range(15):
         await jobs.add("step", {"kind": "queued"}, queue="a", priority=-10)
@@ -154,7 +153,7 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
     await jobs.add_many("step", 20_000)
     await until(lambda: len(started) > 500)
     async with jobs.connection.transaction():
-        # No fetch is under way now, and none begins before the urgent job can be seen.
+        # No fetch is in flight now, and none begins before the urgent job is visible.
         await jobs.connection.execute(f"lock table {SCHEMA}._private_jobs in share row exclusive mode")
         await jobs.add("step", {"n": "urgent"}, priority=-1)
         rows = await jobs.connection.fetch(
@@ -162,7 +161,7 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
             " and priority = 0"
         )
         unlocked = {row[0] for row in rows}
-    assert unlocked  # else it was the last one and nothing is shown
+    assert unlocked  # otherwise it was the last job, and this proves nothing
     await until(lambda: "urgent" in started)
     assert not unlocked & set(started[: started.index("urgent")])
 
@@ -234,8 +233,8 @@ def a_job(number: int, priority: int, run_at: float) -> Job:
     batches=st.lists(st.lists(st.tuples(st.integers(-2, 2), st.floats(0, 3)), max_size=8), max_size=6),
 )
 def test_jobs_are_held_in_order_whichever_batch_brought_them(batches: list[list[tuple[int, float]]]) -> None:
-    held: deque[Job] = deque()
+    held = HeldJobs()
     for batch in batches:
-        insert_in_order(held, [a_job(0, *place) for place in sorted(batch)])
+        held.add([a_job(0, *place) for place in sorted(batch)])
     places = [(job.priority, job.raw_run_at) for job in held]
     assert places == sorted(place for batch in batches for place in batch)

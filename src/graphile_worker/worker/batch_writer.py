@@ -155,13 +155,13 @@ class BatchWriter:
             return written.jobs
 
         try:
-            jobs = await self._session.take(write)
+            jobs = await self._session.run_under_lease(write)
         except Exception as error:
             if is_refusal(error):
                 raise _RefusedError(error) from error
             raise
         self._succeeded()
-        self._session.holdings.strike([finished.job for finished in batch])
+        self._session.holdings.remove([finished.job for finished in batch])
         if jobs:
             self.adopt(jobs)
         if len(jobs) < len(outcomes.queues):
@@ -181,7 +181,7 @@ class BatchWriter:
                 )
             )
         self._succeeded()
-        self._session.holdings.strike(jobs)
+        self._session.holdings.remove(jobs)
         for finished in batch:
             job_id = finished.job.id
             if job_id in returned or job_id in self._unsure:

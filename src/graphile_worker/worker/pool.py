@@ -41,6 +41,7 @@ from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from .adaptive_source import AdaptiveSource
 from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
@@ -50,7 +51,7 @@ from .session import Sessions, Statement
 from .shutdown import Shutdown
 from .sink import Sink
 from .slots import Slots
-from .source import AdaptiveSource, JobSource
+from .source import JobSource
 
 FIND_OUT = Delays(0.1, 1.0)
 LOOK_AGAIN_AFTER = 1.0  # seconds between two looks into the ledger, however many migrations are announced
@@ -88,6 +89,7 @@ class WorkerPool:
         self._events = hooks.events
         self._clock = clock
         self._identifiers = tuple(tasks)
+        self._tasks = dict(tasks)
         self._threads = TaskThreads(options.concurrency)
         schema = options.schema_name
         self.lease = Lease(self._lapsed)
@@ -112,13 +114,14 @@ class WorkerPool:
         self._fetcher = Fetcher(
             fetch_session,
             schema,
+            self._events,
             pool_id=self.id,
             identifiers=self._identifiers,
             forbidden_flags=forbidden_flags,
             clock=clock,
             use_local_time=options.use_local_time,
             has_queue_indexes=has_queue_indexes,
-            trouble=None if once else fetching,
+            failures=None if once else fetching,
         )
         self._sink = Sink(
             write_session,
@@ -130,10 +133,10 @@ class WorkerPool:
             fail_delay=options.fail_job_batch_delay,
             interrupted_delay=options.interrupted_job_retry_delay,
             on_error=self._write_failed,
-            on_written=self._writing.over,
+            on_written=self._writing.succeeded,
         )
         self._source = self._make_source()
-        self._executor = Executor(tasks, services, self._threads, hooks)
+        self._executor = Executor(self._tasks, services, self._threads, hooks)
         self._slots: Slots | None = None
         self._listener: Listener | None = None
         self._background: list[asyncio.Task[None]] = []
@@ -313,6 +316,12 @@ class WorkerPool:
         """Look for jobs now."""
         self._source.pulse(count)
 
+    def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
+        """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
+        self._tasks.update(tasks)
+        self._fetcher.set_tasks(tuple(tasks))
+        self._source.poll()
+
     async def _poll(self) -> None:
         while True:
             await self._clock.sleep(self._options.poll_interval)
@@ -374,7 +383,7 @@ class WorkerPool:
         assert self._slots is not None  # noqa: S101 - started before
         while True:
             before = self._sink.count
-            await self._source.look()
+            await self._source.fetch_once()
             await self._settle(self._slots)
             if self._sink.count == before or self._shutdown.has_begun:
                 break
