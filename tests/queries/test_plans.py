@@ -378,10 +378,10 @@ READS = (
 @pytest.mark.parametrize("statistics", STATISTICS)
 async def test_adding_does_not_read_other_jobs(databases: dict[str, str], statistics: str) -> None:
     async with desk_in(databases[statistics], tuned=False) as desk:
-        for way, add in ADDING.items():
+        for name, add in ADDING.items():
             scans_before, rows_before = await desk.connection.fetchrow(READS)
             for _ in range(6):  # after five runs the server settles on a plan
                 await add(desk)
             scans, rows = await desk.connection.fetchrow(READS)
-            assert scans == scans_before, way
-            assert rows - rows_before <= 6 * 3 * BATCH, way
+            assert scans == scans_before, name
+            assert rows - rows_before <= 6 * 3 * BATCH, name

@@ -205,9 +205,9 @@ async def test_a_job_announced_while_a_queue_goes_on_is_not_forgotten(
             await other.execute(f"select from {SCHEMA}._private_jobs where locked_at is not null for update")
             gate.open()
             await until(lambda: is_waiting_for_a_lock(jobs))
-            heard = recorder.count(PoolListenNotification)
+            received = recorder.count(PoolListenNotification)
             await jobs.add("step", {"name": "announced"})
-            await until(lambda: recorder.count(PoolListenNotification) > heard)
+            await until(lambda: recorder.count(PoolListenNotification) > received)
     finally:
         await other.close(timeout=60)
     await gate.until_inside(2)  # neither waits for the end of the other

@@ -93,9 +93,9 @@ class FetchPlan:
             self._is_awaited = self._is_announced = True
         if demand.one_at_a_time or self._watermarks.is_full_due(began):
             return (yield from self._fetch_all(demand, began, try_announced=demand.announced))
-        seen_up_to = self._time_of(demand, began)
+        read_up_to = self._time_of(demand, began)
         jobs, ended = yield from self._lock(demand.limit, self._watermarks.ranges())
-        self._watermarks.advance(jobs, seen_up_to, full=len(jobs) >= demand.limit)
+        self._watermarks.advance(jobs, read_up_to, full=len(jobs) >= demand.limit)
         if jobs:
             self._is_awaited = False
         elif self._is_awaited and self._watermarks.is_full_due(ended, announced=True):
@@ -163,9 +163,9 @@ class FetchPlan:
             return
         self._watermarks.listing_took(self._listed_at - ended)
         if not demand.one_at_a_time:
-            # Jobs that became due while the statement ran were not seen.
-            seen_up_to = self._time_of(demand, began)
-            self._watermarks.set(priorities, jobs, seen_up_to, full=len(jobs) >= demand.limit)
+            # Jobs that became due while the statement ran were not read.
+            read_up_to = self._time_of(demand, began)
+            self._watermarks.set(priorities, jobs, read_up_to, full=len(jobs) >= demand.limit)
 
     def _list_priorities(self) -> Steps[list[int]]:
         """List the priorities of waiting jobs. If there are very many, list some and read the rest as one."""
@@ -177,5 +177,5 @@ class FetchPlan:
         return priorities
 
     def _time_of(self, demand: Demand, at: float) -> float:
-        """The time that a statement sent at this monotonic time goes by, in seconds since 1970."""
+        """What a statement sent at this monotonic time takes for now, in seconds since 1970."""
         return at + self._server_ahead if demand.now is None else demand.now.timestamp()

@@ -138,7 +138,7 @@ class Fetcher:
 
     async def _fetch(self, demand: Demand) -> Sequence[Job]:
         """Carry out the plan; it decides whether it can do without a statement that failed."""
-        # The plan goes by how long the server really takes, also where a test has a clock of its own.
+        # The plan needs the real time that the server takes, even if the clock is a fake one.
         began = ended = time.monotonic()
         steps = self._plan.fetch(demand, began)
         step = next(steps)
@@ -193,7 +193,7 @@ class Fetcher:
         return flags
 
     def now(self) -> datetime | None:
-        """The time that fetches go by; None for the server's."""
+        """The worker's time, if it is configured to use that; None for the server's."""
         return self._clock.now() if self._use_local_time else None
 
     def full_fetch_in(self) -> float | None:

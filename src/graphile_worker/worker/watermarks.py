@@ -32,7 +32,7 @@ class Watermarks:
 
     def __init__(self) -> None:
         self._by_priority: dict[int, float] = {}
-        self._fetched = {DEFAULT_PRIORITY}  # priorities of fetched jobs, whose dead rows may be in the way
+        self._fetched = {DEFAULT_PRIORITY}  # priorities of fetched jobs, which leave dead rows
         self._cost = 0.0
         self._full_at = 0.0
 
