@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
+from graphile_worker.clock import SystemClock
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobSucceeded
+from graphile_worker.recovery.lease import Lease
+from graphile_worker.schema_name import SchemaName
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import watermarks
+from graphile_worker.worker.fetcher import Fetcher
+from graphile_worker.worker.session import Sessions
 from support.working import Gate, Jobs, Workers, until_listening
 
 
@@ -95,3 +103,29 @@ async def test_a_task_may_be_replaced_by_another_function(
     await jobs.add("a")
     await recorder.wait_for(JobSucceeded, count=2)
     assert ran == ["first", "second"]
+
+
+async def test_tasks_that_change_while_the_old_ones_are_registered_are_not_overwritten(
+    jobs: Jobs, database_url: str
+) -> None:
+    await jobs.add("a")
+    wanted = await jobs.add("b")
+    async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as database:
+        sessions = Sessions(database, SchemaName(), "pool-a", Lease(), prepared_statements=True)
+        fetcher = Fetcher(
+            sessions.open(),
+            SchemaName(),
+            Events(),
+            pool_id="pool-a",
+            identifiers=["a"],
+            forbidden_flags=None,
+            clock=SystemClock(),
+            use_local_time=False,
+        )
+        registering = asyncio.create_task(fetcher.register())
+        await asyncio.sleep(0)
+        fetcher.set_tasks(["b"])
+        await registering
+        assert fetcher.continuation() is None  # no queue goes on with a job of a task that may be dropped
+        assert [job.id for job in await fetcher.fetch(9)] == [wanted]
+        await sessions.close()

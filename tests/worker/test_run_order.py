@@ -14,10 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphile_worker import Job
 from graphile_worker.hooks.events import JobCompleted, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.held_jobs import HeldJobs
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 NOW = datetime.now(UTC) - timedelta(hours=1)
@@ -221,20 +219,3 @@ async def is_waiting_for_a_lock(jobs: Jobs) -> bool:
         "select count(*) > 0 from pg_stat_activity "
         "where datname = current_database() and wait_event_type = 'Lock'"
     )
-
-
-def a_job(number: int, priority: int, run_at: float) -> Job:
-    values = dict.fromkeys(Job.__struct_fields__)
-    values |= {"id": number, "priority": priority, "raw_run_at": run_at}
-    return Job(**values)  # type: ignore[arg-type]
-
-
-@given(
-    batches=st.lists(st.lists(st.tuples(st.integers(-2, 2), st.floats(0, 3)), max_size=8), max_size=6),
-)
-def test_jobs_are_held_in_order_whichever_batch_brought_them(batches: list[list[tuple[int, float]]]) -> None:
-    held = HeldJobs()
-    for batch in batches:
-        held.add([a_job(0, *place) for place in sorted(batch)])
-    places = [(job.priority, job.raw_run_at) for job in held]
-    assert places == sorted(place for batch in batches for place in batch)

@@ -92,15 +92,8 @@ class FetchPlan:
         if demand.announced:
             self._is_awaited = self._is_announced = True
         if demand.one_at_a_time or self._watermarks.is_full_due(began):
-            return (yield from self._fetch_all(demand, began, try_announced=demand.announced))
-        read_up_to = self._time_of(demand, began)
-        jobs, ended = yield from self._lock(demand.limit, self._watermarks.ranges())
-        self._watermarks.advance(jobs, read_up_to, full=len(jobs) >= demand.limit)
-        if jobs:
-            self._is_awaited = False
-        elif self._is_awaited and self._watermarks.is_full_due(ended, announced=True):
-            return (yield from self._fetch_all(demand, ended))
-        return jobs
+            return self._fetch_all(demand, began, try_announced=demand.announced)
+        return self._fetch_above_watermarks(demand, began)
 
     def full_fetch_in(self, now: float) -> float | None:
         """Seconds until a full fetch may find an announced job below a watermark; None if there is none."""
@@ -141,6 +134,16 @@ class FetchPlan:
             jobs, ended = yield from self._lock(demand.limit, self._all_ranges)
         if self._watermarks.full_fetch_took(ended - began, len(jobs), ended):
             yield from self._set_watermarks(demand, jobs, began, ended)
+        return jobs
+
+    def _fetch_above_watermarks(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
+        read_up_to = self._time_of(demand, began)
+        jobs, ended = yield from self._lock(demand.limit, self._watermarks.ranges())
+        self._watermarks.advance(jobs, read_up_to, full=len(jobs) >= demand.limit)
+        if jobs:
+            self._is_awaited = False
+        elif self._is_awaited and self._watermarks.is_full_due(ended, announced=True):
+            return (yield from self._fetch_all(demand, ended))
         return jobs
 
     def _lock(self, limit: int, ranges: Ranges | None) -> Steps[tuple[Sequence[Job], float]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
@@ -126,7 +125,8 @@ class Fetcher:
             if not self._tasks and self._identifiers:
                 await self.register()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
-            demand = Demand(limit, self._tasks, announced, self.one_at_a_time, flags, self.now())
+            now = self._clock.now() if self._use_local_time else None
+            demand = Demand(limit, self._tasks, announced, self.one_at_a_time, flags, now)
             jobs = await self._fetch(demand)
         except Exception as error:
             if self._failures is not None:
@@ -147,7 +147,17 @@ class Fetcher:
                 try:
                     if isinstance(step, Fetch):
                         fetch = step
-                        answer: Any = await self._session.run_under_lease(self._statement(step, demand))
+                        statement = partial(
+                            FETCHES[step.kind],
+                            schema=self._schema,
+                            pool_id=self.pool_id,
+                            tasks=demand.tasks,
+                            limit=step.limit,
+                            forbidden_flags=demand.forbidden_flags,
+                            now=demand.now,
+                            ranges=step.ranges,
+                        )
+                        answer: Any = await self._session.run_under_lease(statement)
                     else:
                         answer = await self._session.run(partial(QUESTIONS[step], schema=self._schema))
                 except Exception as error:
@@ -160,18 +170,6 @@ class Fetcher:
         if PoolJobsFetched in self._events.observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
-
-    def _statement(self, fetch: Fetch, demand: Demand) -> Callable[..., Awaitable[Sequence[Job]]]:
-        return partial(
-            FETCHES[fetch.kind],
-            schema=self._schema,
-            pool_id=self.pool_id,
-            tasks=demand.tasks,
-            limit=fetch.limit,
-            forbidden_flags=demand.forbidden_flags,
-            now=demand.now,
-            ranges=fetch.ranges,
-        )
 
     def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
         self._events.emit(
@@ -191,10 +189,6 @@ class Fetcher:
         if flags is not None and (isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags)):
             raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
         return flags
-
-    def now(self) -> datetime | None:
-        """The worker's time, if it is configured to use that; None for the server's."""
-        return self._clock.now() if self._use_local_time else None
 
     def full_fetch_in(self) -> float | None:
         """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
@@ -218,4 +212,5 @@ class Fetcher:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
         if self.one_at_a_time or not self._tasks:
             return None
-        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=self.now())
+        now = self._clock.now() if self._use_local_time else None
+        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=now)
