@@ -22,7 +22,7 @@ RETRY_DELAYS = Delays(0.2, 5.0)  # seconds between attempts while the database i
 
 
 class IdleSlots(Protocol):
-    """The slots, as a source uses them; `slots.Takes` is the other half of the contract."""
+    """The slots, as a source uses them. Their view of the source is the other half of this contract."""
 
     @property
     def free(self) -> int:
