@@ -12,7 +12,7 @@ import pytest
 from graphile_worker import JobHelpers, JobSpec, make_worker_utils
 from graphile_worker.hooks.events import PoolListenConnecting, PoolListenError
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.listener import ListenDeafError
+from graphile_worker.worker.listener import ListenUnavailableError
 from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from support.worker_process import Start, recorded
 from support.working import Jobs, Workers, until
@@ -136,7 +136,7 @@ async def test_that_listen_does_not_work_is_said_once_and_polling_goes_on(
             super().__init__(*args, **options, watch_interval=0.05, answer_within=0.2)
 
     monkeypatch.setattr(pool, "Listener", Impatient)
-    monkeypatch.setattr(listener, "deaf_rest", lambda tries: 0.01)
+    monkeypatch.setattr(listener, "unavailable_delay", lambda attempts: 0.01)
     ran: list[Any] = []
 
     async def note(payload: Any) -> None:
@@ -150,11 +150,11 @@ async def test_that_listen_does_not_work_is_said_once_and_polling_goes_on(
         events=recorder.events,
     )
     error = await recorder.wait_for(PoolListenError)
-    assert isinstance(error.error, ListenDeafError)
+    assert isinstance(error.error, ListenUnavailableError)
     assert "pooler in transaction mode" in str(error.error)
     for number in range(10):  # it is tried again meanwhile, about as often as this
         await jobs.add("note", number)
         await until(lambda number=number: len(ran) == number + 1)  # type: ignore[misc]
-    await until(lambda: runner._running_pool._shutdown.listener._deaf >= 3)  # type: ignore[union-attr]
+    await until(lambda: runner._running_pool._shutdown.listener._unavailable >= 3)  # type: ignore[union-attr]
     assert recorder.count(PoolListenError) == recorder.count(PoolListenConnecting) == 1
     await workers.stop(runner)

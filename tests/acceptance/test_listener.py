@@ -25,12 +25,12 @@ from graphile_worker.hooks.events import (
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.listener import (
-    ListenDeafError,
     Listener,
+    ListenUnavailableError,
     announced_jobs,
     announced_migration,
-    deaf_rest,
     reconnect_delay,
+    unavailable_delay,
 )
 from support.proxy import Proxy, proxy_to
 from support.working import PATIENCE, Gate, Jobs, Workers, until
@@ -64,8 +64,8 @@ def test_the_delay_before_connecting_again_grows_to_a_minute_and_is_spread_over_
 
 
 def test_where_listen_does_not_work_it_is_tried_again_less_and_less_often() -> None:
-    assert [deaf_rest(tries) for tries in range(1, 8)] == [30, 60, 120, 240, 480, 600, 600]
-    assert deaf_rest(10**9) == 600
+    assert [unavailable_delay(tries) for tries in range(1, 8)] == [30, 60, 120, 240, 480, 600, 600]
+    assert unavailable_delay(10**9) == 600
 
 
 @pytest.mark.compat("EXT-6", "EXT-8")
@@ -352,14 +352,14 @@ async def test_where_notifications_never_arrive_it_says_so_once_and_comes_back_w
             database_url, database_url, recorder, ping=ping, clock=clock, answer_within=1.0
         ) as heard:
             error = await recorder.wait_for(PoolListenError)
-            assert isinstance(error.error, ListenDeafError)
+            assert isinstance(error.error, ListenUnavailableError)
             for tries in range(2, 5):
-                await clock.advance(deaf_rest(tries - 1))
+                await clock.advance(unavailable_delay(tries - 1))
                 await until(lambda tries=tries: heard.count("ready") == tries)  # type: ignore[misc]
             assert recorder.count(PoolListenError) == 1
             assert recorder.count(PoolListenConnecting) == recorder.count(PoolListenSuccess) == 1
             works.set()
-            advancing = asyncio.ensure_future(clock.advance(deaf_rest(4)))
+            advancing = asyncio.ensure_future(clock.advance(unavailable_delay(4)))
             await recorder.wait_for(PoolListenSuccess, count=2)
             advancing.cancel()  # it waits for the listener to fail and rest again
             assert recorder.count(PoolListenError) == 1

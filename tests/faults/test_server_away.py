@@ -68,7 +68,7 @@ async def test_a_worker_bears_that_the_server_is_gone_for_minutes(
     assert 1 <= recorder.count(WorkerGetJobError) <= 60 * MINUTES / 2.5 + 12  # at most 5 s, less a half
     assert 1 <= recorder.count(PoolListenError) <= 16  # 50 ms, growing to a minute
     if not recovery.get("recovery", True):
-        await log.says("outcomes could not be written and are kept: ", " tries)")
+        await log.says("outcomes could not be written and are kept: ", " attempts)")
     else:
         await log.says("this worker cannot show that it lives: ")
     assert len(log.lines) <= 30, log.lines  # most of them from the listener, less and less often

@@ -1,4 +1,4 @@
-"""Tables full of jobs that a worker cannot run now: what must not slow down those that it can."""
+"""Tables full of jobs that a worker cannot run now, and that must not slow down the fetch of others."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 SIZE = int(os.environ.get("TEST_PLAN_ROWS", "50000"))
-"""Jobs in a backlog; TEST_PLAN_ROWS=1000000 for a closer look."""
+"""Jobs in a backlog; set TEST_PLAN_ROWS=1000000 for a thorough run."""
 QUEUES = SIZE // 10
 READY = 300
 OURS, FOREIGN = "ours", "foreign"
 SCHEMA = "graphile_worker"
 BETTER = -5
-"""The priority of backlogs that stand in front of the jobs that can run, whose priority is 0."""
+"""The priority of backlogs that come before the ready jobs, whose priority is 0."""
 
 _INSERT = f"""
 insert into {SCHEMA}._private_jobs
@@ -36,14 +36,14 @@ def jobs(
     run_at: str = EARLIER,
     attempts: int = 0,
 ) -> str:
-    """The statement that adds so many jobs; in expressions `number` counts from 1."""
+    """A statement that adds `count` jobs; in expressions `number` counts from 1."""
     return _INSERT.format(
         count=count, task=task, queue=queue, priority=priority, run_at=run_at, attempts=attempts
     )
 
 
 def queues(count: int) -> str:
-    """The statement that makes so many queues; with fresh tables their ids count from 1."""
+    """A statement that adds `count` queues; with fresh tables their ids count from 1."""
     return (
         f"insert into {SCHEMA}._private_job_queues (queue_name) "
         f"select 'queue ' || number from generate_series(1, {count}) number"
@@ -57,17 +57,17 @@ LOCK_FIRST_QUEUE = (
 
 @dataclass(frozen=True)
 class Backlog:
-    """How to make one, and what a fetch may cost beside it."""
+    """How to create one, and what a fetch may cost beside it."""
 
     statements: tuple[str, ...] = ()
     priorities: int = 1
-    """Distinct priorities of waiting jobs; a fetch may look once or twice at each."""
+    """Distinct priorities of waiting jobs; a fetch may probe each once or twice."""
     queues_may_be_next: bool = False
-    """Whether jobs wait for a queue that is free, or for more queues than are worth a look."""
+    """Whether jobs wait for a free queue, or for too many queues to check."""
     is_plain: bool = False
     """Whether all waiting jobs have one priority and none is in a queue."""
     busy_queues_hide: int = 0
-    """Queues that a fetch may have to go through one by one, because jobs of busy ones hide them."""
+    """Queues that a fetch may have to check one by one, because jobs of busy ones come first."""
 
 
 BACKLOGS = {
@@ -76,7 +76,7 @@ BACKLOGS = {
     "future over 100 priorities": Backlog(
         (jobs(SIZE, priority="number % 100 - 50", run_at=LATER),), priorities=100
     ),
-    "failed for good": Backlog((jobs(SIZE, priority=BETTER, attempts=25),), is_plain=True),
+    "permanently failed": Backlog((jobs(SIZE, priority=BETTER, attempts=25),), is_plain=True),
     "one busy queue": Backlog(
         (queues(1), jobs(SIZE, queue="1", priority=BETTER), LOCK_FIRST_QUEUE), priorities=2
     ),
@@ -101,7 +101,7 @@ FOREIGN_JOBS = (jobs(SIZE, task=FOREIGN, priority=BETTER), jobs(SIZE // 10, task
 
 
 async def prepare(connection: Any) -> None:
-    """Names for the tasks, and statistics that know of no job: those of a table that was empty for long."""
+    """Register the tasks, and take the statistics of an empty table."""
     await connection.execute(f"alter table {SCHEMA}._private_jobs set (autovacuum_enabled = off)")
     await connection.execute(f"alter table {SCHEMA}._private_job_queues set (autovacuum_enabled = off)")
     await connection.execute(
@@ -111,7 +111,7 @@ async def prepare(connection: Any) -> None:
 
 
 async def fill(connection: Any, statements: tuple[str, ...]) -> None:
-    """Make the backlog."""
+    """Create the backlog."""
     await prepare(connection)
     for statement in statements:
         await connection.execute(statement)

@@ -1,4 +1,4 @@
-"""Databases with a backlog, and a place in one of them to look at plans from."""
+"""Databases with a backlog, and a connection to one of them that explains plans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def filled_databases(
 
 @dataclass(frozen=True)
 class Desk:
-    """A connection inside a transaction that will be undone."""
+    """A connection in a transaction that is rolled back."""
 
     connection: Any
     explaining: Any  # an ExplainingConnection, in place of the driver's
@@ -44,7 +44,7 @@ class Desk:
     tasks: dict[int, str]
 
     async def make_ready(self, count: int = READY) -> None:
-        """Add jobs that can run."""
+        """Add ready jobs."""
         await self.connection.execute(jobs(count))
 
 

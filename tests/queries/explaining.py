@@ -1,4 +1,4 @@
-"""Plans as they are in production: the package's own calls, each statement explained before it is run.
+"""Plans as in production: the package's own calls, with each statement explained before it runs.
 
 The server keeps one generic plan for each statement of the worker's two connections (see tune_session.sql).
 PREPARE and EXPLAIN EXECUTE show exactly that plan; EXPLAIN with the parameters at hand would show another.
@@ -17,7 +17,7 @@ from graphile_worker.sql import load
 JOBS = "_private_jobs"
 NO_SCANS = frozenset({"ModifyTable", "LockRows"})
 RUNS = 3
-"""How often a statement is explained; the first run cleans up what the others would otherwise read."""
+"""How often a statement is explained; the first run marks dead entries that the others skip."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def touched(self) -> float:
-        """Rows of the jobs table that were looked at, taken or not."""
+        """Rows of the jobs table that were read, taken or not."""
         return sum(
             node["Actual Loops"]
             * (
@@ -78,7 +78,7 @@ class Plan:
 
 
 class ExplainingConnection:
-    """A connection that explains each statement, undoes it, and then runs it for good."""
+    """A connection that explains each statement, rolls it back, and then runs it."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -130,7 +130,7 @@ class ExplainingConnection:
 
 
 async def tune(connection: Any, schema: SchemaName) -> None:
-    """Make it a connection like those of the worker."""
+    """Apply the settings of the worker's connections."""
     await connection.fetch(load("session/tune_session", schema))
 
 

@@ -31,7 +31,7 @@ class Statements:
         )
 
     async def fetch_plain(self, limit: int = 1, **options: Any) -> list[Job]:
-        """The short way, which is for the time while no job of a named queue can be next."""
+        """The fast path while no job of a named queue can be next."""
         return list(
             await get_plain_jobs(
                 self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
@@ -39,7 +39,7 @@ class Statements:
         )
 
     async def fetch_announced(self, limit: int = 1, **options: Any) -> list[Job]:
-        """The shortest way, which is for the time while jobs of one priority wait and none in a queue."""
+        """The fast path while all waiting jobs have one priority and none waits in a named queue."""
         return list(
             await get_announced_jobs(
                 self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options
@@ -85,5 +85,5 @@ class Statements:
 
 
 async def statements_on(connection: Any) -> Statements:
-    """Those of a pool that knows the tasks `hello` and `other`."""
+    """The statements of a pool with the tasks `hello` and `other`."""
     return Statements(connection, await register_tasks(connection, SchemaName(), ["hello", "other"]))

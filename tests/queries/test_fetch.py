@@ -24,7 +24,7 @@ async def test_jobs_that_cannot_run_now_are_not_fetched(jobs: Jobs, statements: 
     locked = await jobs.add("hello")
     failed = await jobs.add("hello")
     await jobs.add("hello", run_at=datetime.now(UTC) + timedelta(hours=1))
-    await jobs.add("nobody knows this task")
+    await jobs.add("not ours")
     in_busy_queue = await jobs.add("hello", queue="busy")
     in_free_queue = await jobs.add("hello", queue="free")
     change = jobs.connection.execute
@@ -70,7 +70,7 @@ async def test_jobs_come_by_priority_and_then_by_run_at(jobs: Jobs, statements: 
 
 
 @pytest.mark.compat("GJ4")
-async def test_no_more_than_the_limit_is_taken_and_rows_locked_by_others_are_passed_over(
+async def test_no_more_than_the_limit_is_taken_and_rows_locked_by_others_are_skipped(
     jobs: Jobs, statements: Statements, database_url: str
 ) -> None:
     ids = [await jobs.add("hello", priority=n) for n in range(6)]
@@ -106,22 +106,22 @@ async def test_a_batch_takes_one_job_of_a_queue_and_all_that_have_none(
     assert await statements.fetch(4) == []
 
 
-@pytest.mark.parametrize("beyond", [None, ([0], [0], [float("-inf")])], ids=["all", "beyond marks"])
-async def test_rows_that_another_transaction_had_locked_are_passed_over_only_while_it_lasts(
-    jobs: Jobs, statements: Statements, database_url: str, beyond: Any
+@pytest.mark.parametrize("ranges", [None, ([0], [0], [float("-inf")])], ids=["all", "above watermarks"])
+async def test_rows_that_another_transaction_has_locked_are_skipped_only_while_it_lasts(
+    jobs: Jobs, statements: Statements, database_url: str, ranges: Any
 ) -> None:
     first, second, third = [await jobs.add("hello") for _ in range(3)]
     other = await asyncpg.connect(database_url)
     try:
         async with other.transaction():
             await other.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", first)
-            assert [job.id for job in await statements.fetch_plain(1, beyond=beyond)] == [second]
+            assert [job.id for job in await statements.fetch_plain(1, ranges=ranges)] == [second]
     finally:
         await other.close()
-    assert [job.id for job in await statements.fetch_plain(2, beyond=beyond)] == [first, third]
+    assert [job.id for job in await statements.fetch_plain(2, ranges=ranges)] == [first, third]
 
 
-async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past_one_that_is_free(
+async def test_the_plain_fetch_takes_jobs_beside_busy_queues_but_not_past_a_free_one(
     jobs: Jobs, statements: Statements
 ) -> None:
     plain = [await jobs.add("hello", priority=n) for n in (1, 2, 3)]
@@ -131,10 +131,10 @@ async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past
     await change(f"update {SCHEMA}._private_job_queues set locked_at = now()")
     assert [job.id for job in await statements.fetch_plain(1)] == plain[:1]
     everything = ([-32768], [32767], [float("-inf")])
-    assert [job.id for job in await statements.fetch_plain(1, beyond=everything)] == plain[1:2]
+    assert [job.id for job in await statements.fetch_plain(1, ranges=everything)] == plain[1:2]
     await change(f"update {SCHEMA}._private_job_queues set locked_at = null where queue_name = 'queue 9'")
     assert await statements.fetch_plain(1) == []
-    assert await statements.fetch_plain(1, beyond=everything) == []
+    assert await statements.fetch_plain(1, ranges=everything) == []
     (queued,) = await statements.fetch(1)
     assert queued.job_queue_id is not None
     assert [job.id for job in await statements.fetch_plain(1)] == plain[2:]
@@ -143,7 +143,7 @@ async def test_the_short_way_takes_jobs_beside_queues_that_are_busy_but_not_past
 async def test_a_large_fetch_leaves_queues_that_come_later_to_the_next_one(
     jobs: Jobs, statements: Statements
 ) -> None:
-    """To lock a queue takes long; jobs that are due before do not wait for it. The order is the same."""
+    """Locking a queue takes long, and jobs that come first do not wait for it. The order is the same."""
     plain = await jobs.add_many("hello", 100)
     earlier = await jobs.add("hello", queue="first", priority=-1)
     later = [await jobs.add("hello", queue=f"queue {n}") for n in range(20)]
@@ -157,9 +157,7 @@ async def test_a_small_fetch_takes_all_that_fits(jobs: Jobs, statements: Stateme
     assert {job.id for job in await statements.fetch(99)} == {*plain, *later}
 
 
-async def test_the_way_of_announced_jobs_takes_what_the_whole_one_would(
-    jobs: Jobs, statements: Statements
-) -> None:
+async def test_the_announced_fetch_takes_what_the_whole_one_would(jobs: Jobs, statements: Statements) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     ids = await jobs.add_many("hello", 5)
     await jobs.add("hello", flags=["slow"])
@@ -176,10 +174,10 @@ async def test_the_way_of_announced_jobs_takes_what_the_whole_one_would(
 
 @pytest.mark.parametrize("other", [{"priority": -1}, {"priority": 1}, {"queue": "a"}])
 @pytest.mark.parametrize("later", [False, True], ids=["ready", "due later"])
-async def test_the_way_of_announced_jobs_takes_nothing_beside_another_priority_or_a_queue(
+async def test_the_announced_fetch_takes_nothing_beside_another_priority_or_a_queue(
     jobs: Jobs, statements: Statements, other: dict[str, Any], later: bool
 ) -> None:
-    """The order of jobs is what the whole way makes of it."""
+    """The whole fetch then decides the order."""
     ids = await jobs.add_many("hello", 2)
     run_at = datetime.now(UTC) + timedelta(hours=1) if later else None
     stranger = await jobs.add("hello", run_at=run_at, **other)
@@ -187,7 +185,7 @@ async def test_the_way_of_announced_jobs_takes_nothing_beside_another_priority_o
     assert {job.id for job in await statements.fetch(9)} == {*ids, *([] if later else [stranger])}
 
 
-async def test_the_way_of_announced_jobs_passes_over_rows_that_others_hold(
+async def test_the_announced_fetch_skips_rows_that_others_hold(
     jobs: Jobs, statements: Statements, database_url: str
 ) -> None:
     first, second = await jobs.add_many("hello", 2)
@@ -201,7 +199,7 @@ async def test_the_way_of_announced_jobs_passes_over_rows_that_others_hold(
         await other.close(timeout=30)
 
 
-async def test_the_short_way_gives_up_if_jobs_wait_for_more_queues_than_are_worth_a_look(
+async def test_the_plain_fetch_takes_nothing_if_jobs_wait_for_too_many_queues(
     jobs: Jobs, statements: Statements
 ) -> None:
     await jobs.add("hello")

@@ -1,8 +1,8 @@
 """Plans of the statements on the hot path, beside backlogs that must not slow them down.
 
-No timings: what counts is how many rows of the jobs table a statement looks at, and how many pages it
-reads, against the number of jobs that it is about. Each runs with statistics that are fresh and with those of
-a table that was empty when it was looked at last, since the planner knows no better while a queue fills up.
+No timings: what counts is how many rows of the jobs table and how many pages a statement reads, compared to
+the number of its jobs. Each runs with fresh statistics and with those of an empty table, which is all that
+the planner has while a queue fills up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graphile_worker.queries.fetch import (
 from graphile_worker.queries.write import Written, return_jobs, write
 from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.spec import JobSpec
-from graphile_worker.worker import watermarks as marks
+from graphile_worker.worker import watermarks
 from graphile_worker.worker.watermarks import Watermarks
 from queries.backlogs import (
     BACKLOGS,
@@ -48,10 +48,10 @@ from support.server import DatabaseServer
 
 POOL = "pool under test"
 BATCH = 100
-LOOKS_AT_QUEUES = 12
-"""Queues at which the short way looks before it gives up, and one more."""
+QUEUE_PROBES = 12
+"""Queues that the plain fetch checks before it takes nothing, and one more."""
 PAGES_BESIDES = 200
-"""Index pages that may hold nothing but marked entries of rows that earlier tests rolled back."""
+"""Index pages that may hold only marked entries of rows that earlier tests rolled back."""
 
 
 @pytest.fixture(scope="module", params=BACKLOGS)
@@ -88,7 +88,7 @@ async def foreign_desk(
 
 
 def assert_bounded(plan: Plan, rows: int) -> None:
-    """It reads by index or place, and not many more rows than so many."""
+    """It reads by index or ctid, and not more than this many rows."""
     assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
     assert "Bitmap Heap Scan" not in plan.kinds_of_scans, plan.describe()
     assert plan.touched <= rows, plan.describe()
@@ -96,7 +96,7 @@ def assert_bounded(plan: Plan, rows: int) -> None:
 
 
 def allowance(backlog: Backlog, limit: int) -> int:
-    """Rows that a fetch may look at: a bounded number per job, two per priority, three per hidden queue."""
+    """Rows that a fetch may read: a bounded number per job, two per priority, three per hidden queue."""
     return 12 * limit + 200 + 4 * backlog.priorities + 3 * backlog.busy_queues_hide
 
 
@@ -104,15 +104,15 @@ async def fetch(desk: Desk, limit: int = BATCH) -> list[Job]:
     return await get_jobs(desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit)
 
 
-async def fetch_beyond(desk: Desk, ranges: Ranges) -> list[Job]:
+async def fetch_above(desk: Desk, ranges: Ranges) -> list[Job]:
     return await get_jobs(
-        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, beyond=ranges
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, ranges=ranges
     )
 
 
-async def fetch_plain(desk: Desk, limit: int = BATCH, *, beyond: Ranges | None = None) -> Sequence[Job]:
+async def fetch_plain(desk: Desk, limit: int = BATCH, *, ranges: Ranges | None = None) -> Sequence[Job]:
     return await get_plain_jobs(
-        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit, beyond=beyond
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit, ranges=ranges
     )
 
 
@@ -120,8 +120,8 @@ async def fetch_announced(desk: Desk, limit: int) -> Sequence[Job]:
     return await get_announced_jobs(desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=limit)
 
 
-async def marks_at_the_end(desk: Desk) -> Ranges:
-    """The marks of a worker that has just seen everything that is due."""
+async def watermarks_at_the_end(desk: Desk) -> Ranges:
+    """The watermarks of a worker that has just read all due jobs."""
     priorities, now = await list_priorities(desk.connection, desk.schema)
     seen = Watermarks()
     seen.set(priorities, [], now, full=False)
@@ -146,8 +146,8 @@ async def test_a_fetch_that_finds_nothing_reads_next_to_nothing(desk: Desk, back
     queue_count = await desk.connection.fetchval("select count(*) from graphile_worker._private_job_queues")
     assert await fetch(desk, 1) == []
     (plan,) = desk.explaining.plans
-    look_at_queues = 2 * 42 + 2 * queue_count if queue_count else 0
-    assert_bounded(plan, 4 * backlog.priorities + look_at_queues)
+    queue_rows = 2 * 42 + 2 * queue_count if queue_count else 0
+    assert_bounded(plan, 4 * backlog.priorities + queue_rows)
 
 
 async def test_a_fetch_with_forbidden_flags_reads_no_more(desk: Desk, backlog: Backlog) -> None:
@@ -160,25 +160,25 @@ async def test_a_fetch_with_forbidden_flags_reads_no_more(desk: Desk, backlog: B
     assert_bounded(plan, allowance(backlog, BATCH))
 
 
-async def test_a_fetch_beyond_marks_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
-    ranges = await marks_at_the_end(desk)
+async def test_a_fetch_above_watermarks_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
+    ranges = await watermarks_at_the_end(desk)
     await desk.connection.execute(jobs(READY, run_at="now()"))
-    found = await fetch_beyond(desk, ranges)
+    found = await fetch_above(desk, ranges)
     assert len(found) == BATCH
     assert_bounded(desk.explaining.plans[-1], allowance(backlog, BATCH))
 
 
 @pytest.mark.parametrize("limit", [1, BATCH])
-async def test_the_short_way_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog, limit: int) -> None:
+async def test_the_plain_fetch_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog, limit: int) -> None:
     await desk.make_ready()
     found = await fetch_plain(desk, limit)
     assert len(found) == (0 if backlog.queues_may_be_next else limit)
     (plan,) = desk.explaining.plans
-    assert_bounded(plan, 4 * limit + 4 * backlog.priorities + LOOKS_AT_QUEUES)
+    assert_bounded(plan, 4 * limit + 4 * backlog.priorities + QUEUE_PROBES)
 
 
 @pytest.mark.parametrize("limit", [1, BATCH])
-async def test_the_way_of_announced_jobs_reads_no_more_than_its_batch(
+async def test_the_announced_fetch_reads_no_more_than_its_batch(
     desk: Desk, backlog: Backlog, limit: int
 ) -> None:
     await desk.make_ready()
@@ -188,21 +188,23 @@ async def test_the_way_of_announced_jobs_reads_no_more_than_its_batch(
     assert_bounded(plan, 4 * limit + 4)
 
 
-async def test_the_short_way_beyond_marks_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
-    ranges = await marks_at_the_end(desk)
+async def test_the_plain_fetch_above_watermarks_reads_no_more_than_its_batch(
+    desk: Desk, backlog: Backlog
+) -> None:
+    ranges = await watermarks_at_the_end(desk)
     await desk.connection.execute(jobs(READY, run_at="now()"))
-    found = await fetch_plain(desk, beyond=ranges)
+    found = await fetch_plain(desk, ranges=ranges)
     assert len(found) == (0 if backlog.queues_may_be_next else BATCH)
-    assert_bounded(desk.explaining.plans[-1], 4 * BATCH + 4 * backlog.priorities + LOOKS_AT_QUEUES)
+    assert_bounded(desk.explaining.plans[-1], 4 * BATCH + 4 * backlog.priorities + QUEUE_PROBES)
 
 
-async def test_whether_queues_may_be_next_is_told_by_a_few_looks(desk: Desk, backlog: Backlog) -> None:
+async def test_whether_queues_may_be_next_takes_a_few_probes(desk: Desk, backlog: Backlog) -> None:
     assert await may_queues_be_next(desk.explaining, desk.schema) is backlog.queues_may_be_next
     (plan,) = desk.explaining.plans
-    assert_bounded(plan, LOOKS_AT_QUEUES)
+    assert_bounded(plan, QUEUE_PROBES)
 
 
-async def test_priorities_are_listed_by_one_look_at_each(desk: Desk, backlog: Backlog) -> None:
+async def test_priorities_are_listed_by_one_probe_each(desk: Desk, backlog: Backlog) -> None:
     await desk.make_ready()
     await list_priorities(desk.explaining, desk.schema)
     (plan,) = desk.explaining.plans
@@ -245,7 +247,7 @@ async def test_failed_jobs_are_found_by_their_ids(desk: Desk) -> None:
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 
-async def test_queues_go_on_by_one_look_at_each(desk: Desk) -> None:
+async def test_queues_go_on_by_one_probe_each(desk: Desk) -> None:
     """Beside the backlog, twenty queues of which each has more jobs than one batch."""
     await desk.connection.execute(
         "insert into graphile_worker._private_job_queues (queue_name) "
@@ -267,7 +269,7 @@ async def test_queues_go_on_by_one_look_at_each(desk: Desk) -> None:
     assert_bounded(desk.explaining.plans[-1], 6 * 20)
 
 
-async def test_jobs_that_go_back_are_found_by_their_ids(desk: Desk) -> None:
+async def test_returned_jobs_are_found_by_their_ids(desk: Desk) -> None:
     await desk.make_ready()
     found = await fetch(desk)
     returned = await return_jobs(desk.explaining, desk.schema, POOL, found)
@@ -275,7 +277,7 @@ async def test_jobs_that_go_back_are_found_by_their_ids(desk: Desk) -> None:
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 
-# -- rows that stand in the way ------------------------------------------------------------------------------
+# -- rows to read past -------------------------------------------------------------------------------------
 
 
 async def test_rows_that_were_rolled_back_are_not_counted(database_url: str, connection: Any) -> None:
@@ -292,11 +294,11 @@ async def test_rows_that_were_rolled_back_are_not_counted(database_url: str, con
         assert_bounded(desk.explaining.plans[-1], 4 + 4)
 
 
-async def test_beyond_marks_jobs_of_other_workers_are_not_read(foreign_desk: Desk) -> None:
-    """The full fetch has to read past them, which is why there are marks; beyond these it is cheap."""
-    ranges = await marks_at_the_end(foreign_desk)
+async def test_above_watermarks_jobs_of_other_workers_are_not_read(foreign_desk: Desk) -> None:
+    """The full fetch has to read past them, and sets watermarks; above these it is cheap."""
+    ranges = await watermarks_at_the_end(foreign_desk)
     await foreign_desk.connection.execute(jobs(READY, run_at="now()"))
-    found = await fetch_beyond(foreign_desk, ranges)
+    found = await fetch_above(foreign_desk, ranges)
     assert len(found) == BATCH
     assert_bounded(foreign_desk.explaining.plans[-1], 4 * BATCH)
 
@@ -310,8 +312,8 @@ async def test_a_full_fetch_reads_jobs_of_other_workers_once(foreign_desk: Desk)
     assert SIZE <= plan.touched <= SIZE + 12 * BATCH, plan.describe()
 
 
-async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection: Any) -> None:
-    """A long transaction keeps deleted jobs in the table and in its indexes; vacuum cannot remove them."""
+async def test_above_watermarks_dead_rows_are_not_read(database_url: str, connection: Any) -> None:
+    """A long transaction keeps vacuum from removing deleted jobs from the table and its indexes."""
     await fill(connection, (jobs(SIZE, priority=BETTER), jobs(10, priority=BETTER, run_at="now()")))
     holder = await asyncpg.connect(database_url)
     try:
@@ -321,13 +323,13 @@ async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection
             async with desk_in(database_url) as desk:
                 await fetch(desk, 1)
                 full = desk.explaining.plans[-1]
-                assert full.pages > 1000, full.describe()  # else nothing was in the way
-                ranges = await marks_at_the_end(desk)
+                assert full.pages > 1000, full.describe()  # otherwise there was nothing to read past
+                ranges = await watermarks_at_the_end(desk)
                 await desk.connection.execute(jobs(READY, run_at="now()", priority=BETTER))
-                assert len(await fetch_beyond(desk, ranges)) == BATCH
-                beyond = desk.explaining.plans[-1]
-                assert_bounded(beyond, 4 * BATCH)
-                assert beyond.pages < full.pages / 4, beyond.describe()
+                assert len(await fetch_above(desk, ranges)) == BATCH
+                above = desk.explaining.plans[-1]
+                assert_bounded(above, 4 * BATCH)
+                assert above.pages < full.pages / 4, above.describe()
     finally:
         await holder.close(timeout=60)
 
@@ -335,7 +337,7 @@ async def test_beyond_marks_dead_rows_are_not_read(database_url: str, connection
 async def test_among_very_many_priorities_the_index_is_read_from_end_to_end(
     database_url: str, connection: Any
 ) -> None:
-    """A look at each priority costs as much as reading a page full of them."""
+    """A probe for each priority costs as much as reading a page full of them."""
     count = 20_000
     await fill(connection, (jobs(count, priority="number - 10000", run_at=LATER),))
     async with desk_in(database_url) as desk:
@@ -344,8 +346,8 @@ async def test_among_very_many_priorities_the_index_is_read_from_end_to_end(
         priorities, _ = await list_priorities(desk.connection, desk.schema)
         assert len(priorities) == MANY_PRIORITIES
         await desk.connection.execute(jobs(1, priority=7))
-        everything = marks.ranges(dict.fromkeys(priorities, float("-inf")))
-        assert len(await fetch_plain(desk, 1, beyond=everything)) == 1
+        everything = watermarks.ranges(dict.fromkeys(priorities, float("-inf")))
+        assert len(await fetch_plain(desk, 1, ranges=everything)) == 1
         at_once = desk.explaining.plans[-1]
         assert at_once.pages < one_by_one.pages / 10, at_once.describe()
 
@@ -370,10 +372,10 @@ READS = (
 @pytest.mark.parametrize("statistics", STATISTICS)
 async def test_adding_does_not_read_other_jobs(databases: dict[str, str], statistics: str) -> None:
     async with desk_in(databases[statistics], tuned=False) as desk:
-        for way, add in ADDING.items():
+        for name, add in ADDING.items():
             scans_before, rows_before = await desk.connection.fetchrow(READS)
             for _ in range(6):  # after five runs the server settles on a plan
                 await add(desk)
             scans, rows = await desk.connection.fetchrow(READS)
-            assert scans == scans_before, way
-            assert rows - rows_before <= 6 * 3 * BATCH, way
+            assert scans == scans_before, name
+            assert rows - rows_before <= 6 * 3 * BATCH, name

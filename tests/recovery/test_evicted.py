@@ -24,9 +24,9 @@ from graphile_worker.recovery.lease import Lease
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import shutdown
+from graphile_worker.worker.adaptive_source import AdaptiveSource
 from graphile_worker.worker.fetcher import Fetcher
 from graphile_worker.worker.session import Sessions
-from graphile_worker.worker.source import AdaptiveSource
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.worker_process import Start
@@ -152,6 +152,7 @@ async def test_so_does_the_source_that_serves_by_default(jobs: Jobs, connection:
     fetcher = Fetcher(
         None,  # type: ignore[arg-type]
         SchemaName(),
+        Events(),
         pool_id="pool-a",
         identifiers=["work"],
         forbidden_flags=None,
@@ -274,7 +275,7 @@ async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
             return fetched
 
         try:
-            assert await session.take(fetch) == []
+            assert await session.run_under_lease(fetch) == []
             assert (await jobs.one())["locked_by"] == "pool-late"
             await sessions.reclaim()
         finally:

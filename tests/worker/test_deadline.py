@@ -22,7 +22,7 @@ async def deadline() -> AsyncIterator[Deadline]:
 
 
 async def work(deadline: Deadline, seconds: float, waits_for: asyncio.Event | None) -> str:
-    """What the session does: `missed`, `cancelled` or `done`."""
+    """Work as a session does it; returns `missed` or `done`."""
     deadline.begin(seconds)
     try:
         try:
@@ -60,7 +60,7 @@ async def test_a_longer_one_is_not_ended_by_the_timer_of_a_shorter_one(deadline:
     assert await work(deadline, NEVER, event) == "done"
 
 
-async def test_after_the_work_nobody_is_cancelled(deadline: Deadline) -> None:
+async def test_after_the_work_nothing_is_cancelled(deadline: Deadline) -> None:
     assert await work(deadline, SOON, None) == "done"
     later = asyncio.Event()
     asyncio.get_running_loop().call_later(5 * SOON, later.set)
@@ -68,7 +68,7 @@ async def test_after_the_work_nobody_is_cancelled(deadline: Deadline) -> None:
     assert pending_cancellations() == 0
 
 
-async def test_who_is_cancelled_by_others_is_told_so(deadline: Deadline) -> None:
+async def test_a_cancellation_by_others_is_raised(deadline: Deadline) -> None:
     task = asyncio.create_task(work(deadline, NEVER, asyncio.Event()))
     await asyncio.sleep(0)
     task.cancel()
@@ -76,8 +76,8 @@ async def test_who_is_cancelled_by_others_is_told_so(deadline: Deadline) -> None
         await task
 
 
-async def test_a_cancellation_of_others_is_not_taken_for_the_end_of_the_time(deadline: Deadline) -> None:
-    """The work is cancelled, and its time is up before it has ended."""
+async def test_a_cancellation_by_others_is_not_taken_for_a_timeout(deadline: Deadline) -> None:
+    """The work is cancelled, and its deadline passes before it has ended."""
 
     async def both() -> str:
         me = asyncio.current_task()
@@ -89,7 +89,7 @@ async def test_a_cancellation_of_others_is_not_taken_for_the_end_of_the_time(dea
             try:
                 await blocked.wait()
             except asyncio.CancelledError:
-                if me.cancelling() < 2:  # on a slow machine the time is up already
+                if me.cancelling() < 2:  # on a slow machine the deadline has passed already
                     with pytest.raises(asyncio.CancelledError):
                         await blocked.wait()
                 raise
@@ -115,7 +115,7 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_lost(
         me = asyncio.current_task()
         assert me is not None
         loop.call_later(cancelled_after, me.cancel)
-        loop.call_soon(time.sleep, 3 * SOON)  # both timers are due when the loop looks again
+        loop.call_soon(time.sleep, 3 * SOON)  # both timers are due in the next turn of the loop
         try:
             await work(deadline, SOON, asyncio.Event())
         finally:

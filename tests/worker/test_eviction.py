@@ -10,14 +10,14 @@ from support.finished import a_job
 def test_a_job_is_lost_if_it_is_held_here_but_no_longer_locked() -> None:
     holdings = Holdings()
     jobs = [a_job(n) for n in range(3)]
-    holdings.enter(jobs)
+    holdings.add(jobs)
     assert lost_jobs(holdings, jobs, {0, 2}) == [jobs[1]]
 
 
 def test_a_job_that_ended_or_was_locked_again_since_is_not_lost() -> None:
     holdings = Holdings()
     ended, locked_again = a_job(1), a_job(2)
-    holdings.enter([ended, locked_again])
-    holdings.strike([ended])
-    holdings.enter([a_job(2)])
+    holdings.add([ended, locked_again])
+    holdings.remove([ended])
+    holdings.add([a_job(2)])
     assert lost_jobs(holdings, [ended, locked_again], set()) == []

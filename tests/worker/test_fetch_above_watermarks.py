@@ -1,4 +1,4 @@
-"""A worker whose fetches are slow, so that it begins at marks: it still finds what turns up behind them."""
+"""A worker whose slow fetches set watermarks still finds jobs that turn up below them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import pytest
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.queries.fetch import MANY_PRIORITIES
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import watermarks as marks
+from graphile_worker.worker import watermarks
+from graphile_worker.worker.watermarks import Watermarks
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 
 @pytest.fixture(autouse=True)
 def slow_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fetch counts as slow, and full ones come seldom."""
-    monkeypatch.setattr(marks, "SLOW", -1.0)
-    monkeypatch.setattr(marks, "SLOW_BESIDE_NOTHING", -1.0)
-    monkeypatch.setattr(marks, "SHARE", 100)
-    monkeypatch.setattr(marks, "SHARE_IF_PROMISED", 50)
+    """Every fetch counts as slow, and full ones are rare."""
+    monkeypatch.setattr(watermarks, "SLOW", -1.0)
+    monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", -1.0)
+    monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 100)
+    monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_ANNOUNCED", 50)
 
 
 def long_ago(minutes: int = 60) -> datetime:
@@ -30,7 +31,7 @@ def long_ago(minutes: int = 60) -> datetime:
 
 @pytest.mark.parametrize("beside", ["a job of others", "nothing"])
 @pytest.mark.parametrize("options", [{}, {"local_queue": {"size": 4}}])
-async def test_an_announced_job_behind_the_mark_is_found_without_polling(
+async def test_an_announced_job_below_the_watermark_is_found_without_polling(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, options: dict[str, Any], beside: str
 ) -> None:
     async def step() -> None:
@@ -49,7 +50,7 @@ async def test_an_announced_job_behind_the_mark_is_found_without_polling(
 
 
 @pytest.mark.parametrize("options", [{}, {"local_queue": {"size": 4}}])
-async def test_a_once_run_leaves_nothing_behind_a_mark(
+async def test_a_once_run_leaves_no_job_below_a_watermark(
     jobs: Jobs, workers: Workers, options: dict[str, Any]
 ) -> None:
     ran: list[int] = []
@@ -68,7 +69,7 @@ async def test_a_once_run_leaves_nothing_behind_a_mark(
 async def test_a_job_that_becomes_due_while_a_fetch_runs_is_not_passed_over(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marks, "SLACK", 0.0)
+    monkeypatch.setattr(watermarks, "SLACK", 0.0)
 
     async def step() -> None:
         pass
@@ -81,7 +82,7 @@ async def test_a_job_that_becomes_due_while_a_fetch_runs_is_not_passed_over(
     await recorder.wait_for(JobSucceeded, count=40)
 
 
-async def test_jobs_given_back_are_found_again(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+async def test_returned_jobs_are_found_again(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
     gate = Gate()
 
     async def step(payload: Any) -> None:
@@ -100,7 +101,7 @@ async def test_jobs_given_back_are_found_again(jobs: Jobs, workers: Workers, rec
     await recorder.wait_for(JobSucceeded, count=3)
 
 
-async def test_marks_do_not_lose_jobs_of_queues(jobs: Jobs, workers: Workers) -> None:
+async def test_watermarks_do_not_lose_jobs_of_queues(jobs: Jobs, workers: Workers) -> None:
     done: list[int] = []
 
     async def step(payload: Any) -> None:
@@ -116,7 +117,7 @@ async def test_marks_do_not_lose_jobs_of_queues(jobs: Jobs, workers: Workers) ->
 
 @pytest.mark.parametrize("flags", [None, lambda: ["forbidden"]])
 async def test_jobs_of_very_many_priorities_run_in_order(jobs: Jobs, workers: Workers, flags: Any) -> None:
-    """With a function for flags each fetch is a full one, which has no marks."""
+    """With a function for flags each fetch is a full one, and sets no watermarks."""
     order: list[int] = []
 
     async def step(payload: Any) -> None:
@@ -132,21 +133,21 @@ async def test_jobs_of_very_many_priorities_run_in_order(jobs: Jobs, workers: Wo
 
 
 def test_dead_rows_where_no_job_waits_are_not_read_again_and_again() -> None:
-    """The priorities that have marks are then those of the jobs that ran here, and the default one."""
-    found = marks.Watermarks()
+    """The priorities of the jobs that ran here get watermarks, and the default one."""
+    found = Watermarks()
     assert found.full_fetch_took(0.3, 0, ended_at=10.0)
     found.listing_took(0.2)
     found.set([], [], now=1000.0, full=False)
     assert not found.is_full_due(11.0)
     low, high, since = found.ranges()
-    assert (low, high) == ([marks.LOWEST, 0, 1], [-1, 0, marks.HIGHEST])
-    assert since == [float("-inf"), 1000.0 - marks.SLACK, float("-inf")]
-    assert found.is_full_due(10.0 + 0.5 * marks.SHARE)
+    assert (low, high) == ([watermarks.LOWEST, 0, 1], [-1, 0, watermarks.HIGHEST])
+    assert since == [float("-inf"), 1000.0 - watermarks.SLACK, float("-inf")]
+    assert found.is_full_due(10.0 + 0.5 * watermarks.FULL_FETCH_AFTER)
 
 
-def test_one_slow_moment_of_an_empty_table_is_not_worth_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "SLOW_BESIDE_NOTHING", 0.1)
-    found = marks.Watermarks()
+def test_one_slow_moment_of_an_empty_table_sets_no_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", 0.1)
+    found = Watermarks()
     assert found.full_fetch_took(0.05, 0, ended_at=10.0)
     found.set([], [], now=1000.0, full=False)
     assert found.is_full_due(10.0)

@@ -1,4 +1,4 @@
-"""Fetches of many jobs leave named queues that come later to the next one, which must come by itself."""
+"""A large fetch leaves later named queues to the next fetch, which must not need another announcement."""
 
 from __future__ import annotations
 

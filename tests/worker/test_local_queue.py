@@ -1,4 +1,4 @@
-"""The local queue: its modes, one after the other, and what it does with jobs that wait in it."""
+"""The local queue: its modes, and what it does with the jobs that it holds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def announcements(recorder: EventRecorder) -> list[str]:
 
 
 async def listening(recorder: EventRecorder, jobs: Jobs) -> None:
-    """Until the worker hears of jobs and has looked for those from before."""
+    """Wait until the worker receives notifications and has made its first fetch."""
     await until_listening(recorder, jobs.connection)
     await recorder.wait_for(LocalQueueGetJobsComplete)
 
@@ -129,7 +129,7 @@ async def test_announcements_are_ignored_while_jobs_wait_here(
 
 
 @pytest.mark.compat("RT1")
-async def test_jobs_that_wait_too_long_go_back_and_are_fetched_again_when_a_slot_asks(
+async def test_jobs_that_wait_too_long_are_returned_and_fetched_again_when_a_slot_asks(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     await jobs.add_many("step", 4)
@@ -161,7 +161,7 @@ async def test_the_time_to_live_counts_from_the_last_time_it_began_to_wait(
     assert "TTL_EXPIRED" not in modes(recorder)
 
 
-async def test_jobs_that_go_back_are_run_by_another_worker(
+async def test_returned_jobs_are_run_by_another_worker(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     await jobs.add_many("step", 4)
@@ -174,7 +174,7 @@ async def test_jobs_that_go_back_are_run_by_another_worker(
 
 @pytest.mark.compat("LQ5")
 @pytest.mark.parametrize("flags", [["no"], []])
-async def test_forbidden_flags_go_past_it(
+async def test_forbidden_flags_bypass_it(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any, flags: list[str]
 ) -> None:
     await jobs.add_many("step", 3)
@@ -185,7 +185,7 @@ async def test_forbidden_flags_go_past_it(
 
 
 @pytest.mark.compat("LQ7")
-async def test_a_stop_gives_back_what_waits_and_finishes_what_runs(
+async def test_a_stop_returns_held_jobs_and_finishes_running_ones(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     await jobs.add_many("step", 6)
@@ -205,7 +205,7 @@ async def test_a_stop_gives_back_what_waits_and_finishes_what_runs(
 
 
 @pytest.mark.compat("LQ6")
-async def test_after_an_error_it_tries_again(
+async def test_after_an_error_it_fetches_again(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     await workers.start(
@@ -225,7 +225,7 @@ async def test_after_an_error_it_tries_again(
 
 
 class TestRefetchDelay:
-    """LQ3: a rest after fetches that found little."""
+    """LQ3: a delay after fetches that found few jobs."""
 
     @pytest.mark.compat("LQ3")
     async def test_it_starts_after_an_empty_fetch_and_expires(
@@ -245,7 +245,7 @@ class TestRefetchDelay:
         assert recorder.count(LocalQueueRefetchDelayAbort) == 0
 
     @pytest.mark.compat("LQ3")
-    async def test_a_job_announced_meanwhile_is_fetched_when_it_expires(
+    async def test_a_job_announced_during_the_delay_is_fetched_when_it_expires(
         self, jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
     ) -> None:
         clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC))
@@ -297,7 +297,7 @@ class TestRefetchDelay:
         assert fetched(recorder)[0] == 2
         assert [event.job_count for event in recorder.of(LocalQueueRefetchDelayStart)] == [0]
 
-    async def test_a_once_run_does_not_rest(self, jobs: Jobs, workers: Workers) -> None:
+    async def test_a_once_run_has_no_delay(self, jobs: Jobs, workers: Workers) -> None:
         done: list[int] = []
 
         async def quick(payload: Any) -> None:
@@ -308,7 +308,7 @@ class TestRefetchDelay:
         assert done == [0, 1, 2, 3]
 
 
-async def test_a_queue_that_goes_on_while_all_slots_are_busy_is_given_back_in_time(
+async def test_a_queue_that_goes_on_while_all_slots_are_busy_is_returned_in_time(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     async def quick() -> None:
@@ -321,7 +321,7 @@ async def test_a_queue_that_goes_on_while_all_slots_are_busy_is_given_back_in_ti
         {**tasks, "quick": quick}, local_queue={"size": 5, "ttl": 0.1}, events=recorder.events
     )
     await gate.until_inside(1)
-    # Whether the second job of the queue ran before or waits behind the slow one, it does not stay locked.
+    # Whether the second job of the queue ran before the slow one or is behind it, it does not stay locked.
     other = EventRecorder()
     await workers.start({"quick": quick}, events=other.events)
     await until(lambda: recorder.count(JobSucceeded) + other.count(JobSucceeded) == 2)

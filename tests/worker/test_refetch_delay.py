@@ -1,4 +1,4 @@
-"""When a local queue rests, and what ends the rest early."""
+"""When a local queue pauses, and what ends the pause early."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(share: float = 0.5, size: int = 10, **options: Any) -> RefetchDelay:
 
 @pytest.mark.compat("LQ3")
 @pytest.mark.parametrize(
-    ("threshold", "found", "full", "rests"),
+    ("threshold", "found", "full", "pauses"),
     [
         (0, 0, False, True),
         (0, 1, False, False),
@@ -31,12 +31,12 @@ def make(share: float = 0.5, size: int = 10, **options: Any) -> RefetchDelay:
         (10, 10, True, False),
     ],
 )
-def test_it_rests_after_a_fetch_that_found_little(
-    threshold: int, found: int, full: bool, rests: bool
+def test_it_pauses_after_a_fetch_that_found_few_jobs(
+    threshold: int, found: int, full: bool, pauses: bool
 ) -> None:
     delay = make(threshold=threshold)
-    assert delay.starts_after(found, full=full) == (3.0 if rests else None)
-    assert delay.active is rests
+    assert delay.starts_after(found, full=full) == (3.0 if pauses else None)
+    assert delay.active is pauses
 
 
 @pytest.mark.compat("LQ3")
@@ -67,7 +67,7 @@ def test_a_threshold_of_nothing_never_ends_it() -> None:
     assert not delay.announced(10**6)
 
 
-def test_a_fetch_asked_for_meanwhile_is_remembered_once() -> None:
+def test_a_fetch_requested_during_the_pause_is_remembered_once() -> None:
     delay = make()
     delay.starts_after(0, full=False)
     delay.fetch_wanted = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,10 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphile_worker import Job
 from graphile_worker.hooks.events import JobCompleted, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.run_order import insert_in_order
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 NOW = datetime.now(UTC) - timedelta(hours=1)
@@ -35,7 +32,7 @@ class Planned:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands among the others; jobs of one place may run in any order."""
+        """Its place in the run order; jobs with equal places may run in any order."""
         return self.priority, self.seconds
 
 
@@ -130,7 +127,7 @@ async def test_slow_jobs_are_not_prefetched_and_keep_the_order_of_one_sorted_lis
 
     async def step(payload: Any) -> None:
         started.append(payload["kind"])
-        await asyncio.sleep(0.002)  # more than what may be locked ahead
+        await asyncio.sleep(0.002)  # longer than the prefetch
 
     for _ in range(15):
         await jobs.add("step", {"kind": "queued"}, queue="a", priority=-10)
@@ -154,7 +151,7 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
     await jobs.add_many("step", 20_000)
     await until(lambda: len(started) > 500)
     async with jobs.connection.transaction():
-        # No fetch is under way now, and none begins before the urgent job can be seen.
+        # No fetch is in flight now, and none begins before the urgent job is visible.
         await jobs.connection.execute(f"lock table {SCHEMA}._private_jobs in share row exclusive mode")
         await jobs.add("step", {"n": "urgent"}, priority=-1)
         rows = await jobs.connection.fetch(
@@ -162,7 +159,7 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
             " and priority = 0"
         )
         unlocked = {row[0] for row in rows}
-    assert unlocked  # else it was the last one and nothing is shown
+    assert unlocked  # otherwise it was the last job, and this proves nothing
     await until(lambda: "urgent" in started)
     assert not unlocked & set(started[: started.index("urgent")])
 
@@ -206,9 +203,9 @@ async def test_a_job_announced_while_a_queue_goes_on_is_not_forgotten(
             await other.execute(f"select from {SCHEMA}._private_jobs where locked_at is not null for update")
             gate.open()
             await until(lambda: is_waiting_for_a_lock(jobs))
-            heard = recorder.count(PoolListenNotification)
+            received = recorder.count(PoolListenNotification)
             await jobs.add("step", {"name": "announced"})
-            await until(lambda: recorder.count(PoolListenNotification) > heard)
+            await until(lambda: recorder.count(PoolListenNotification) > received)
     finally:
         await other.close(timeout=60)
     await gate.until_inside(2)  # neither waits for the end of the other
@@ -222,20 +219,3 @@ async def is_waiting_for_a_lock(jobs: Jobs) -> bool:
         "select count(*) > 0 from pg_stat_activity "
         "where datname = current_database() and wait_event_type = 'Lock'"
     )
-
-
-def a_job(number: int, priority: int, run_at: float) -> Job:
-    values = dict.fromkeys(Job.__struct_fields__)
-    values |= {"id": number, "priority": priority, "raw_run_at": run_at}
-    return Job(**values)  # type: ignore[arg-type]
-
-
-@given(
-    batches=st.lists(st.lists(st.tuples(st.integers(-2, 2), st.floats(0, 3)), max_size=8), max_size=6),
-)
-def test_jobs_are_held_in_order_whichever_batch_brought_them(batches: list[list[tuple[int, float]]]) -> None:
-    held: deque[Job] = deque()
-    for batch in batches:
-        insert_in_order(held, [a_job(0, *place) for place in sorted(batch)])
-    places = [(job.priority, job.raw_run_at) for job in held]
-    assert places == sorted(place for batch in batches for place in batch)

@@ -1,4 +1,4 @@
-"""How the default source gets jobs: as many as are needed, a little ahead, and never at others' cost."""
+"""How the default source fetches: as many jobs as needed, with a small prefetch, never at others' cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.working import Gate, Jobs, Workers, until, until_listening
 
 
 async def held_jobs(jobs: Jobs, recorder: EventRecorder) -> int:
-    """How many jobs are locked that did not start; those that ended are locked until that is written."""
+    """How many locked jobs have not started; a job that ended is locked until its outcome is written."""
     rows = await jobs.all()
     started = {event.job.id for event in recorder.of(JobStarted)}
     return len({row["id"] for row in rows if row["locked_by"] is not None} - started)
@@ -45,7 +45,7 @@ async def test_direct_mode_locks_a_job_only_when_a_slot_is_free(
     assert await held_jobs(jobs, recorder) == 0
 
 
-async def test_slow_jobs_are_not_locked_ahead(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+async def test_slow_jobs_are_not_prefetched(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
     gate = Gate()
 
     async def slow(payload: Any) -> None:
@@ -55,13 +55,13 @@ async def test_slow_jobs_are_not_locked_ahead(jobs: Jobs, workers: Workers, reco
     await workers.start({"slow": slow}, concurrency=2, events=recorder.events)
     await gate.until_inside(2)
     for n in range(5):
-        await asyncio.sleep(0.06)  # longer than what is kept ahead
+        await asyncio.sleep(0.06)  # longer than the prefetch
         assert await held_jobs(jobs, recorder) == 0
         gate.open()
         await until(lambda n=n: len(gate.started) == n + 3)  # type: ignore[misc]
 
 
-async def test_jobs_stuck_behind_a_slow_one_go_back_and_another_worker_runs_them(
+async def test_jobs_stuck_behind_a_slow_one_are_returned_and_another_worker_runs_them(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     gate = Gate()
@@ -86,7 +86,7 @@ async def test_jobs_stuck_behind_a_slow_one_go_back_and_another_worker_runs_them
     await jobs.until_gone()
 
 
-async def test_in_direct_mode_a_queue_job_taken_with_a_write_goes_back_too(
+async def test_in_direct_mode_a_queue_job_locked_by_a_write_is_returned_too(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     gate = Gate()
@@ -125,11 +125,11 @@ async def test_a_busy_worker_does_not_fetch_once_per_notification(
     await until_listening(recorder, jobs.connection)
     await jobs.add("slow")
     await gate.until_inside(1)
-    heard = recorder.count(PoolListenNotification)
+    received = recorder.count(PoolListenNotification)
     since = await jobs.connection.fetchval("select clock_timestamp()")
     for _ in range(50):
         await jobs.connection.execute("select pg_notify('jobs:insert', '{\"count\": 1}')")
-    await until(lambda: recorder.count(PoolListenNotification) >= heard + 50)
+    await until(lambda: recorder.count(PoolListenNotification) >= received + 50)
     assert await fetches(jobs, since) == []
     gate.open()
     await jobs.until_gone()
@@ -137,11 +137,11 @@ async def test_a_busy_worker_does_not_fetch_once_per_notification(
     async def has_fetched() -> bool:
         return len(await fetches(jobs, since)) == 1
 
-    await until(has_fetched)  # so they can be seen
+    await until(has_fetched)  # so this check can fail
 
 
 async def fetches(jobs: Jobs, since: datetime) -> list[Any]:
-    """Connections whose last statement belongs to a fetch and began after a moment."""
+    """Connections whose last statement belongs to a fetch that began after `since`."""
     return await jobs.connection.fetch(
         "select pid from pg_stat_activity where datname = current_database() and query_start > $1 "
         "and (query like '-- Lock the next jobs%' or query like '-- The distinct priorities%' "

@@ -132,6 +132,17 @@ class PoolForcefulShutdownError(PoolEvent, frozen=True, kw_only=True):
     error: BaseException
 
 
+class PoolJobsFetched(PoolEvent, frozen=True, kw_only=True):
+    """A fetch found `count` jobs of at most `limit`; `seconds` is the time that the database took."""
+
+    name: ClassVar[str] = "pool:fetch"
+    count: int
+    limit: int
+    seconds: float
+    kind: str
+    """The statement that ended it: announced, plain (both are fast paths), or whole."""
+
+
 class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
     """Prefetched jobs were returned to the queue without being run (no local queue)."""
 

@@ -1,4 +1,4 @@
-"""Locking the next jobs for a pool."""
+"""Statements that lock the next jobs for a pool."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .rows import JobBatch, taken_jobs
 
-MANY = 100  # jobs; to make so many takes as long as a round trip
-MANY_PRIORITIES = 250  # beyond that it is quicker to read the index of waiting jobs from end to end
+MANY = 100  # jobs; creating this many takes as long as a round trip
+MANY_PRIORITIES = 250  # for more it is faster to read the index of waiting jobs from end to end
 Ranges = tuple[list[int], list[int], list[float]]
-"""Of priorities, in ascending order: the lowest of each, the highest, and the run_at where it begins."""
+"""Ranges of priorities in ascending order: the lowest and highest of each, and the run_at to start from."""
 
 _by_priority = attrgetter("priority", "raw_run_at")
 
@@ -29,12 +29,12 @@ async def get_plain_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
-    beyond: Ranges | None = None,
+    ranges: Ranges | None = None,
 ) -> Sequence[Job]:
-    """The same as `get_jobs` but quicker, while no job of a named queue can be next; none if one may be."""
+    """Lock jobs like `get_jobs`, but faster, if no job of a named queue can be next; none otherwise."""
     rows = await connection.fetch(
-        load("fetch/get_plain_jobs" if beyond is None else "fetch/get_plain_jobs_beyond", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
+        load("fetch/get_plain_jobs" if ranges is None else "fetch/get_plain_jobs_above_watermarks", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
     )
     return _plain_jobs(rows, pool_id, tasks)
 
@@ -48,9 +48,9 @@ async def get_announced_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
-    beyond: None = None,
+    ranges: None = None,
 ) -> Sequence[Job]:
-    """Quicker still, while jobs of one priority wait and none in a named queue; none if it is not so."""
+    """Lock jobs even faster, if all have one priority and none waits in a named queue; none otherwise."""
     rows = await connection.fetch(
         load("fetch/get_announced_jobs", schema),
         *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now),
@@ -73,28 +73,28 @@ async def get_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
-    beyond: Ranges | None = None,
+    ranges: Ranges | None = None,
 ) -> list[Job]:
-    """Up to `limit` jobs, locked, by priority and run_at; at most one per named queue.
+    """Lock up to `limit` jobs by priority and run_at, at most one per named queue.
 
-    With `beyond`, of the jobs without a queue only those in these ranges.
+    With `ranges`, read jobs without a queue in these ranges only.
     """
     rows = await connection.fetch(
-        load("fetch/get_jobs" if beyond is None else "fetch/get_jobs_beyond", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(beyond or ())),
+        load("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
     )
     return _in_order(taken_jobs(rows, pool_id, tasks))
 
 
 async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool:
-    """Whether a job of a named queue may be next, which is why `get_plain_jobs` may have found nothing."""
+    """Whether a job of a named queue may be next, so that `get_plain_jobs` finds none."""
     return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema)))
 
 
 async def list_priorities(
     connection: Connection, schema: SchemaName, limit: int = MANY_PRIORITIES
 ) -> tuple[list[int], float]:
-    """The first priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
+    """The lowest priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
     rows = await connection.fetch(load("fetch/list_priorities", schema), limit)
     return [row[0] for row in rows if row[0] is not None], rows[0][1]
 

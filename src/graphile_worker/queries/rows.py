@@ -1,4 +1,4 @@
-"""From rows to Job values. Statements return a job's columns in the order of Job's fields."""
+"""Job values from rows. Statements return a job's columns in the order of Job's fields."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _TASK_ID = Job.__struct_fields__.index("task_id")
 
 
 def jobs_from_rows(rows: Iterable[Row]) -> list[Job]:
-    """Jobs from rows that hold all columns, the task identifier last."""
+    """Jobs from rows with all columns, the task identifier last."""
     return [Job(*row) for row in rows]
 
 
 def taken_jobs(rows: Iterable[Row | tuple[Any, ...]], pool_id: str, names: Mapping[int, str]) -> list[Job]:
-    """Jobs that this pool has locked, from rows without the pool's id and without the names of the tasks."""
+    """Jobs that this pool has locked, from rows without the pool's id and the task identifiers."""
     return [Job(*row, pool_id, names[row[_TASK_ID]]) for row in rows]  # type: ignore[call-arg]
 
 
 class JobBatch(Sequence[Job]):
-    """Many jobs that are made when somebody looks at one of them: until then other things can be done."""
+    """Many jobs, created when one of them is first used, so that the next fetch can be sent before."""
 
     __slots__ = ("_count", "_jobs", "_make")
 

@@ -153,7 +153,7 @@ class BatchWriter:
         queues = self.queues
         continuation = queues.terms() if outcomes.queues and queues is not None else None
         written, jobs, seconds = await self._run(batch, self._planner.plan(outcomes, continuation))
-        self._session.holdings.strike([finished.job for finished in batch])
+        self._session.holdings.remove([finished.job for finished in batch])
         if jobs and queues is not None:
             queues.adopt(jobs)
         if len(jobs) < len(outcomes.queues):
@@ -166,7 +166,7 @@ class BatchWriter:
     async def _write_returned(self, batch: list[Finished], outcomes: Outcomes) -> None:
         self.has_freed_queues = True
         written, _, seconds = await self._run(batch, self._planner.plan(outcomes))
-        self._session.holdings.strike([finished.job for finished in batch])
+        self._session.holdings.remove([finished.job for finished in batch])
         missing = set(written.missing) - self._maybe_written
         self._maybe_written.difference_update(outcomes.returned)
         self._events.returned(batch, missing, written.final, seconds)
@@ -188,7 +188,7 @@ class BatchWriter:
                 seconds = time.monotonic() - began
             return written.jobs
 
-        run = self._session.run if plan.outcomes.returned else self._session.take
+        run = self._session.run if plan.outcomes.returned else self._session.run_under_lease
         try:
             jobs = await run(statement)
         except Exception as error:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from ..clock import Clock
 from ..hooks import Events
 from ..options import WorkerOptions
+from .adaptive_source import AdaptiveSource
 from .fetcher import Fetcher
 from .local_queue import LocalQueue
-from .source import AdaptiveSource, JobSource
+from .source import JobSource
 
 logger = logging.getLogger("graphile_worker.worker")
 

@@ -1,7 +1,7 @@
-"""Deadline: ends a statement that gets no answer for too long.
+"""Deadline: a timeout for the statements of a session.
 
-It does what `asyncio.timeout` does, with one timer for all the statements of a session in place of one for
-each: nearly all end in a thousandth of the time, and an announced job waits for whatever comes before it.
+Works like `asyncio.timeout`, but with one timer for all statements instead of one for each. Nearly all of
+them take a thousandth of their time, and everything done before a fetch delays an announced job.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 
 class Deadline:
-    """For one piece of work at a time: `begin`, and `end` in any case."""
+    """Call `begin` before each piece of work, and `end` after it in any case."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -19,7 +19,7 @@ class Deadline:
         self._cancelling = 0
         self._at = math.inf
         self._has_passed = self._is_missed = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # may be set for an earlier time than needed
 
     def begin(self, seconds: float) -> None:
         """Cancel the current task unless `end` is called in time."""
@@ -28,33 +28,33 @@ class Deadline:
         self._at = self._loop.time() + seconds
         self._has_passed = self._is_missed = False
         if self._timer is None:
-            self._timer = self._loop.call_at(self._at, self._look)
+            self._timer = self._loop.call_at(self._at, self._check)
         elif self._timer.when() > self._at:
             self._timer.cancel()
-            self._timer = self._loop.call_at(self._at, self._look)
+            self._timer = self._loop.call_at(self._at, self._check)
 
     def end(self) -> None:
-        """The work is over."""
+        """Stop the clock."""
         task, self._task = self._task, None
         if self._has_passed and task is not None:
             self._is_missed = task.uncancel() <= self._cancelling
 
     def was_missed(self, error: BaseException) -> bool:
-        """After `end`: whether the work failed because its time was up, and not because others cancel it."""
+        """After `end`: whether the work was cancelled by the deadline and by nothing else."""
         return self._is_missed and isinstance(error, asyncio.CancelledError)
 
     def stop(self) -> None:
-        """There will be no more work."""
+        """Cancel the timer, at the end of the session."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._task is None:
             return
         if self._loop.time() < self._at:
-            self._timer = self._loop.call_at(self._at, self._look)
+            self._timer = self._loop.call_at(self._at, self._check)
             return
         self._has_passed = True
         self._task.cancel()

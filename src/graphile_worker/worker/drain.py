@@ -13,7 +13,7 @@ async def drain(source: JobSource, slots: Slots, sink: Sink, is_stopping: Callab
     """Fetch and run jobs, named queues to their end, until a fetch finds nothing; or until the pool stops."""
     while True:
         before = sink.accepted
-        await source.look()
+        await source.fetch_once()
         await _until_settled(source, slots, sink, is_stopping)
         if sink.accepted == before or is_stopping():
             return

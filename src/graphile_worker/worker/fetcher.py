@@ -1,22 +1,19 @@
-"""Fetcher: what every source shares, asking the database for jobs on behalf of one pool."""
+"""Fetcher: locks jobs for one pool and returns those that were not run. Every source uses one."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from datetime import datetime
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from ..clock import Clock
 from ..errors import ConfigError
+from ..hooks import Events
+from ..hooks.events import PoolJobsFetched
 from ..hooks.interceptors import resolve
 from ..job import Job
 from ..queries.fetch import (
-    MANY_PRIORITIES,
-    Ranges,
     get_announced_jobs,
     get_jobs,
     get_plain_jobs,
@@ -28,30 +25,49 @@ from ..queries.write import return_jobs
 from ..queries.write_plan import Continuation
 from ..schema_name import SchemaName
 from .failure_log import FailureLog
+from .fetch_plan import (
+    ANNOUNCED,
+    LIST_PRIORITIES,
+    MAY_QUEUES_BE_NEXT,
+    PLAIN,
+    WHOLE,
+    Demand,
+    Fetch,
+    FetchPlan,
+    Kind,
+    Question,
+)
 from .session import Session
-from .watermarks import Watermarks, ranges
 
-Way = Callable[..., Awaitable[Sequence[Job]]]
-LARGE = 100  # jobs
-LIST_AGAIN = 10.0  # seconds after which there may be fewer priorities
-LONG_WAYS = 50  # fetches after which it is worth a look whether what was in the way still is
+LARGE_FETCH = 100  # jobs
+
+FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
+    ANNOUNCED: get_announced_jobs,
+    PLAIN: get_plain_jobs,
+    WHOLE: get_jobs,
+}
+QUESTIONS: dict[Question, Callable[..., Awaitable[Any]]] = {
+    MAY_QUEUES_BE_NEXT: may_queues_be_next,
+    LIST_PRIORITIES: list_priorities,
+}
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
-"""Flags that are forbidden now: a list, or a function or coroutine function that says so at each fetch."""
+"""The forbidden flags: a list, or a function or coroutine function that each fetch calls."""
 
 
 def may_have_left_some(found: int, limit: int) -> bool:
-    """Whether more may be ready after a fetch: a large one is content with a quarter (see `parts/queued`)."""
-    return found >= (limit if limit < LARGE else limit // 4)
+    """Whether more jobs may be ready: a large fetch may stop at a quarter of its limit (`parts/queued`)."""
+    return found >= (limit if limit < LARGE_FETCH else limit // 4)
 
 
 class Fetcher:
-    """Locks jobs for one pool and gives back those that were not run."""
+    """Sends the statements that a `FetchPlan` chooses."""
 
     def __init__(
         self,
         session: Session,
         schema: SchemaName,
+        events: Events,
         *,
         pool_id: str,
         identifiers: Sequence[str],
@@ -59,188 +75,113 @@ class Fetcher:
         clock: Clock,
         use_local_time: bool,
         has_queue_indexes: bool = True,
-        trouble: FailureLog | None = None,
+        failures: FailureLog | None = None,
     ) -> None:
-        """`trouble` is told when fetching fails, and when it works."""
         self.pool_id = pool_id
         self._session = session
         self._schema = schema
+        self._events = events
         self._identifiers = identifiers
         self._forbidden_flags = forbidden_flags
         self._last_flags: Sequence[str] | None = None
         self._clock = clock
         self._use_local_time = use_local_time
         self._tasks: dict[int, str] = {}
-        self._trouble = trouble
-        # What marks go by is how long the server really takes, also where a test has a clock of its own.
-        self._marks = Watermarks()
-        self._promised = False
-        self._announced = False  # whether a job was announced since the last full fetch
-        self._long_ways = 0 if has_queue_indexes else sys.maxsize  # fetches for which the short way is no use
-        self._vain_ways = 0  # announced jobs for which the shortest way is no use
-        self._server_ahead = 0.0  # of our monotonic clock
-        self._everything: Ranges | None = None  # all jobs, while there are too many priorities to walk over
-        self._listed_at = 0.0
-
-    @property
-    def one_at_a_time(self) -> bool:
-        """Whether flags may change from job to job, so that nothing may be locked ahead."""
-        return callable(self._forbidden_flags)
+        self._failures = failures
+        self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
+        self.one_at_a_time = callable(forbidden_flags)
+        """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
 
     @property
     def has_flags(self) -> bool:
-        """Whether any forbidden flags were given, be it an empty list."""
+        """Whether forbidden flags are configured, even if the list is empty."""
         return self._forbidden_flags is not None
 
+    # -- tasks ---------------------------------------------------------------------------------------------
+
     async def register(self) -> None:
-        """Learn the ids of the tasks; asked again when it may have changed."""
-        self._tasks = await self._session.run(
-            lambda connection: register_tasks(connection, self._schema, self._identifiers)
+        """Read the ids of the tasks; they change if a row is deleted and added again."""
+        identifiers = self._identifiers
+        tasks = await self._session.run(
+            lambda connection: register_tasks(connection, self._schema, identifiers)
         )
+        if identifiers is self._identifiers:
+            self._tasks = tasks
+
+    def set_tasks(self, identifiers: Sequence[str]) -> None:
+        """Fetch jobs of these tasks from now on; a fetch in flight may still lock jobs of the old ones."""
+        self._identifiers = tuple(identifiers)
+        self._tasks = {}
 
     def forget(self) -> None:
-        """The schema may be another one now: no id that was learnt may be used any more."""
+        """Forget everything about the schema: it may have been dropped and installed again."""
         self._tasks = {}
-        self._marks = Watermarks()
-        self._everything = None
+        self._plan.forget()
 
-    async def fetch(self, limit: int, *, promised: bool = False) -> Sequence[Job]:
-        """Up to `limit` jobs, locked by this pool; `promised` if somebody announced one."""
+    # -- fetching ------------------------------------------------------------------------------------------
+
+    async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
+        """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
             if not self._tasks and self._identifiers:
                 await self.register()
-            jobs = await self._fetch(limit, promised=promised)
+            self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
+            now = self._clock.now() if self._use_local_time else None
+            demand = Demand(limit, self._tasks, announced, self.one_at_a_time, flags, now)
+            jobs = await self._fetch(demand)
         except Exception as error:
-            if self._trouble is not None:
-                self._trouble.failed(error)
+            if self._failures is not None:
+                self._failures.failed(error)
             raise
-        if self._trouble is not None:
-            self._trouble.over()
+        if self._failures is not None:
+            self._failures.succeeded()
         return jobs
 
-    async def _fetch(self, limit: int, *, promised: bool) -> Sequence[Job]:
-        self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
-        self._promised |= promised
-        self._announced |= promised
-        if self.one_at_a_time or self._marks.is_full_due(time.monotonic()):
-            self._promised = False
-            return await self._fetch_all(limit, flags, announced=promised)
-        jobs = await self._fetch_beyond(limit, flags)
-        if jobs:
-            self._promised = False
-        elif self._promised and self._marks.is_full_due(time.monotonic(), promised=True):
-            self._promised = False
-            return await self._fetch_all(limit, flags)
+    async def _fetch(self, demand: Demand) -> Sequence[Job]:
+        """Carry out the plan; it decides whether it can do without a statement that failed."""
+        # The plan needs the real time that the server takes, even if the clock is a fake one.
+        began = ended = time.monotonic()
+        steps = self._plan.fetch(demand, began)
+        step = next(steps)
+        try:
+            while True:
+                try:
+                    if isinstance(step, Fetch):
+                        fetch = step
+                        statement = partial(
+                            FETCHES[step.kind],
+                            schema=self._schema,
+                            pool_id=self.pool_id,
+                            tasks=demand.tasks,
+                            limit=step.limit,
+                            forbidden_flags=demand.forbidden_flags,
+                            now=demand.now,
+                            ranges=step.ranges,
+                        )
+                        answer: Any = await self._session.run_under_lease(statement)
+                    else:
+                        answer = await self._session.run(partial(QUESTIONS[step], schema=self._schema))
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    ended = time.monotonic()
+                    step = steps.send((answer, ended))
+        except StopIteration as end:
+            jobs: Sequence[Job] = end.value
+        if PoolJobsFetched in self._events._observed:
+            self._emit(fetch, len(jobs), ended - began)
         return jobs
 
-    def look_again_in(self) -> float | None:
-        """Seconds until a full fetch may find what was announced and may lie behind a mark; None: nothing."""
-        if not self._announced:
-            return None
-        return max(0.0, self._marks.full_due_in(time.monotonic(), promised=self._promised))
-
-    def look_everywhere(self) -> None:
-        """Let the next fetch be a full one, whatever it costs."""
-        self._marks = Watermarks()
-
-    async def _fetch_all(
-        self, limit: int, flags: Sequence[str] | None, *, announced: bool = False
-    ) -> Sequence[Job]:
-        now, began = self.now(), time.monotonic()
-        self._announced = False
-        jobs: Sequence[Job] = ()
-        if announced and self._is_shortest_way_good():
-            jobs = await self._lock_by(get_announced_jobs, limit, flags, now, None)
-            self._vain_ways = 0 if jobs else LONG_WAYS
-        if not jobs:
-            if self._everything is not None and began > self._listed_at + LIST_AGAIN:
-                await self._list_priorities()
-            jobs = await self._lock_some(limit, flags, now, beyond=self._everything)
-        ended = time.monotonic()
-        if self._marks.full_fetch_took(ended - began, len(jobs), ended):
-            with suppress(Exception):  # the jobs are locked: they must not be lost for the want of marks
-                priorities = await self._list_priorities()
-                self._marks.listing_took(self._listed_at - ended)
-                if not self.one_at_a_time:
-                    # What became due while the fetch ran was not seen.
-                    seen_up_to = now.timestamp() if now is not None else began + self._server_ahead
-                    self._marks.set(priorities, jobs, seen_up_to, full=len(jobs) >= limit)
-        return jobs
-
-    async def _list_priorities(self) -> list[int]:
-        """Learn the priorities of waiting jobs; of very many just the first, the others are read as one."""
-        priorities, server_time = await self._session.run(
-            lambda connection: list_priorities(connection, self._schema)
-        )
-        self._listed_at = time.monotonic()
-        self._server_ahead = server_time - self._listed_at
-        is_too_many = len(priorities) >= MANY_PRIORITIES
-        self._everything = ranges(dict.fromkeys(priorities, float("-inf"))) if is_too_many else None
-        return priorities
-
-    async def _fetch_beyond(self, limit: int, flags: Sequence[str] | None) -> Sequence[Job]:
-        seen_up_to = self._seconds()
-        jobs = await self._lock_some(limit, flags, self.now(), beyond=self._marks.ranges())
-        self._marks.advance(jobs, seen_up_to, full=len(jobs) >= limit)
-        return jobs
-
-    def _is_shortest_way_good(self) -> bool:
-        """Whether to go the way of the usual case; where it found nothing it is left out for a while."""
-        self._vain_ways -= 1
-        return self._vain_ways < 0 and self._long_ways <= 0
-
-    async def _lock_some(
-        self, limit: int, flags: Sequence[str] | None, now: datetime | None, beyond: Ranges | None = None
-    ) -> Sequence[Job]:
-        """The short way first, which finds nothing if a named queue may be next; then the whole one."""
-        if self._long_ways <= 0:
-            jobs = await self._lock_by(get_plain_jobs, limit, flags, now, beyond)
-            if jobs or not await self._session.run(
-                lambda connection: may_queues_be_next(connection, self._schema)
-            ):
-                return jobs
-            self._long_ways = LONG_WAYS
-        self._long_ways -= 1
-        return await self._lock_by(get_jobs, limit, flags, now, beyond)
-
-    async def _lock_by(
-        self, way: Way, limit: int, flags: Sequence[str] | None, now: datetime | None, beyond: Ranges | None
-    ) -> Sequence[Job]:
-        return await self._session.take(
-            partial(
-                way,
-                schema=self._schema,
+    def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
+        self._events.emit(
+            PoolJobsFetched(
                 pool_id=self.pool_id,
-                tasks=self._tasks,
-                limit=limit,
-                forbidden_flags=flags,
-                now=now,
-                beyond=beyond,
+                count=count,
+                limit=fetch.limit,
+                seconds=seconds,
+                kind=fetch.kind,
             )
         )
-
-    def _seconds(self) -> float:
-        """The time that fetches go by, in seconds since 1970."""
-        now = self.now()
-        return now.timestamp() if now is not None else time.monotonic() + self._server_ahead
-
-    async def give_back(self, jobs: Sequence[Job]) -> None:
-        """Unlock jobs that were not started."""
-        holdings = self._session.holdings
-        if holdings.lost:
-            jobs = [job for job in jobs if not holdings.is_lost(job)]
-        await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
-        holdings.strike(jobs)
-
-    def continuation(self) -> Continuation | None:
-        """How a freed queue may go on; not when flags must be asked for each job anew."""
-        if self.one_at_a_time or not self._tasks:
-            return None
-        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=self.now())
-
-    def now(self) -> datetime | None:
-        """The time to go by; None leaves it to the server."""
-        return self._clock.now() if self._use_local_time else None
 
     async def _flags(self) -> Sequence[str] | None:
         flags = self._forbidden_flags
@@ -249,3 +190,28 @@ class Fetcher:
         if flags is not None and (isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags)):
             raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
         return flags
+
+    def full_fetch_in(self) -> float | None:
+        """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
+        return self._plan.full_fetch_in(time.monotonic())
+
+    def forget_watermarks(self) -> None:
+        """Make the next fetch a full one, whatever it costs."""
+        self._plan.forget_watermarks()
+
+    # -- jobs that were not run, and queues ----------------------------------------------------------------
+
+    async def return_jobs(self, jobs: Sequence[Job]) -> None:
+        """Unlock jobs that were not started."""
+        holdings = self._session.holdings
+        if holdings.lost:
+            jobs = [job for job in jobs if not holdings.is_lost(job)]
+        await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
+        holdings.remove(jobs)
+
+    def continuation(self) -> Continuation | None:
+        """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
+        if self.one_at_a_time or not self._tasks:
+            return None
+        now = self._clock.now() if self._use_local_time else None
+        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=now)

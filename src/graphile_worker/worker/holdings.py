@@ -1,9 +1,9 @@
-"""Holdings: which jobs this pool has locked, as far as it knows, and whether it may have locked others.
+"""Holdings: which jobs this pool knows it has locked, and whether it may have locked others.
 
-A connection that breaks in the middle of a statement leaves open whether the statement was committed. If it
-was, jobs are locked of which this pool never heard, and nobody would run them while the pool lives. The
-holdings tells them apart from those that are being run, so that they can be given back. The other way round,
-it remembers jobs that others took away while they were being run here: their outcome is not ours to write.
+If a connection breaks during a statement, the statement may still have been committed. It then has locked
+jobs that this pool does not know of, and that stay locked while the pool is alive. The holdings tell them
+from the jobs that are held knowingly, so that they can be returned. They also record lost jobs, which were
+recovered by another worker while they ran here: this pool must not write their outcomes.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ class Holdings:
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
-        self._entered: list[Sequence[Job]] = []  # not looked at yet: that may wait until there is time
+        self._added: list[Sequence[Job]] = []  # not in `_jobs` yet: unpacking a batch can wait
         self.given_up: set[int] = set()
-        """Jobs that have ended and stay locked, because the database refuses every outcome of theirs.
+        """Ids of jobs that have ended and stay locked, because the database refuses every outcome.
 
-        They are left to recovery: to give them back would be refused as well, and hold up all others.
+        They are left to recovery. To return them would be refused as well, and block all other jobs.
         """
         self.in_doubt = False
-        """Whether a statement that locks jobs may have been committed without our knowledge."""
+        """Whether a statement may have locked jobs without this pool knowing it."""
         self.lost: dict[int, Job] = {}
-        """Jobs that were taken from this pool and are not dropped everywhere yet.
+        """Jobs that were recovered by another worker and are not dropped everywhere yet.
 
-        By identity: the pool may lock the same job again while its first run goes on in a thread.
+        By identity: the pool may lock the same job again while its first run continues in a thread.
         """
 
     @property
     def jobs(self) -> dict[int, Job]:
-        """By their ids."""
-        if self._entered:
-            entered, self._entered = self._entered, []
-            for jobs in entered:
+        """The jobs by id."""
+        if self._added:
+            added, self._added = self._added, []
+            for jobs in added:
                 for job in jobs:
                     self._jobs[job.id] = job
             if self.given_up:
                 self.given_up.difference_update(self._jobs)
         return self._jobs
 
-    def enter(self, jobs: Sequence[Job]) -> None:
-        """These jobs were locked."""
-        self._entered.append(jobs)
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Record jobs that were locked."""
+        self._added.append(jobs)
 
-    def strike(self, jobs: Iterable[Job]) -> None:
-        """These jobs were written or given back."""
+    def remove(self, jobs: Iterable[Job]) -> None:
+        """Forget jobs whose outcome was written or that were returned."""
         held = self.jobs
         for job in jobs:
             if held.get(job.id) is job:
                 del held[job.id]
 
     def give_up(self, job: Job) -> None:
-        """This job has ended, but that cannot be written."""
-        self.strike((job,))
+        """Leave a job locked: it has ended, but its outcome cannot be written."""
+        self.remove((job,))
         self.given_up.add(job.id)
 
     def lose(self, jobs: Iterable[Job]) -> None:
-        """These jobs were taken away."""
+        """Record jobs that were recovered by another worker."""
         for job in jobs:
             if self.jobs.get(job.id) is job:
                 del self.jobs[job.id]
             self.lost[id(job)] = job
 
     def is_lost(self, job: Job) -> bool:
-        """Whether this run of the job is none of ours any more."""
+        """Whether this run of the job belongs to another worker now."""
         return id(job) in self.lost
 
     def forget(self, job: Job) -> None:
-        """Nothing more will be heard of this run."""
+        """Forget a lost job whose run has ended here."""
         self.lost.pop(id(job), None)

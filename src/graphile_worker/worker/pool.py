@@ -74,6 +74,7 @@ class WorkerPool:
         self._events = hooks.events
         self._clock = clock
         self._identifiers = tuple(tasks)
+        self._tasks = dict(tasks)
         self._threads = TaskThreads(options.concurrency)
         self._background = BackgroundTasks()
         self._is_closed = False
@@ -100,13 +101,14 @@ class WorkerPool:
         self._fetcher = Fetcher(
             self._fetch_session,
             schema,
+            self._events,
             pool_id=self.id,
             identifiers=self._identifiers,
             forbidden_flags=forbidden_flags,
             clock=clock,
             use_local_time=options.use_local_time,
             has_queue_indexes=has_queue_indexes,
-            trouble=None if once else fetch_failures,
+            failures=None if once else fetch_failures,
         )
         self._sink = Sink(
             self._write_session,
@@ -118,7 +120,7 @@ class WorkerPool:
             fail_delay=options.fail_job_batch_delay,
             interrupted_delay=options.interrupted_job_retry_delay,
             on_error=self._write_failed,
-            on_written=self._write_failures.over,
+            on_written=self._write_failures.succeeded,
         )
         self._source = choose_source(
             options,
@@ -128,7 +130,7 @@ class WorkerPool:
             on_error=self._fetch_failed,
             frees_queues=lambda: self._sink.frees_queues,
         )
-        self._executor = Executor(tasks, services, self._threads, hooks)
+        self._executor = Executor(self._tasks, services, self._threads, hooks)
         self._slots: Slots | None = None
         self._schema_watch = SchemaWatch(
             schema,
@@ -242,6 +244,12 @@ class WorkerPool:
     def nudge(self, count: int = 1) -> None:
         """Fetch now."""
         self._source.pulse(count)
+
+    def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
+        """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
+        self._tasks.update(tasks)
+        self._fetcher.set_tasks(tuple(tasks))
+        self._source.poll()
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None:
         """Call `function` before a job is run again after its worker died."""

@@ -1,9 +1,9 @@
-"""Session: a connection that the engine keeps for itself, made anew when it is lost.
+"""Session: a connection that the pool keeps for fetching and writing, and reopens when it is lost.
 
-Fetching and writing never wait for a connection that a task has borrowed, and run with settings made for
-their statements. Only one statement is in flight at a time. What is locked without our knowledge, because a
-connection broke before the answer came, is given back before the next statement (see `holdings`). A statement
-that gets no answer for long is given up with its connection: a network may swallow everything without a word.
+Fetching and writing never wait for a connection that a task has borrowed, and use settings made for their
+statements. Only one statement is in flight at a time. If a connection breaks before the answer arrives, jobs
+may be locked that this pool does not know of; they are returned before the next statement (see `holdings`). A
+statement that times out is abandoned together with its connection: a network may drop packets silently.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ from ..sql import load
 from .deadline import Deadline
 from .holdings import Holdings
 
-ANSWER_WITHIN = (
-    30.0  # seconds for the answer to a statement; twice as long after each time that it took longer
-)
+ANSWER_WITHIN = 30.0  # seconds for the answer to a statement; doubled after each timeout
 LONGEST_WAIT = 600.0
-CLOSE_WITHIN = 2.0  # seconds for a connection to be reset before it is thrown away
-END_WITHIN = 5.0  # seconds for the server to end a session that was given up
+CLOSE_WITHIN = 2.0  # seconds to reset a connection before it is thrown away
+END_WITHIN = 5.0  # seconds for the server to end an abandoned session
 END_PAUSE = 0.05
 
 T = TypeVar("T")
@@ -40,7 +38,7 @@ Statement = Callable[[Connection], Awaitable[T]]
 
 
 class Sessions:
-    """The sessions of one pool, and the holdings and the lease that they share."""
+    """The sessions of one pool, with the holdings and the lease that they share."""
 
     def __init__(
         self, pool: Pool, schema: SchemaName, pool_id: str, lease: Lease, *, prepared_statements: bool
@@ -50,35 +48,35 @@ class Sessions:
         self._pool_id = pool_id
         self._prepared_statements = prepared_statements
         self._all: list[Session] = []
-        self._given_up: set[int] = set()  # process ids of sessions that the server may still believe in
+        self._abandoned: set[int] = set()  # backend pids of sessions that may still be open on the server
         self.holdings = Holdings()
         self.lease = lease
 
     def open(self) -> Session:
-        """One more session; it connects when it is first used."""
+        """Add a session; it connects on first use."""
         session = Session(self._pool, self._schema, self, prepared_statements=self._prepared_statements)
         self._all.append(session)
         return session
 
     async def reclaim(self) -> None:
-        """If it is in doubt what this pool has locked: give back what it does not know of."""
+        """Return jobs that this pool may have locked without knowing it."""
         if not self.holdings.in_doubt:
             return
         async with AsyncExitStack() as stack:
-            for session in self._all:  # nothing may be on its way while we compare
+            for session in self._all:  # no statement may be in flight while we compare
                 await stack.enter_async_context(session.lock)
             if self.holdings.in_doubt:
                 await self._all[0].run_locked(self._reclaim)
                 self.holdings.in_doubt = False
 
     async def _reclaim(self, connection: Connection) -> None:
-        await self._end_given_up(connection)
+        await self._end_abandoned(connection)
         known = [*self.holdings.jobs, *self.holdings.given_up]
         await reclaim_jobs(connection, self._schema, self._pool_id, known)
 
-    async def _end_given_up(self, connection: Connection) -> None:
-        """Nothing that was sent on a connection which we left may be committed from now on."""
-        pids = set(self._given_up)
+    async def _end_abandoned(self, connection: Connection) -> None:
+        """Make sure that no statement sent on an abandoned connection can still commit."""
+        pids = set(self._abandoned)
         async with asyncio.timeout(END_WITHIN):
             left = pids
             while left:
@@ -90,32 +88,32 @@ class Sessions:
                     break
                 if left:
                     await asyncio.sleep(END_PAUSE)
-        self._given_up -= pids
+        self._abandoned -= pids
 
-    def give_up(self, connection: Connection) -> None:
-        """The connection is left although the server may not know that."""
-        self._given_up.add(connection.get_server_pid())
+    def abandon(self, connection: Connection) -> None:
+        """Remember a connection that we dropped and the server may still consider open."""
+        self._abandoned.add(connection.get_server_pid())
 
     async def let_go(self) -> None:
-        """Nothing is run any more: give back whatever this pool still holds, known or not."""
+        """Return every job that this pool still holds, known or not; no task may be running."""
         if self.holdings.jobs:
             self.holdings.jobs.clear()
             self.holdings.in_doubt = True
         await self.reclaim()
 
     async def close(self) -> None:
-        """Give all connections back."""
+        """Release all connections to the database pool."""
         await asyncio.gather(*(session.close() for session in self._all), return_exceptions=True)
 
 
 class Session:
-    """Runs statements one at a time on a connection of the pool that it does not give back until closed."""
+    """Runs statements one at a time on a connection that it keeps until it is closed."""
 
     def __init__(self, pool: Pool, schema: SchemaName, group: Sessions, *, prepared_statements: bool) -> None:
         self._pool = pool
         self._schema = schema
         self._group = group
-        # Behind a transaction pooler settings would stick to somebody else's session.
+        # Behind a pooler in transaction mode, settings would stay with a session that others use.
         self._is_tuned = prepared_statements
         self._connection: Connection | None = None
         self._patience = ANSWER_WITHIN
@@ -124,29 +122,29 @@ class Session:
 
     @property
     def holdings(self) -> Holdings:
-        """Which jobs the pool holds."""
+        """The jobs that the pool holds."""
         return self._group.holdings
 
     @property
     def lease(self) -> Lease:
-        """Whether the pool may touch its jobs."""
+        """The pool's right to touch its jobs."""
         return self._group.lease
 
     async def run(self, statement: Statement[T]) -> T:
-        """Run one statement; nothing is retried. After a lost connection the next call opens a new one."""
+        """Run one statement without retries. After a lost connection the next call opens a new one."""
         await self._group.reclaim()
         async with self.lock:
             return await self.run_locked(statement)
 
-    async def take(self, statement: Statement[Sequence[Job]]) -> Sequence[Job]:
-        """Run one statement that locks jobs for this pool, and enter them in the holdings.
+    async def run_under_lease(self, statement: Statement[Sequence[Job]]) -> Sequence[Job]:
+        """Run one statement that locks jobs or writes outcomes; add the jobs it returns to the holdings.
 
-        Not while others may have taken the pool for dead; if that came about meanwhile, nobody knows whether
-        these jobs are still ours, and those that are go back.
+        Waits while the pool has no lease. If the lease ended before the answer arrived, other workers may
+        have recovered the jobs, and those that are still ours are returned to the queue.
         """
         lease, holdings = self._group.lease, self._group.holdings
         while True:
-            # Nearly always there is nothing to wait for, and an announced job does not wait for calls either.
+            # There is nearly always nothing to wait for, and each call delays an announced job.
             if not lease.is_open:
                 await lease.passed()
             if holdings.in_doubt:
@@ -159,11 +157,11 @@ class Session:
                 if lease.epoch != epoch:
                     holdings.in_doubt = True
                     return []
-                holdings.enter(jobs)
+                holdings.add(jobs)
                 return jobs
 
     async def run_locked(self, statement: Statement[T]) -> T:
-        """The same for who holds `lock`."""
+        """Run one statement; the caller holds `lock`."""
         connection = self._connection
         if connection is None or is_gone(connection):
             async with asyncio.timeout(self._patience):
@@ -178,18 +176,18 @@ class Session:
             return result
         except BaseException as error:
             was_missed = self._deadline.was_missed(error)
-            if was_missed:  # perhaps it is only slow
+            if was_missed:  # the server may just be slow
                 self._patience = min(self._patience * 2, LONGEST_WAIT)
-            # A cancelled statement leaves the connection in the middle of an answer.
+            # A cancelled statement leaves an unread answer on the connection.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
                 self._group.holdings.in_doubt = True
-                await self._drop(left=not is_gone(connection))
+                await self._drop(may_be_open=not is_gone(connection))
             if was_missed:
                 raise TimeoutError from error
             raise
 
     async def close(self) -> None:
-        """Give the connection back as it came."""
+        """Reset the connection and release it to the database pool."""
         async with self.lock:
             self._deadline.stop()
             connection, self._connection = self._connection, None
@@ -200,7 +198,7 @@ class Session:
                     await connection.reset(timeout=CLOSE_WITHIN)
                 except BaseException as error:
                     await throw_away(self._pool, connection)
-                    if not isinstance(error, Exception):  # all tasks are cancelled, those that stop us too
+                    if not isinstance(error, Exception):  # cancelled, with every other task of the loop
                         raise
                     return
             await give_back(self._pool, connection)
@@ -210,7 +208,7 @@ class Session:
             await self._drop()
         if self._connection is None:
             connection: Connection = await self._pool.acquire()
-            teach_arrays(connection)  # the pool may be the caller's
+            teach_arrays(connection)  # the caller's own pool has not done that
             try:
                 if self._is_tuned:
                     await connection.fetch(load("session/tune_session", self._schema))
@@ -220,15 +218,15 @@ class Session:
             self._connection = connection
         return self._connection
 
-    async def _drop(self, *, left: bool = False) -> None:
-        """Do without the connection; `left` if the server may believe that it is still used."""
+    async def _drop(self, *, may_be_open: bool = False) -> None:
+        """Close the connection; `may_be_open`: the server may go on with its statement."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            if left and self._is_tuned:  # behind a pooler we do not know which session it was
-                self._group.give_up(connection)
+            if may_be_open and self._is_tuned:  # behind a pooler the backend is unknown
+                self._group.abandon(connection)
             await throw_away(self._pool, connection)
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether another connection may fare better, be it to another server after a failover."""
+    """Whether a new connection may work, perhaps to another server after a failover."""
     return delays_for(error) in (BROKEN_CONNECTION, UNREACHABLE)

@@ -1,11 +1,13 @@
--- Lock the next jobs for a pool when somebody has just announced one: a fifth of the time that get_plain_jobs takes to
--- find a single job goes into what is not there, other priorities and named queues. Takes nothing if there are any.
+-- Lock the next jobs for a pool after one was announced, if all have the same priority and none waits in a named queue;
+-- lock none otherwise. The fast path of get_plain_jobs, which spends a fifth of its time on finding no other priority
+-- and no named queue.
 --
--- $1 text         pool id
--- $2 text         ids of the tasks that it has
--- $3 integer      how many jobs at most
+-- $1 text         pool id, written to locked_by
+-- $2 text         ids of the tasks that this pool can run
+-- $3 integer      limit
 -- $4 text[]       forbidden flags, or null
--- $5 timestamptz  the time to go by, or null for the server's
+-- $5 timestamptz  the worker's time, or null for the server's
+-- Returns the columns of a job, unordered.
 update :GRAPHILE_WORKER_SCHEMA._private_jobs job
 set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
 where job.ctid = any (

@@ -1,8 +1,7 @@
 -- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each.
 --
--- $1 integer  how many at most
--- Returns priority, and the server's time in seconds since 1970; the priority is null in a row of its own if
--- there is no such job.
+-- $1 integer  limit
+-- Returns priority, and the server's time in seconds since 1970; one row with a null priority if there is no such job.
 with recursive
 :include plain_priority
 ,

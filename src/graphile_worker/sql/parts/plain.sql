@@ -1,7 +1,7 @@
 -- Part of get_jobs and get_plain_jobs: locks the next jobs without a queue.
 --
--- Jobs due later stand in front of ready ones of the next priority, and there may be a million of them. So
--- this walks the distinct priorities and reads inside each only what is due.
+-- Scheduled jobs come before ready ones of the next priority in the index, and there may be a million of them. So this
+-- walks over the distinct priorities and reads only the due jobs of each.
 :include terms
 :include plain_priority
 ,

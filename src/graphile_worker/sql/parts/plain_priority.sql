@@ -1,4 +1,4 @@
--- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each; then a null.
+-- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each; null at the end.
 plain_priority (priority) as (
   (
     select priority from :GRAPHILE_WORKER_SCHEMA._private_jobs

@@ -1,7 +1,8 @@
--- Part of get_jobs and get_jobs_beyond: beside the jobs of `plain` the next of each named queue, and takes the
--- first of them all.
--- With enough of these, jobs of queues that come later than the last of them are of no interest. Of a large batch a quarter
--- is enough: to lock a queue and its job takes ten times as long, and those that are due first would wait for it.
+-- Part of get_jobs and get_jobs_above_watermarks: finds the next job of each named queue, and takes the first of these and
+-- of the jobs of `plain`.
+--
+-- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking
+-- a queue with its job takes ten times as long, and the first jobs would wait for it.
 cutoff as materialized (
   select priority, run_at from plain
   where (select count(*) from plain) >= case when $3 < 100 then $3 else $3 / 4 end
@@ -22,7 +23,7 @@ queue_priority (priority) as (
   )
   from queue_priority last where last.priority is not null
 ),
--- A bounded look at the jobs of named queues in their order ...
+-- A bounded number of jobs of named queues in run order ...
 examined as materialized (
   select found.place, found.job_queue_id, found.priority, found.run_at
   from queue_priority cross join lateral (
@@ -48,7 +49,7 @@ examined as materialized (
   ) found
   limit 2 * $3 + 40
 ),
--- ... of which the first of each queue counts, if the queue's row and its own can be locked at once.
+-- ... of which the first of each queue is taken, if the rows of the queue and the job can be locked without waiting.
 head as materialized (
   select distinct on (job_queue_id) place, job_queue_id, priority, run_at
   from examined order by job_queue_id, priority, run_at
@@ -62,18 +63,18 @@ queued as materialized (
     for update skip locked
   ) queue
   cross join lateral (
-    -- The queue's id ties it behind the lock of the queue: the jobs of a queue that another pool holds must
-    -- not be locked, not even for a moment, or that pool would pass over them when it goes on.
+    -- The queue's id makes this run after the lock of the queue: jobs of a queue that another pool holds must not be
+    -- locked even briefly, or that pool would skip them when it continues the queue.
     select job.ctid as place from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.ctid = head.place and job.job_queue_id = queue.id
       and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
     for update skip locked
   ) job
-  where job.place = head.place -- else it was changed meanwhile, and this statement could not take it
+  where job.place = head.place -- otherwise it was changed by now and cannot be taken
   limit $3
 ),
--- If nothing was found there, go from queue to queue instead. When all that were seen are busy, through all of them, as
--- the next job may be anywhere: the cost is the number of queues. When others were faster, just to the first few.
+-- If none could be taken, walk from queue to queue instead. If all examined queues are busy, walk over all of them, since
+-- the next job may be anywhere: the cost is the number of queues. If other workers were faster, only the first few.
 other_queue (id) as (
   (
     select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
@@ -130,7 +131,7 @@ other_queued as materialized (
       and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
     for update skip locked
   ) job
-  where job.place = other.place -- else it was changed meanwhile, and this statement could not take it
+  where job.place = other.place -- otherwise it was changed by now and cannot be taken
   limit $3
 ),
 chosen as materialized (

@@ -1,4 +1,4 @@
--- The queues for which jobs wait, as far as they are few.
+-- Whether a job of a named queue may be next: one of the queues with waiting jobs is free, or there are too many to check.
 waiting_queue (id) as (
   (
     select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs

@@ -1,5 +1,5 @@
--- Part of get_plain_jobs and get_plain_jobs_beyond: takes the jobs of `plain`, which is not even read if a
--- job of a named queue may be next.
+-- Part of get_plain_jobs and get_plain_jobs_above_watermarks: takes the jobs of `plain`, which is not even read if a job
+-- of a named queue may be next.
 :include queues
 update :GRAPHILE_WORKER_SCHEMA._private_jobs job
 set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())

@@ -1,2 +1,2 @@
--- Process id of the server's side of this session. A pooler in between tells its clients another one.
+-- The pid of the backend of this session. The driver knows another one behind a pooler.
 select pg_backend_pid()

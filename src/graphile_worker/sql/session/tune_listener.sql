@@ -1,4 +1,4 @@
--- Settings for the session that listens: it is idle by nature, and the server shall notice when we are gone.
+-- Settings for the LISTEN connection: it is mostly idle, and the server must notice a dead worker.
 select
 :include safe_search_path
   case -- not before PostgreSQL 14

@@ -1,4 +1,4 @@
--- Part of get_jobs_beyond and get_plain_jobs_beyond: locks the next jobs without a queue beyond the marks.
+-- Part of get_jobs_above_watermarks and get_plain_jobs_above_watermarks: locks the next jobs without a queue.
 :include terms
 plain as materialized (
   select found.place, null::integer as job_queue_id, found.priority, found.run_at

@@ -1,0 +1,44 @@
+"""HeldJobs: locked jobs that wait for a slot, in the order in which they run: by priority, then by run_at."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from ..job import Job
+
+_run_order = attrgetter("priority", "raw_run_at")
+
+
+class HeldJobs(deque[Job]):
+    """A deque, so that a slot takes the next job with a plain `popleft`."""
+
+    __slots__ = ()
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Add jobs, which are in run order, to the ones held.
+
+        Usually they come after all others, which costs one comparison.
+        """
+        if self and jobs and _run_order(jobs[0]) < _run_order(self[-1]):
+            merged = sorted([*self, *jobs], key=_run_order)  # linear for two sorted runs
+            self.clear()
+            self.extend(merged)
+        else:
+            self.extend(jobs)
+
+    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the jobs that belong to another worker now."""
+        lost = [job for job in self if is_lost(job)]
+        if lost:
+            kept = [job for job in self if not is_lost(job)]
+            self.clear()
+            self.extend(kept)
+        return lost
+
+    def take_all(self) -> list[Job]:
+        """Remove and return all jobs."""
+        jobs = list(self)
+        self.clear()
+        return jobs
