@@ -54,7 +54,7 @@ async def test_a_limit_of_connections_for_the_role_is_waited_out(
     assert len(log.lines) <= 25, log.lines
     await jobs.connection.execute(f"alter role {ROLE} connection limit -1")
     await ran.until(0, 1, 2)
-    await log.says("jobs are fetched again", "the others can see again that this worker lives")
+    await log.says("jobs are fetched again", "heartbeat restored")
     ran.assert_each_once(3)
 
 

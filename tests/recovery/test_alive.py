@@ -103,7 +103,7 @@ async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked
     await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
     worker = start("--no-prepared-statements", url=pooled_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
-    worker.wait_for("shows by heartbeats that it lives")
+    worker.wait_for("proves itself alive by heartbeats")
 
     async def is_said() -> bool:
         return (await graveyard.only_worker())["liveness"] == "heartbeat"
@@ -196,7 +196,7 @@ async def test_a_pool_of_four_connections_is_enough_and_one_of_three_is_told_so(
             assert len(await graveyard.workers()) == rows
             await workers.stop(runner)
         assert await graveyard.workers() == {}
-    assert "recovery is off: pg_pool has 3 connections, and 4 are needed" in caplog.text
+    assert "recovery is off: pg_pool has 3 connections; it needs 4" in caplog.text
 
 
 async def test_without_its_tables_the_worker_says_so_and_works(

@@ -270,7 +270,7 @@ async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
                 session_connection, SchemaName(), pool_id="pool-late", tasks=tasks, limit=1
             )
             assert [job.id for job in fetched] == [job_id]
-            door.prolong(uptime(), was_swept=True)
+            door.renew(uptime(), was_swept=True)
             return fetched
 
         try:

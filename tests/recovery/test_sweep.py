@@ -15,7 +15,7 @@ from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from graphile_worker.job import Job
-from graphile_worker.recovery.orphaned_jobs import forget_recoveries
+from graphile_worker.recovery.orphaned_jobs import purge_recoveries
 from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
@@ -293,7 +293,7 @@ class TestTooOften:
         await connection.execute(
             f"insert into {SCHEMA}._private_py_recoveries values ($1, 1), (4711, 1)", here
         )
-        assert await forget_recoveries(connection, SchemaName()) == 1
+        assert await purge_recoveries(connection, SchemaName()) == 1
         assert list(await graveyard.recoveries()) == [here]
 
 
@@ -349,7 +349,7 @@ async def test_a_job_that_cannot_be_changed_holds_up_no_other(
     assert report.recovered[0].returned == ids
     assert [row["id"] for row in await jobs.all() if row["locked_by"] is not None] == [bad]
     assert all(queue["locked_by"] is None for queue in await jobs.queues())
-    assert f"job {bad} of a dead worker stays locked" in caplog.text
+    assert f"orphaned job {bad} stays locked" in caplog.text
 
 
 async def test_an_interceptor_may_fail_a_job_with_any_text(

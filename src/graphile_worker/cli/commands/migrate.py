@@ -41,8 +41,8 @@ def migrate_command(ctx: click.Context, /, as_json: bool, sql: bool, **_: Any) -
                 "found_revision": report.found_revision,
                 "revision": report.revision,
                 "applied_revisions": report.applied_revisions,
-                "applied_extensions": report.applied_extensions,
-                "has_extensions": report.has_extensions,
+                "applied_extensions": report.applied_own_objects,
+                "has_extensions": report.has_own_objects,
             }
         )
     else:
