@@ -174,7 +174,7 @@ async def test_settings_of_the_whole_server_are_looked_at(guarded: GuardedServer
     connection = await asyncpg.connect(url)
 
     async def changed(statement: str, setting: str, value: str) -> None:
-        """Let the server read its configuration anew, and wait until it has."""
+        """Reload the server's configuration, and wait until it has taken effect."""
         await connection.execute(statement)
         await connection.execute("select pg_reload_conf()")
 
@@ -285,7 +285,7 @@ async def test_the_level_of_the_schema_is_judged(
     assert words in (await doctor(gw)).one("schema", severity)["summary"]
 
 
-async def test_missing_additions_come_back_as_advised(gw: Call, connection: Any) -> None:
+async def test_missing_own_objects_come_back_as_advised(gw: Call, connection: Any) -> None:
     await connection.execute("drop table graphile_worker._private_py_migrations cascade")
     report = await doctor(gw)
     assert "`graphile-worker migrate`" in report.one("schema", "warning")["advice"]
@@ -509,7 +509,7 @@ async def test_jobs_whose_queue_has_no_row_run_again_as_advised(
     assert "1 (work), 2 (work)" in found["summary"]
     done: list[Any] = []
     await workers.once({"work": done.append})
-    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # nobody can take them
+    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # no worker can take them
     statement = found["advice"].partition("queue: ")[2].partition(" and so on for ")
     assert statement[2] == "2"
     await connection.execute(statement[0])

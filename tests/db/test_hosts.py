@@ -1,4 +1,4 @@
-"""Connecting, and what becomes of an attempt that nobody waits for any more."""
+"""Connecting, and what happens to an attempt that was cancelled."""
 
 from __future__ import annotations
 

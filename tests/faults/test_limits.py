@@ -96,7 +96,7 @@ async def test_limits_of_time_for_the_role_do_not_disturb_the_worker(
 
 
 async def is_back(jobs: Jobs) -> bool:
-    """Whether the worker listens again and shows again that it lives."""
+    """Whether the worker listens and sends heartbeats again."""
     return await jobs.connection.fetchval(
         "select count(*) filter (where query ilike 'listen%') = 1 "
         "and count(*) filter (where query ilike '%_private_py_workers worker%') >= 1 "

@@ -61,7 +61,7 @@ async def test_a_worker_bears_that_the_server_is_gone_for_minutes(
     await log.says("connected; listening")
     log.clear()
     await stop_server(broken_server)
-    gate.open()  # the job ends while nobody can be told
+    gate.open()  # the job ends while its outcome cannot be written
     began = clock.monotonic()
     await until(lambda: clock.monotonic() - began > 60 * MINUTES, timeout=PATIENCE)
     await log.says("jobs cannot be fetched: ", "not hearing of new jobs: ")
@@ -77,7 +77,7 @@ async def test_a_worker_bears_that_the_server_is_gone_for_minutes(
     jobs = Jobs(connection)
     await jobs.add_many("note", 20)
     await ran.until(*range(20))
-    await jobs.until_gone(timeout=PATIENCE)  # the one that ended meanwhile is written too
+    await jobs.until_gone(timeout=PATIENCE)  # the one that ended in between is written too
     await connection.close()
     ran.assert_each_once(20)
     assert len(gate.started) == 1

@@ -92,7 +92,7 @@ async def test_a_worker_notices_that_nothing_comes_through_and_goes_on_when_it_d
 async def test_a_statement_without_an_answer_is_ended_on_the_server_too_and_does_nothing_later(
     impatient: None, workers: Workers, jobs: Jobs, database_url: str, ran: Ran, log: Log
 ) -> None:
-    """A fetch that waits for a lock when it is given up must not lock jobs that nobody knows of."""
+    """A fetch that waits for a lock when it is given up must not lock jobs without the worker's knowledge."""
     await workers.start({"note": ran}, poll_interval=0.2, concurrency=4, recovery=False)
     await log.says("connected; listening")
     foreign = await asyncpg.connect(database_url)

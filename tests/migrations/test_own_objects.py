@@ -1,4 +1,4 @@
-"""The package's own objects: behind a ledger of their own, re-created when lost, and never required."""
+"""Python-only objects: a ledger of their own, recreated when lost, never required."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_the_shared_ledger_knows_nothing_of_them(connection: Any) -> None:
     assert await connection.fetchval("select max(id) from graphile_worker.migrations") == 20
 
 
-async def test_they_are_added_to_a_schema_that_somebody_else_installed(connection: Any) -> None:
+async def test_they_are_added_to_a_schema_of_another_runtime(connection: Any) -> None:
     await connection.execute("drop table graphile_worker._private_py_migrations")
     report = await migrate(connection, SCHEMA)
     assert report.applied_revisions == ()
@@ -91,4 +91,4 @@ async def test_functions_of_an_earlier_version_are_replaced_and_those_of_others_
         )
     }
     assert bodies["remove_job"] == present
-    assert "the body of an earlier revision" in bodies["add_jobs"]  # nobody knows whose it is
+    assert "the body of an earlier revision" in bodies["add_jobs"]  # of unknown origin

@@ -123,7 +123,7 @@ async def test_failed_jobs_are_deleted_through_their_index(desk: Desk) -> None:
 
 async def test_queues_without_a_row_are_found_from_queue_to_queue(desk: Desk) -> None:
     await desk.connection.execute("delete from graphile_worker._private_job_queues where id = 3")
-    (found,) = await diagnose.lost_queues(desk.explaining, desk.schema)
+    (found,) = await diagnose.LostQueue.load(desk.explaining, desk.schema)
     assert found.job_queue_id == 3
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 4 * 100)
@@ -138,6 +138,15 @@ async def test_workers_are_listed_without_a_scan_of_a_large_table(
     (plan,) = desk.explaining.plans
     assert plan.touched == 0, plan.describe()
     assert plan.all_pages <= PAGES, plan.describe()
+
+
+async def test_the_doctor_checks_locks_without_a_scan_of_a_large_table(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", min(worker_rows.SCANNED_PAGES, SIZE // 1000))
+    await diagnose.locks(desk.explaining, desk.schema, has_workers=True, scan=False)
+    assert sum(plan.all_pages for plan in desk.explaining.plans) <= PAGES
+    assert sum(plan.touched for plan in desk.explaining.plans) == 0
 
 
 async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""A worker that lives keeps its jobs, however long it does not answer."""
+"""A worker that is alive keeps its jobs, even if it does not respond for a long time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONGER_THAN_THE_SWEEP = 2.5  # seconds; one whose heartbeats count is missed aft
 needs_pgbouncer = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
 
-async def _nobody_is_lost(utils: WorkerUtils) -> None:
+async def _no_worker_is_lost(utils: WorkerUtils) -> None:
     """Sweep again and again for longer than a dead worker would have."""
     ends = time.monotonic() + LONGER_THAN_THE_SWEEP
     while time.monotonic() < ends:
@@ -49,7 +49,7 @@ async def test_a_stopped_process_keeps_its_jobs(
     await graveyard.holding()  # a thread of the worker takes the lock that keeps it, maybe only now
     worker.send(signal.SIGSTOP)
     try:
-        await _nobody_is_lost(utils)
+        await _no_worker_is_lost(utils)
     finally:
         worker.send(signal.SIGCONT)
     await history.release()
@@ -65,14 +65,14 @@ async def test_a_worker_whose_event_loop_is_blocked_keeps_its_jobs(
     worker = start(url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
     row = await graveyard.holding()
-    await _nobody_is_lost(utils)
+    await _no_worker_is_lost(utils)
     later = await graveyard.only_worker()
     assert later["last_seen_at"] > row["last_seen_at"]  # heartbeats go on all the while
     await jobs.until_gone()
     assert await history.events() == [("start", worker.pid), ("end", worker.pid)]
 
 
-async def test_so_does_one_whose_signs_of_life_come_from_that_loop(
+async def test_so_does_one_whose_heartbeats_come_from_that_loop(
     database_url: str, folder: Path, jobs: Jobs, history: History, utils: WorkerUtils
 ) -> None:
     await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
@@ -83,7 +83,7 @@ async def test_so_does_one_whose_signs_of_life_come_from_that_loop(
     )
     try:
         await history.until_count("start", 1)
-        await _nobody_is_lost(utils)
+        await _no_worker_is_lost(utils)
         await jobs.until_gone()
         assert await history.events() == [("start", worker.pid), ("end", worker.pid)]
     finally:
@@ -109,7 +109,7 @@ async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked
         return (await graveyard.only_worker())["liveness"] == "heartbeat"
 
     await until(is_said)
-    await _nobody_is_lost(utils)
+    await _no_worker_is_lost(utils)
     await jobs.until_gone()
 
 
@@ -150,7 +150,7 @@ class TestLostConnection:
             return row["backend_pid"] != before["backend_pid"] and row["lost_at"] is None
 
         await until(is_back)
-        await _nobody_is_lost(utils)
+        await _no_worker_is_lost(utils)
         gate.open()
         await jobs.until_gone()
         assert len(gate.started) == 1

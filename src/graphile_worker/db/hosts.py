@@ -28,7 +28,7 @@ async def connect_to_first(addresses: Sequence[Address], dsn: str, **arguments: 
         try:
             return await _connect(dsn, host=host, port=port, **arguments)
         except _NEXT as error:
-            # The error of a standby tells more than that of a silent server.
+            # The error of a standby is more informative than that of a silent server.
             if last is None or not isinstance(last, asyncpg.TargetServerAttributeNotMatched):
                 last = error
     assert last is not None  # noqa: S101 - there were addresses
