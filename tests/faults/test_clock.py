@@ -19,7 +19,7 @@ PACKAGE = Path(graphile_worker.__file__).parent
 MAY_READ_THE_WALL_CLOCK = {
     "clock.py": "where it comes from",
     "spec.py": "an example in a message",
-    "cli/crontab.py": "shows what would be due from now on",
+    "cli/commands/crontab.py": "shows what would be due from now on",
     "cli/live_view/feed.py": "shows when something happened",
     "testing/scratch.py": "compares it with the age of files",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import struct
 import sys
@@ -61,13 +62,14 @@ async def test_a_stopped_process_keeps_its_jobs(
 async def test_a_worker_whose_event_loop_is_blocked_keeps_its_jobs(
     start: Start, database_url: str, jobs: Jobs, history: History, utils: WorkerUtils, graveyard: Graveyard
 ) -> None:
-    await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
+    job_id = await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
     worker = start(url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
     row = await graveyard.holding()
     await _no_worker_is_lost(utils)
     later = await graveyard.only_worker()
-    assert later["last_seen_at"] > row["last_seen_at"]  # heartbeats go on all the while
+    assert later["last_seen_at"] > row["last_seen_at"]  # heartbeats continue
+    assert [reported for reported, _ in json.loads(later["running"])] == [job_id]  # and name the culprit
     await jobs.until_gone()
     assert await history.events() == [("start", worker.pid), ("end", worker.pid)]
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
@@ -52,6 +53,20 @@ async def test_a_worker_reports_what_it_runs(workers: Workers, jobs: Jobs, utils
     gate.open()
     worker = await until_listed(utils, lambda worker: worker.jobs_held == 0)
     assert (worker.running, worker.job_ids, worker.locked_since) == ([], [], None)
+
+
+async def test_so_does_one_on_a_connection_pool_of_the_caller(
+    workers: Workers, jobs: Jobs, utils: WorkerUtils, database_url: str
+) -> None:
+    gate = Gate()
+    job_id = await jobs.add("work")
+    async with asyncpg.create_pool(database_url, min_size=1, max_size=6) as pool:
+        runner = await workers.start({"work": gate}, pg_pool=pool, **OPTIONS)
+        await gate.until_inside(1)
+        worker = await until_listed(utils, lambda worker: bool(worker.running))
+        assert [job.id for job in worker.running or ()] == [job_id]
+        gate.open()
+        await workers.stop(runner)
 
 
 async def count_reports(connection: Any) -> Callable[[], Awaitable[int]]:
