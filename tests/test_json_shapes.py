@@ -70,8 +70,8 @@ def test_a_migration_says_what_was_applied() -> None:
         found_revision=None,
         revision=20,
         applied_revisions=(1, 20),
-        applied_extensions=(1,),
-        missing_extensions=frozenset(),
+        applied_own_objects=(1,),
+        missing_own_objects=frozenset(),
     )
     assert json_shapes.migration_as_json(report) == {
         "schema": "jobs",

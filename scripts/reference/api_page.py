@@ -27,7 +27,7 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "Statistics JobCounts QueueSummary WorkerSummary CleanupTask CleanupReport SweepReport "
+        "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob CleanupTask CleanupReport SweepReport "
         "RecoveredWorker MigrationReport AwaitableContext"
     ),
     "runner.md": "run run_once Runner WorkerOptions TaskList FlagSource Clock",

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from .queries.maintenance import CleanupTask as CleanupTask
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
+    from .recovery.worker_rows import RunningJob as RunningJob
+    from .recovery.worker_rows import WorkerList as WorkerList
     from .recovery.worker_rows import WorkerSummary as WorkerSummary
     from .runner import run as run
     from .runner import run_once as run_once
@@ -85,7 +87,7 @@ export_lazily(
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.sweep": "RecoveredWorker SweepReport",
-        "recovery.worker_rows": "WorkerSummary",
+        "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "runner": "run run_once",
         "runner.runner": "Runner",
         "spec": "JobKeyMode JobOptions JobSpec",

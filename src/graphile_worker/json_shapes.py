@@ -79,6 +79,10 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         "last_seen_at": worker.last_seen_at,
         "is_alive": worker.is_alive,
         "dead_in": worker.dead_in,
+        "jobs_held": worker.jobs_held,
+        "running": None
+        if worker.running is None
+        else [{"id": job.id, "started_at": job.started_at} for job in worker.running],
         "job_ids": worker.job_ids,
         "locked_since": worker.locked_since,
     }
@@ -111,8 +115,8 @@ def migration_as_json(report: MigrationReport) -> dict[str, Any]:
         "found_revision": report.found_revision,
         "revision": report.revision,
         "applied_revisions": report.applied_revisions,
-        "applied_extensions": report.applied_extensions,
-        "has_extensions": report.has_extensions,
+        "applied_extensions": report.applied_own_objects,
+        "has_extensions": report.has_own_objects,
     }
 
 

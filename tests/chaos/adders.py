@@ -43,7 +43,7 @@ class Load(msgspec.Struct, frozen=True):
     longest: float = 2.5
     """Seconds that the longest tasks last."""
     failing: float = 0.1
-    """The share of jobs that fail by design: some once, some for good."""
+    """The share of jobs that fail by design: some once, some permanently."""
 
 
 class Adder:
@@ -58,7 +58,7 @@ class Adder:
         self.failures = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Add until told to stop; whatever goes wrong, go on with the next one."""
+        """Add jobs until stopped; continue after errors."""
         while not stop.is_set():
             try:
                 async with make_worker_utils(connection_string=self._url, max_pool_size=1) as utils:

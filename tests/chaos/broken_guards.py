@@ -1,6 +1,6 @@
 """Guards that are broken on purpose, from outside; the product has no switch for any of it.
 
-It is done by triggers in the test's database, by somebody who meddles with the tables, or by workers without
+It is done by triggers in the test's database, by a process that changes the tables, or by workers without
 recovery.
 """
 
@@ -48,7 +48,7 @@ def trigger(when: str, table: str, body: str) -> Interfere:
 
 
 def again_and_again(statement: str) -> Interfere:
-    """Somebody does this every few milliseconds."""
+    """Done every few milliseconds."""
 
     async def meddle(url: str, over: asyncio.Event) -> None:
         connection = await asyncpg.connect(url)
@@ -119,7 +119,7 @@ GUARDS = [
         ),
     ),
     Guard(
-        name="nobody takes the jobs of the dead",
+        name="orphaned jobs are not recovered",
         breaks="nothing_is_locked_by_the_dead",
         interfere=nothing,
         actions=KILL_ONE,
@@ -142,7 +142,7 @@ GUARDS = [
         ),
     ),
     Guard(
-        name="what nobody committed runs",
+        name="an uncommitted job runs",
         breaks="nothing_uncommitted_ran",
         interfere=again_and_again(
             f"select {SCHEMA}.add_job('work', json_build_object('token', 'nobody''s', 'queue', null, "

@@ -35,7 +35,7 @@ def check(history: History) -> list[Violation]:
 
 
 def every_committed_job_ran_or_waits(history: History) -> Iterator[str]:
-    """Every committed job ran to its end, or is still waiting, or failed for good by its own fault."""
+    """Every committed job ran to its end, or is still waiting, or failed permanently by its own fault."""
     ended = {run.token for run in history.runs if run.outcome == "end"}
     rows = {row.token: row for row in history.jobs}
     superseded = _superseded(history)
@@ -147,7 +147,7 @@ def nothing_due_is_left_waiting(history: History) -> Iterator[str]:
         return
     for row in history.jobs:
         if row.locked_by is None and not row.is_out_of_attempts and row.due_for > limit:
-            yield f"job {row.id} ({row.token}) might have run for {row.due_for:.0f} s and nobody does it"
+            yield f"job {row.id} ({row.token}) has been ready for {row.due_for:.0f} s and no worker runs it"
 
 
 def attempts_count_what_happened(history: History) -> Iterator[str]:

@@ -35,7 +35,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds",
         type=float,
-        help=f"the load lasts so long (default {SHORT_SECONDS:g}; with default settings {DEFAULT_SECONDS:g})",
+        help=f"seconds of load (default {SHORT_SECONDS:g}; with default settings {DEFAULT_SECONDS:g})",
     )
     parser.add_argument(
         "--default-settings", action="store_true", help="recovery as a user has it: everything takes longer"

@@ -1,4 +1,4 @@
-"""A server that tests of this folder share: it is stopped and started, so nobody else uses it."""
+"""A server for the tests of this folder only, because they stop and start it."""
 
 from __future__ import annotations
 

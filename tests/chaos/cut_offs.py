@@ -7,7 +7,7 @@ from functools import cached_property
 
 from chaos.history import History, Run, Worker
 
-STARTING = 3.0  # seconds: so long after its start a process may not hold yet what shows that it lives
+STARTING = 3.0  # seconds: a process may not hold its lock for this time after its start
 Window = tuple[float, float]
 
 
@@ -27,14 +27,14 @@ class CutOffs:
         stops: list[Window] = []
         for fault in self._history.faults:
             if worker.name in fault.workers:
-                # A process that is stopped keeps its connections, and with them the lock by which it lives.
+                # A process that is stopped keeps its connections, and with them its lock.
                 is_harmless = fault.kind == "stop" and worker.shows_by == "lock"
                 (stops if is_harmless else windows).append((fault.at, fault.until))
         if worker.ended is not None:
             windows.append((worker.ended, math.inf))
         windows = [(begin, end + aftermath) for begin, end in windows]
         for begin, end in sorted(stops):
-            # Unless it had to connect anew just then.
+            # Unless it had to reconnect just then.
             if begin < worker.started + STARTING or any(b <= end and begin <= e for b, e in windows):
                 windows.append((begin, end + aftermath))
         return sorted(windows)

@@ -56,7 +56,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     mode: str
     shows_by: Literal["lock", "heartbeat"] = "lock"
-    """How the others see that it lives."""
+    """What proves it alive."""
     pools: list[str]
     started: float
     ended: float | None = None
@@ -109,7 +109,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     dead_within: float = 30.0
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0
-    """A job that may run does, so long after the last fault."""
+    """A ready job runs within this time after the last fault."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):

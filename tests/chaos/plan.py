@@ -10,7 +10,7 @@ from chaos.history import FaultKind
 
 RESTARTS = ("fast", "immediate")
 PARTITIONS = ("delayed", "noticed", "half open", "torn")
-"""Delayed: what was sent arrives when it is over. Noticed: the server gives the connections up meanwhile.
+"""Delayed: what was sent arrives when it is over. Noticed: the server closes the connections in between.
 Half open: it does not, and believes in them even afterwards. Torn: some are delayed, some are noticed."""
 
 LEAD_IN = 1.0  # seconds in which the load begins undisturbed

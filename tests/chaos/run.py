@@ -33,7 +33,7 @@ JOBS = (
 QUEUES = f"select queue_name as name, locked_by from {SCHEMA}._private_job_queues order by queue_name"
 
 Interfere = Callable[[str, asyncio.Event], Awaitable[None]]
-"""Called with the URL of the database and an event that ends it: somebody who does what is not allowed."""
+"""Called with the URL of the database and an event that ends it: does what is not allowed."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pools: tuple[dict[str, Any], ...]
     is_pooled: bool = False
-    """Behind a pooler in transaction mode, where only heartbeats show that it lives."""
+    """Behind a pooler in transaction mode, where only heartbeats prove it alive."""
     is_pool_given: bool = False
 
     @property

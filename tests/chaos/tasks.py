@@ -1,4 +1,4 @@
-"""Tasks that do nothing but last, fail when told to, and note in the journal that they began and ended."""
+"""Tasks that take time, fail on demand, and record their start and end in the journal."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ async def test_nothing_is_lost_when_workers_and_the_server_fail_at_random(chaos:
     said: list[str] = []
     history = await run(Setup(seed=SEED, seconds=SECONDS), chaos, say=said.append)
     violations = check(history)
-    told = figures(history, violations)
+    found = figures(history, violations)
     assert not violations, "\n".join(
         [
             f"repeat it: make chaos CHAOS_ARGS='--seed {SEED} --seconds {SECONDS:g}'",
@@ -23,5 +23,5 @@ async def test_nothing_is_lost_when_workers_and_the_server_fail_at_random(chaos:
             *map(str, violations),
         ]
     )
-    assert told.jobs > 100
-    assert min(told.kills, told.stops, told.terminations, told.restarts, told.partitions) >= 1
+    assert found.jobs > 100
+    assert min(found.kills, found.stops, found.terminations, found.restarts, found.partitions) >= 1

@@ -22,7 +22,7 @@ NOT_STARTED = 3
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
-    """What a process is told: where, and the options of each of its pools."""
+    """The configuration of a process: the database, and the options of each of its pools."""
 
     url: str
     journal: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from cli.guarded import GuardedServer
 from graphile_worker.config import resolve_settings
@@ -24,6 +24,7 @@ from graphile_worker.diagnostics.finding import Finding, Thresholds
 from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
 from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_statement, own_indexes
 from graphile_worker.diagnostics.upkeep_checks import check_transactions
+from graphile_worker.recovery import worker_rows
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from support.command_line import Call
@@ -173,7 +174,7 @@ async def test_settings_of_the_whole_server_are_looked_at(guarded: GuardedServer
     connection = await asyncpg.connect(url)
 
     async def changed(statement: str, setting: str, value: str) -> None:
-        """Let the server read its configuration anew, and wait until it has."""
+        """Reload the server's configuration, and wait until it has taken effect."""
         await connection.execute(statement)
         await connection.execute("select pg_reload_conf()")
 
@@ -229,7 +230,7 @@ async def test_settings_that_do_a_queue_harm_are_named(
 
 async def test_what_cannot_be_provoked_on_a_shared_server_is_judged_from_its_facts(connection: Any) -> None:
     facts = await server_facts(connection)
-    well = dataclasses.replace(facts, fsync=True, full_page_writes=True)
+    well = replace(facts, fsync=True, full_page_writes=True)
     assert [finding.severity for finding in (*check_server(well), *check_settings(well))] == ["ok", "ok"]
     change: dict[str, Any]
     for change, words in (
@@ -251,7 +252,7 @@ async def test_what_cannot_be_provoked_on_a_shared_server_is_judged_from_its_fac
 
 
 def replaced(facts: Any, change: dict[str, Any]) -> Any:
-    return dataclasses.replace(facts, **change)
+    return replace(facts, **change)
 
 
 # -- the schema ----------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ async def test_the_level_of_the_schema_is_judged(
     assert words in (await doctor(gw)).one("schema", severity)["summary"]
 
 
-async def test_missing_additions_come_back_as_advised(gw: Call, connection: Any) -> None:
+async def test_missing_own_objects_come_back_as_advised(gw: Call, connection: Any) -> None:
     await connection.execute("drop table graphile_worker._private_py_migrations cascade")
     report = await doctor(gw)
     assert "`graphile-worker migrate`" in report.one("schema", "warning")["advice"]
@@ -315,11 +316,11 @@ async def test_rights_that_are_missing_are_named_one_after_the_other(
         assert "schema" not in report
         await connection.execute(f"grant usage on schema graphile_worker to {role}")
         report = await doctor(call, "-c", url)
-        assert "may not read and change" in report.one("rights", "error")["summary"]
+        assert "may not read and write" in report.one("rights", "error")["summary"]
         await connection.execute(f"grant all on all tables in schema graphile_worker to {role}")
         report = await doctor(call, "-c", url)
         found = report.one("rights", "error")
-        assert found["summary"].startswith("row security hides the rows of _private_job_queues, ")
+        assert found["summary"].startswith("row-level security hides the rows of _private_job_queues, ")
         owner = await connection.fetchval("select current_user")
         assert f"grant {owner} to {role};" in found["advice"]
         await connection.execute(f"grant {owner} to {role}")
@@ -337,7 +338,7 @@ async def test_functions_that_belong_to_another_role_are_named(
         assert (await doctor(gw)).is_well("rights")
         await connection.execute(f"{statement} {role}")
         found = (await doctor(gw)).one("rights", "warning")
-        assert f"functions belong to another role than the tables: complete_jobs ({role})" in found["summary"]
+        assert f"functions and tables have different owners: complete_jobs ({role})" in found["summary"]
         assert f'alter function "graphile_worker".complete_jobs owner to {owner};' in found["advice"]
         await connection.execute(f"{statement} {owner}")
         assert (await doctor(gw)).is_well("rights")
@@ -434,7 +435,7 @@ async def test_an_index_that_was_not_finished_is_named(gw: Call, connection: Any
 async def test_numbers_that_run_out_are_noticed(gw: Call, connection: Any) -> None:
     assert "sequences" not in await doctor(gw)
     await connection.execute("select setval('graphile_worker.job_queues_id_seq', 1500000000)")
-    assert "has used 70% of its numbers" in (await doctor(gw)).one("sequences", "warning")["summary"]
+    assert "has used 70% of its values" in (await doctor(gw)).one("sequences", "warning")["summary"]
 
 
 # -- the jobs ------------------------------------------------------------------------------------------------
@@ -444,7 +445,7 @@ async def test_locks_that_are_old_are_named_with_their_holder(gw: Call, connecti
     await add_locked_job(connection, "pool-of-node", "2 hours")
     await add_locked_job(connection, "pool-that-works", "1 minute")
     found = (await doctor(gw)).one("locks", "warning")
-    assert found["summary"].startswith("pool-of-node holds 1 job for more than 60 minutes")
+    assert found["summary"] == "pool-of-node holds 1 job, the oldest for 2 hours"
     assert "graphile-worker force-unlock pool-of-node" in found["advice"]
     assert (await doctor(gw, "--lock-age", "3h")).is_well("locks")
     await do(gw, "force-unlock", "pool-of-node")
@@ -459,7 +460,7 @@ async def test_a_pool_of_ours_that_died_is_named(gw: Call, connection: Any) -> N
         "values ('pool-dead', 'here', 1, '1', '{work}', 1, 'lock', '10 s', '1 hour', 1)"
     )
     found = (await doctor(gw)).one("locks", "warning")
-    assert found["summary"] == "the worker pool pool-dead is out of reach and holds 1 job"
+    assert found["summary"] == "worker pool pool-dead is unreachable and holds 1 job"
     await connection.execute("select pg_advisory_lock(hashtextextended('graphile_worker/pool-dead', 0))")
     assert (await doctor(gw)).is_well("locks")
 
@@ -476,7 +477,27 @@ async def test_a_pool_that_has_just_begun_is_judged_as_a_sweep_judges_it(gw: Cal
     await connection.execute(
         "update graphile_worker._private_py_workers set last_seen_at = now() - interval '3 hours'"
     )
-    assert "pool-new is out of reach" in (await doctor(gw)).one("locks", "warning")["summary"]
+    assert "pool-new is unreachable" in (await doctor(gw)).one("locks", "warning")["summary"]
+
+
+async def test_a_large_table_is_scanned_for_locks_only_on_request(
+    gw: Call, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add_locked_job(connection, "pool-of-node", "2 hours")
+    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", -1)
+    monkeypatch.setattr(examining, "SCANNED_PAGES", -1)
+    report = await doctor(gw)
+    assert report.is_well("locks")
+    assert report.one("queues", "info")["advice"] == "Run `graphile-worker doctor --all`."
+    report = await doctor(gw, "--all")
+    assert "pool-of-node holds 1 job" in report.one("locks", "warning")["summary"]
+    assert report.is_well("queues")
+
+
+async def test_locks_are_found_without_the_table_of_workers(gw: Call, connection: Any) -> None:
+    await add_locked_job(connection, "pool-of-node", "2 hours")
+    await connection.execute("drop table graphile_worker._private_py_workers")
+    assert "pool-of-node holds 1 job" in (await doctor(gw)).one("locks", "warning")["summary"]
 
 
 async def test_jobs_whose_queue_has_no_row_run_again_as_advised(
@@ -489,8 +510,8 @@ async def test_jobs_whose_queue_has_no_row_run_again_as_advised(
     assert "1 (work), 2 (work)" in found["summary"]
     done: list[Any] = []
     await workers.once({"work": done.append})
-    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # nobody can take them
-    statement = found["advice"].partition("again: ")[2].partition(" and so on for ")
+    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # no worker can take them
+    statement = found["advice"].partition("queue: ")[2].partition(" and so on for ")
     assert statement[2] == "2"
     await connection.execute(statement[0])
     await connection.execute(statement[0].replace("(1, 'restored 1')", "(2, 'restored 2')"))
@@ -515,14 +536,14 @@ async def test_a_queue_that_is_stuck_is_freed_as_advised(gw: Call, connection: A
     assert (await doctor(gw)).is_well("queues")
 
 
-async def test_jobs_that_failed_for_good_are_counted_with_their_last_error(gw: Call, connection: Any) -> None:
+async def test_permanently_failed_jobs_are_counted_with_their_last_error(gw: Call, connection: Any) -> None:
     await connection.execute(
         "select graphile_worker.add_job('send_email', max_attempts => 1) from generate_series(1, 3)"
     )
     await connection.execute(f"update {JOBS} set attempts = 1, last_error = E'no\\nsuch host'")
     found = (await doctor(gw)).one("failures", "warning")
-    assert found["summary"] == "3 jobs failed for good: send_email (3)"
-    assert "The last error of send_email: no such host" in found["meaning"]
+    assert found["summary"] == "3 jobs failed permanently: send_email (3)"
+    assert "Last error of send_email: no such host" in found["meaning"]
     await do(gw, "cleanup", "DELETE_PERMAFAILED_JOBS")
     assert (await doctor(gw)).is_well("failures")
 
@@ -543,15 +564,12 @@ async def test_the_last_error_is_that_of_the_job_that_failed_last(
     await connection.execute(
         f"update {JOBS} set run_at = run_at - interval '1 hour' where payload::text = '\"second\"'"
     )
-    assert (
-        "The last error of work: ValueError: first"
-        in (await doctor(gw)).one("failures", "warning")["meaning"]
-    )
+    assert "Last error of work: ValueError: first" in (await doctor(gw)).one("failures", "warning")["meaning"]
     await connection.execute("select graphile_worker.add_job('work', run_at => '2100-01-01')")
     await connection.execute(
         f"select graphile_worker.permanently_fail_jobs(array(select max(id) from {JOBS}), 'third')"
     )
-    assert "The last error of work: third" in (await doctor(gw)).one("failures", "warning")["meaning"]
+    assert "Last error of work: third" in (await doctor(gw)).one("failures", "warning")["meaning"]
 
 
 async def test_a_job_that_nobody_takes_is_named(gw: Call, connection: Any) -> None:
@@ -593,13 +611,13 @@ async def test_dead_rows_bloat_and_switched_off_autovacuum_are_noticed(
         found = await found_by(database_url, "table", thresholds=thresholds)
         return "\n".join(f"{finding.severity}: {finding.summary}" for finding in found)
 
-    assert "warning: the jobs table has 1,999 dead rows beside" in await said()
-    assert "warning: autovacuum is switched off for the jobs table" in await said()
+    assert "warning: the jobs table has 1,999 dead and" in await said()
+    assert "warning: autovacuum is off for the jobs table" in await said()
     assert "is in use" not in await said()
     await connection.execute(f"vacuum (analyze) {JOBS}")
     await connection.execute(f"alter table {JOBS} reset (autovacuum_enabled)")
     assert "dead rows" not in await said()
-    assert "of which about" in await said()
+    assert "but uses only about" in await said()
     assert "info: the jobs table is busy" in await said()
     await connection.execute(f"vacuum full {JOBS}")
     await connection.execute(f"alter table {JOBS} set (autovacuum_vacuum_scale_factor = 0.02)")

@@ -108,7 +108,7 @@ def test_no_database_is_named(spawn: Call, tasks: Path) -> None:
     for arguments in (["--once"], ["add", "hello"]):
         advises(
             spawn(*arguments),
-            "no database was given; there are four ways",
+            "no database was given; set the option pg_pool",
             "-c/--connection",
             "DATABASE_URL",
             "hint: for a first try without a server, run `graphile-worker dev`",

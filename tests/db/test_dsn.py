@@ -108,7 +108,7 @@ def test_the_target_names_host_and_port(text: str, target: str) -> None:
         ("db.example.com", "expected a URL such as"),
         ("postgres://h:99999/d", "a port is a number from 1 to 65535"),
         ("host=h port=0", "a port is a number from 1 to 65535"),
-        ("postgres://h/d?ssl=maybe", "ssl is true or false"),
+        ("postgres://h/d?ssl=maybe", "ssl must be true or false"),
         ("", "the string is empty"),
         ("host=h secret", "expected a URL such as"),
         ("postgres://h/d?connect_timeout=soon", "connect_timeout is not a number$"),

@@ -23,7 +23,7 @@ from support.server import chosen_programs
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port of this machine on which nobody listens, and which nobody else gets meanwhile."""
+    """A closed port of this machine, reserved for the test."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

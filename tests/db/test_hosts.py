@@ -1,4 +1,4 @@
-"""Connecting, and what becomes of an attempt that nobody waits for any more."""
+"""Connecting, and what happens to an attempt that was cancelled."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_connection_that_is_no_longer_wanted_is_closed_in_silence(
 async def test_a_server_that_never_answers_does_not_hold_up_a_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosts, "SETTLED_WITHIN", 0.05)
+    monkeypatch.setattr(hosts, "CANCEL_TIMEOUT", 0.05)
     mute = Mute()
     async with asyncio.timeout(PATIENCE), mute as url:
         attempt = asyncio.create_task(connect(url))

@@ -16,7 +16,6 @@ from graphile_worker.db.retry import (
     Backoff,
     Delays,
     delays_for,
-    is_connection_lost,
     is_retryable,
     retry_delay,
     with_retries,
@@ -70,8 +69,6 @@ def test_our_own_errors_are_judged_by_their_cause() -> None:
     error = ConnectionFailedError("cannot be reached")
     error.__cause__ = ConnectionRefusedError()
     assert is_retryable(error)
-    assert is_connection_lost(error)
-    assert not is_connection_lost(asyncpg.DeadlockDetectedError())
 
 
 def test_delays_grow_by_half_up_to_the_limit_and_are_spread() -> None:

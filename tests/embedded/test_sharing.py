@@ -173,7 +173,7 @@ def test_a_killed_starter_in_the_middle_of_its_start_is_no_obstacle(
     assert not server.is_running
 
 
-@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="only Linux tells whose server it is")
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="a server's folder is known on Linux only")
 def test_a_server_that_someone_else_started_on_the_folder_is_left_alone(embed: Embed, folder: Path) -> None:
     with embed() as server:
         pass

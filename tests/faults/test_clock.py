@@ -27,7 +27,7 @@ WALL_CLOCK = re.compile(r"\b(time\.time|time\.time_ns|datetime\.now|datetime\.ut
 
 
 class JumpingClock:
-    """The machine's clock, but somebody plays with the wall time."""
+    """The machine's clock, with a wall time that jumps."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()

@@ -116,14 +116,14 @@ async def test_a_worker_and_a_client_go_on_at_the_promoted_standby(
 
                 await stop_server(primary, signal.SIGQUIT)
                 gate.open()
-                await log.says("cannot listen for new jobs", "this worker cannot show that it lives")
+                await log.says("cannot listen for new jobs", "heartbeat failed")
                 await log.says("is not what target_session_attrs asks for")  # there is only a standby
                 promoted = await asyncpg.connect(standby.url("failover"))
                 assert await promoted.fetchval("select pg_promote()")
 
                 await add_when_possible(utils, range(20, 40))
                 await ran.until(*range(40))
-                await log.says("the others can see again that this worker lives", "connected; listening")
+                await log.says("heartbeat restored", "connected; listening")
                 jobs = Jobs(promoted)
                 await until(partial(is_alive_at, promoted, runner.pool_id), timeout=PATIENCE)
                 await until(partial(is_listening_at, promoted), timeout=PATIENCE)

@@ -54,7 +54,7 @@ async def test_a_limit_of_connections_for_the_role_is_waited_out(
     assert len(log.lines) <= 25, log.lines
     await jobs.connection.execute(f"alter role {ROLE} connection limit -1")
     await ran.until(0, 1, 2)
-    await log.says("jobs are fetched again", "the others can see again that this worker lives")
+    await log.says("jobs are fetched again", "heartbeat restored")
     ran.assert_each_once(3)
 
 
@@ -96,7 +96,7 @@ async def test_limits_of_time_for_the_role_do_not_disturb_the_worker(
 
 
 async def is_back(jobs: Jobs) -> bool:
-    """Whether the worker listens again and shows again that it lives."""
+    """Whether the worker listens and sends heartbeats again."""
     return await jobs.connection.fetchval(
         "select count(*) filter (where query ilike 'listen%') = 1 "
         "and count(*) filter (where query ilike '%_private_py_workers worker%') >= 1 "

@@ -41,7 +41,7 @@ async def test_a_worker_waits_for_a_dropped_schema_and_goes_on_when_it_is_instal
 
     async with jobs.connection.transaction():
         await migrate(jobs.connection, SchemaName())
-        # Other ids for the same names, and a job with the id of the one that ended meanwhile.
+        # Other ids for the same names, and a job with the id of the one that ended in between.
         for number, name in enumerate(("another", "note", "wait")):
             await jobs.add(name, {"n": number})
     await ran.until(1)
@@ -63,7 +63,7 @@ async def is_left(jobs: Jobs, names: list[str]) -> bool:
 async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_jobs(
     workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran, log: Log
 ) -> None:
-    """No statement fails in between; the announcement of the new schema is all that tells.
+    """No statement fails in between; the only sign is the notification of the new schema.
 
     Nor does one wait for the change: that one would see the new tables before it is heard of.
     """

@@ -61,7 +61,7 @@ async def test_a_worker_bears_that_the_server_is_gone_for_minutes(
     await log.says("connected; listening")
     log.clear()
     await stop_server(broken_server)
-    gate.open()  # the job ends while nobody can be told
+    gate.open()  # the job ends while its outcome cannot be written
     began = clock.monotonic()
     await until(lambda: clock.monotonic() - began > 60 * MINUTES, timeout=PATIENCE)
     await log.says("jobs cannot be fetched: ", "cannot listen for new jobs: ")
@@ -70,20 +70,20 @@ async def test_a_worker_bears_that_the_server_is_gone_for_minutes(
     if not recovery.get("recovery", True):
         await log.says("outcomes could not be written and are kept: ", " attempts)")
     else:
-        await log.says("this worker cannot show that it lives: ")
+        await log.says("heartbeat failed: ")
     assert len(log.lines) <= 30, log.lines  # most of them from the listener, less and less often
     await asyncio.to_thread(broken_server.start)
     connection = await asyncpg.connect(url)
     jobs = Jobs(connection)
     await jobs.add_many("note", 20)
     await ran.until(*range(20))
-    await jobs.until_gone(timeout=PATIENCE)  # the one that ended meanwhile is written too
+    await jobs.until_gone(timeout=PATIENCE)  # the one that ended in between is written too
     await connection.close()
     ran.assert_each_once(20)
     assert len(gate.started) == 1
     await log.says("jobs are fetched again", "connected; listening for new jobs")
     if recovery.get("recovery", True):
-        await log.says("the others can see again that this worker lives")
+        await log.says("heartbeat restored")
 
 
 # -- read only -----------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ async def test_a_worker_waits_for_connections_that_others_have_taken(
         await jobs.add_many("note", 5)
         assert len(log.lines) <= 30, log.lines
     await ran.until(*range(5))
-    await log.says("jobs are fetched again", "the others can see again that this worker lives")
+    await log.says("jobs are fetched again", "heartbeat restored")
     ran.assert_each_once(5)
 
 

@@ -167,7 +167,7 @@ async def connection(empty_database_url: str) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize("name", ["graphile_worker", 'My "odd" Schema'])
 async def test_a_fresh_install_has_exactly_the_shared_objects(connection: Any, name: str) -> None:
-    await migrate(connection, SchemaName(name), extensions=False)
+    await migrate(connection, SchemaName(name), own_objects=False)
     catalogue = await read_catalogue(connection, name)
     assert catalogue["columns"] == COLUMNS
     assert catalogue["constraints"] == CONSTRAINTS
@@ -179,8 +179,8 @@ async def test_a_fresh_install_has_exactly_the_shared_objects(connection: Any, n
     assert catalogue["ledger"] == LEDGER
 
 
-async def test_extensions_add_only_objects_that_carry_our_prefix(connection: Any) -> None:
-    await migrate(connection, SchemaName("without"), extensions=False)
+async def test_own_objects_are_all_objects_that_carry_our_prefix(connection: Any) -> None:
+    await migrate(connection, SchemaName("without"), own_objects=False)
     await migrate(connection, SchemaName("with"))
     without, extended = await read_catalogue(connection, "without"), await read_catalogue(connection, "with")
     for kind, shared in without.items():

@@ -60,8 +60,8 @@ async def test_twenty_installers_at_once_all_succeed(empty_database_url: str) ->
     try:
         reports = await asyncio.gather(*(migrate(connection, SCHEMA) for connection in connections))
         assert sorted(len(report.applied_revisions) for report in reports) == [0] * 19 + [20]
-        assert sorted(bool(report.applied_extensions) for report in reports) == [False] * 19 + [True]
-        assert all(report.has_extensions for report in reports)
+        assert sorted(bool(report.applied_own_objects) for report in reports) == [False] * 19 + [True]
+        assert all(report.has_own_objects for report in reports)
         assert [row[0] for row in (await read_catalogue(connections[0]))["ledger"]] == list(range(1, 21))
         job = await connections[1].fetchrow("select * from graphile_worker.add_job('assert_jobs_work')")
         assert job["id"] == 1
@@ -180,7 +180,7 @@ class TestAsARoleWithFewRights:
         await empty.execute(f"create schema graphile_worker authorization {role}")
         report = await migrate(restricted, SCHEMA)
         assert report.applied_revisions == tuple(range(1, 21))
-        assert report.has_extensions
+        assert report.has_own_objects
         assert await restricted.fetchval("select id from graphile_worker.add_job('a')") == 1
 
     async def test_a_prepared_schema_is_enough_for_the_script(
@@ -199,12 +199,12 @@ class TestAsARoleWithFewRights:
     async def test_a_user_of_an_installed_schema_may_migrate_when_there_is_nothing_to_do(
         self, empty: Any, role: str, restricted: Any, caplog: pytest.LogCaptureFixture
     ) -> None:
-        await migrate(empty, SCHEMA, extensions=False)
+        await migrate(empty, SCHEMA, own_objects=False)
         await empty.execute(
             f"grant usage on schema graphile_worker to {role}; "
             f"grant select on graphile_worker.migrations to {role}"
         )
         report = await migrate(restricted, SCHEMA)
         assert not report.changed
-        assert not report.has_extensions
+        assert not report.has_own_objects
         assert "works without them" in caplog.text

@@ -75,6 +75,6 @@ async def test_a_newer_harmless_revision_is_only_warned_of(
 async def test_servers_before_version_12_are_refused(connection: Any) -> None:
     state = await read_state(connection, SCHEMA)
     check_server(state)
-    old = SchemaState(server_version=110022, schema_exists=False, objects=(), has_extension_ledger=False)
+    old = SchemaState(server_version=110022, schema_exists=False, objects=(), has_own_ledger=False)
     with pytest.raises(MigrationError, match=r"PostgreSQL 12 or later.*110022"):
         check_server(old)

@@ -62,6 +62,11 @@ class Plan:
         return sum(_pages(node) for node in self.job_scans if "Index Name" in node and "Plans" not in node)
 
     @property
+    def all_pages(self) -> int:
+        """Pages that the whole statement read, of any table."""
+        return _pages(self.root)
+
+    @property
     def kinds_of_scans(self) -> set[str]:
         """How the jobs table is read: Index Scan, Index Only Scan, Tid Scan, Seq Scan, ..."""
         return {node["Node Type"] for node in self.job_scans}

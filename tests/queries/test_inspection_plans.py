@@ -14,7 +14,7 @@ from graphile_worker.diagnostics import facts as diagnose
 from graphile_worker.queries import inspection as inspect
 from graphile_worker.queries.inspection import JobFilter, JobOrder, JobState
 from graphile_worker.queries.maintenance import cleanup
-from graphile_worker.recovery.worker_rows import list_workers
+from graphile_worker.recovery import worker_rows
 from queries.backlogs import LATER, SIZE, jobs, queues
 from queries.desks import STATISTICS, Desk, desk_in, filled_databases
 from queries.explaining import Plan
@@ -23,6 +23,8 @@ from support.server import DatabaseServer
 FAILED = 5
 LOCKED = 3
 LIMIT = 50
+PAGES = 1000
+"""What a look at a table of any size may read."""
 BACKLOG = (
     queues(100),
     jobs(SIZE, run_at=LATER),
@@ -121,15 +123,35 @@ async def test_failed_jobs_are_deleted_through_their_index(desk: Desk) -> None:
 
 async def test_queues_without_a_row_are_found_from_queue_to_queue(desk: Desk) -> None:
     await desk.connection.execute("delete from graphile_worker._private_job_queues where id = 3")
-    (found,) = await diagnose.lost_queues(desk.explaining, desk.schema)
+    (found,) = await diagnose.LostQueue.load(desk.explaining, desk.schema)
     assert found.job_queue_id == 3
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 4 * 100)
 
 
-async def test_workers_and_the_jobs_they_hold_take_one_pass_over_the_table(desk: Desk) -> None:
-    """No index leads to locked jobs, because every fetch would have to pay for it."""
-    (worker,) = await list_workers(desk.explaining, desk.schema)
+async def test_workers_are_listed_without_a_scan_of_a_large_table(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", min(worker_rows.SCANNED_PAGES, SIZE // 1000))
+    found = await worker_rows.list_workers(desk.explaining, desk.schema)
+    assert (list(found), found.is_complete) == ([], False)
+    (plan,) = desk.explaining.plans
+    assert plan.touched == 0, plan.describe()
+    assert plan.all_pages <= PAGES, plan.describe()
+
+
+async def test_the_doctor_checks_locks_without_a_scan_of_a_large_table(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", min(worker_rows.SCANNED_PAGES, SIZE // 1000))
+    await diagnose.locks(desk.explaining, desk.schema, has_workers=True, scan=False)
+    assert sum(plan.all_pages for plan in desk.explaining.plans) <= PAGES
+    assert sum(plan.touched for plan in desk.explaining.plans) == 0
+
+
+async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> None:
+    """No index leads to locked jobs: every plain job would pay for it."""
+    (worker,) = await worker_rows.list_workers(desk.explaining, desk.schema, scan=True)
     assert worker.job_ids == [100, 101, 102]
     (plan,) = desk.explaining.plans
     (scan,) = plan.job_scans

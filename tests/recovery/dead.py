@@ -15,7 +15,7 @@ QUICK_ENVIRONMENT = {f"GRAPHILE_WORKER_{name.upper()}": str(value) for name, val
 
 
 class Graveyard:
-    """Makes workers that were out of reach for as long as they may be, and jobs that they hold."""
+    """Creates dead workers, and jobs that they hold."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -24,7 +24,7 @@ class Graveyard:
     async def bury(
         self, pool_id: str, *, lost_for: float | None = 60.0, grace: float = 12.0, liveness: str = "lock"
     ) -> None:
-        """Write a worker down that does not hold its lock."""
+        """Register a worker that does not hold its lock."""
         await self._connection.execute(
             f"insert into {SCHEMA}._private_py_workers "
             "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, started_at, "

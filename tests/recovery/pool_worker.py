@@ -1,4 +1,4 @@
-"""A worker on a pool of connections that the caller made: the signs of life come from its own event loop."""
+"""A worker on a connection pool of the caller: its heartbeats come from its own event loop."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ async def note(helpers: JobHelpers, event: str) -> None:
 
 @task
 async def work(payload: Any, helpers: JobHelpers) -> None:
-    """Lasts as long as the process is told to let it, or until the test releases everybody."""
+    """Runs for the time that the process sets, or until the test releases all jobs."""
     await note(helpers, "start")
     if os.environ.get("WAIT"):
         try:

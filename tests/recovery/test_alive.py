@@ -1,8 +1,9 @@
-"""A worker that lives keeps its jobs, however long it does not answer."""
+"""A worker that is alive keeps its jobs, even if it does not respond for a long time."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import struct
 import time
@@ -28,7 +29,7 @@ LONGER_THAN_THE_SWEEP = 2.5  # seconds; one whose heartbeats count is missed aft
 needs_pgbouncer = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
 
-async def _nobody_is_lost(utils: WorkerUtils) -> None:
+async def _no_worker_is_lost(utils: WorkerUtils) -> None:
     """Sweep again and again for longer than a dead worker would have."""
     ends = time.monotonic() + LONGER_THAN_THE_SWEEP
     while time.monotonic() < ends:
@@ -47,7 +48,7 @@ async def test_a_stopped_process_keeps_its_jobs(
     await graveyard.holding()  # a thread of the worker takes the lock that keeps it, maybe only now
     worker.send(signal.SIGSTOP)
     try:
-        await _nobody_is_lost(utils)
+        await _no_worker_is_lost(utils)
     finally:
         worker.send(signal.SIGCONT)
     await history.release()
@@ -59,25 +60,26 @@ async def test_a_stopped_process_keeps_its_jobs(
 async def test_a_worker_whose_event_loop_is_blocked_keeps_its_jobs(
     start: Start, database_url: str, jobs: Jobs, history: History, utils: WorkerUtils, graveyard: Graveyard
 ) -> None:
-    await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
+    job_id = await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
     worker = start(url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
     row = await graveyard.holding()
-    await _nobody_is_lost(utils)
+    await _no_worker_is_lost(utils)
     later = await graveyard.only_worker()
-    assert later["last_seen_at"] > row["last_seen_at"]  # heartbeats go on all the while
+    assert later["last_seen_at"] > row["last_seen_at"]  # heartbeats continue
+    assert [reported for reported, _ in json.loads(later["running"])] == [job_id]  # and name the culprit
     await jobs.until_gone()
     assert await history.events() == [("start", worker.pid), ("end", worker.pid)]
 
 
-async def test_so_does_one_whose_signs_of_life_come_from_that_loop(
+async def test_so_does_one_whose_heartbeats_come_from_that_loop(
     database_url: str, folder: Path, jobs: Jobs, history: History, utils: WorkerUtils
 ) -> None:
     await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
     worker = program("recovery.pool_worker", database_url, folder=folder)
     try:
         await history.until_count("start", 1)
-        await _nobody_is_lost(utils)
+        await _no_worker_is_lost(utils)
         await jobs.until_gone()
         assert await history.events() == [("start", worker.pid), ("end", worker.pid)]
     finally:
@@ -97,13 +99,13 @@ async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked
     await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
     worker = start("--no-prepared-statements", url=pooled_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
-    worker.wait_for("shows by heartbeats that it lives")
+    worker.wait_for("proves itself alive by heartbeats")
 
     async def is_said() -> bool:
         return (await graveyard.only_worker())["liveness"] == "heartbeat"
 
     await until(is_said)
-    await _nobody_is_lost(utils)
+    await _no_worker_is_lost(utils)
     await jobs.until_gone()
 
 
@@ -144,7 +146,7 @@ class TestLostConnection:
             return row["backend_pid"] != before["backend_pid"] and row["lost_at"] is None
 
         await until(is_back)
-        await _nobody_is_lost(utils)
+        await _no_worker_is_lost(utils)
         gate.open()
         await jobs.until_gone()
         assert len(gate.started) == 1
@@ -190,7 +192,7 @@ async def test_a_pool_of_four_connections_is_enough_and_one_of_three_is_told_so(
             assert len(await graveyard.workers()) == rows
             await workers.stop(runner)
         assert await graveyard.workers() == {}
-    assert "recovery is off: pg_pool has 3 connections, and 4 are needed" in caplog.text
+    assert "recovery is off: pg_pool has 3 connections; it needs 4" in caplog.text
 
 
 async def test_without_its_tables_the_worker_says_so_and_works(

@@ -1,4 +1,4 @@
-"""Sharing a database with the Rust port and with Node: signs of life for the one, fresh locks for both."""
+"""Sharing a database with the Rust port and with Node: heartbeats for the former, renewed locks for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that was taken for dead, and lives: it learns of it and does not overwrite others' results."""
+"""A worker that was declared dead but is alive: it notices and does not overwrite others' results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_worker_that_was_stopped_and_cut_off_leaves_the_job_to_its_new_o
 
 
 async def _given_away(connection: Any, pool_id: str) -> None:
-    """Somebody took the worker for dead, all at once, and another one has its jobs."""
+    """The worker was declared dead, and another one has its jobs."""
     async with connection.transaction():
         await connection.execute(f"delete from {SCHEMA}._private_py_workers where id = $1", pool_id)
         await connection.execute(
@@ -184,7 +184,7 @@ async def silenced(connection: Any) -> Any:
 
 
 class TestWhileItIsInDoubt:
-    """The worker reaches the database, but cannot show that it lives."""
+    """The worker can reach the database, but cannot send heartbeats."""
 
     @pytest.fixture
     async def gate(self) -> Gate:
@@ -257,12 +257,12 @@ async def test_a_worker_that_could_not_write_everything_leaves_its_row_so_that_o
 async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
     jobs: Jobs, database_url: str, connection: Any
 ) -> None:
-    """The answer to a fetch was on its way for so long that nobody knows whose the jobs are now."""
+    """The reply to a fetch took so much time that the pool may have lost the jobs."""
     job_id = await jobs.add("work")
-    door = Lease()
-    door.begin(60.0, uptime())
+    lease = Lease()
+    lease.begin(60.0, uptime())
     async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as database:
-        sessions = Sessions(database, SchemaName(), "pool-late", door, prepared_statements=True)
+        sessions = Sessions(database, SchemaName(), "pool-late", lease, prepared_statements=True)
         session = sessions.open()
 
         async def fetch(session_connection: Any) -> list[Job]:
@@ -271,7 +271,7 @@ async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
                 session_connection, SchemaName(), pool_id="pool-late", tasks=tasks, limit=1
             )
             assert [job.id for job in fetched] == [job_id]
-            door.prolong(uptime(), was_swept=True)
+            lease.renew(uptime(), was_swept=True)
             return fetched
 
         try:

@@ -23,7 +23,7 @@ class Lapses:
 
 async def test_without_a_lease_it_is_open() -> None:
     lease = Lease()
-    lease.prolong(uptime())
+    lease.renew(uptime())
     assert lease.is_open
     await lease.passed()
 
@@ -34,7 +34,7 @@ async def test_it_closes_when_the_lease_ends_and_opens_when_it_is_known_what_is_
     lease.begin(1.0, uptime() - 2.0)
     assert not lease.is_open
     passing = asyncio.ensure_future(lease.passed())
-    lease.prolong(uptime())
+    lease.renew(uptime())
     await until(lambda: lapses.count == 1)
     assert not lease.is_open
     lease.settle(lease.epoch)
@@ -45,7 +45,7 @@ async def test_a_sign_of_life_in_time_keeps_it_open_without_more_ado() -> None:
     lapses = Lapses()
     lease = Lease(lapses)
     lease.begin(60.0, uptime())
-    lease.prolong(uptime())
+    lease.renew(uptime())
     await asyncio.sleep(0)
     assert (lease.is_open, lease.epoch, lapses.count) == (True, 0, 0)
 
@@ -53,9 +53,9 @@ async def test_a_sign_of_life_in_time_keeps_it_open_without_more_ado() -> None:
 async def test_a_sign_of_life_counts_from_when_it_was_sent() -> None:
     lease = Lease()
     lease.begin(1.0, uptime())
-    lease.prolong(uptime() - 5.0)
+    lease.renew(uptime() - 5.0)
     assert lease.is_open  # an old one takes nothing away
-    lease.prolong(uptime() - 5.0, was_swept=True)
+    lease.renew(uptime() - 5.0, was_swept=True)
     lease.settle(lease.epoch)
     assert not lease.is_open
 
@@ -63,9 +63,9 @@ async def test_a_sign_of_life_counts_from_when_it_was_sent() -> None:
 async def test_what_was_found_out_before_the_last_doubt_does_not_open_it() -> None:
     lease = Lease()
     lease.begin(60.0, uptime())
-    lease.prolong(uptime(), was_swept=True)
+    lease.renew(uptime(), was_swept=True)
     earlier = lease.epoch
-    lease.prolong(uptime(), was_swept=True)
+    lease.renew(uptime(), was_swept=True)
     lease.settle(earlier)
     assert not lease.is_open
     lease.settle(lease.epoch)
@@ -77,9 +77,9 @@ async def test_when_nobody_can_judge_the_pool_any_more_it_opens_until_somebody_c
     lease.begin(0.01, uptime() - 1.0)
     passing = asyncio.ensure_future(lease.passed())
     await asyncio.sleep(0)
-    lease.lift()
+    lease.suspend()
     await asyncio.wait_for(passing, PATIENCE)
-    lease.prolong(uptime() - 1.0)
+    lease.renew(uptime() - 1.0)
     assert not lease.is_open
 
 
@@ -87,7 +87,7 @@ async def test_signs_of_life_come_from_any_thread() -> None:
     lapses = Lapses()
     lease = Lease(lapses)
     lease.begin(60.0, uptime())
-    thread = threading.Thread(target=lease.prolong, args=(uptime(),), kwargs={"was_swept": True})
+    thread = threading.Thread(target=lease.renew, args=(uptime(),), kwargs={"was_swept": True})
     thread.start()
     await until(lambda: lapses.count == 1)
     thread.join()
@@ -99,4 +99,4 @@ def test_when_the_loop_is_closed_whoever_shows_signs_of_life_hears_of_it() -> No
 
     lease = asyncio.run(make())
     with pytest.raises(RuntimeError):
-        lease.prolong(uptime())
+        lease.renew(uptime())

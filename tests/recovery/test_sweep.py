@@ -15,7 +15,7 @@ from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from graphile_worker.job import Job
-from graphile_worker.recovery.orphaned_jobs import forget_recoveries
+from graphile_worker.recovery.orphaned_jobs import purge_recoveries
 from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
@@ -127,7 +127,7 @@ async def test_a_heartbeat_is_missed_after_two_intervals_and_one_from_the_future
         assert ("pool-beating" in (await utils.sweep_stale_workers()).lost) is is_lost
 
 
-async def test_one_that_has_not_taken_its_lock_yet_is_in_reach_while_it_starts(
+async def test_a_pool_that_has_not_taken_its_lock_yet_is_alive_while_it_starts(
     utils: WorkerUtils, graveyard: Graveyard, connection: Any
 ) -> None:
     await graveyard.bury("pool-new", lost_for=None)
@@ -231,7 +231,7 @@ class TestInterceptors:
         assert (rows[left]["attempts"], rows[left]["locked_by"]) == (2, "pool-dead")
         queues = {row["queue_name"]: row["locked_by"] for row in await jobs.queues()}
         assert queues == {"return": None, "fail": None, "leave": "pool-dead"}
-        # The one that was left is looked at again, and nobody is told that nothing happened.
+        # The job that was left is checked again, without an event.
         recorder.clear()
         assert (await hooked.sweep_stale_workers()).recovered == []
         assert recorder.of(WorkerRecovered) == []
@@ -274,7 +274,7 @@ class TestTooOften:
         job = await jobs.one()
         assert job["attempts"] == job["max_attempts"]
         assert "died 6 times (max_recoveries is 5)" in job["last_error"]
-        assert await graveyard.recoveries() == {}  # who runs it again gets all the tries anew
+        assert await graveyard.recoveries() == {}  # a manual retry starts from zero
 
     async def test_one_that_was_not_started_again_is_not_blamed(
         self, jobs: Jobs, utils: WorkerUtils, graveyard: Graveyard
@@ -293,7 +293,7 @@ class TestTooOften:
         await connection.execute(
             f"insert into {SCHEMA}._private_py_recoveries values ($1, 1), (4711, 1)", here
         )
-        assert await forget_recoveries(connection, SchemaName()) == 1
+        assert await purge_recoveries(connection, SchemaName()) == 1
         assert list(await graveyard.recoveries()) == [here]
 
 
@@ -349,7 +349,7 @@ async def test_a_job_that_cannot_be_changed_holds_up_no_other(
     assert report.recovered[0].returned == ids
     assert [row["id"] for row in await jobs.all() if row["locked_by"] is not None] == [bad]
     assert all(queue["locked_by"] is None for queue in await jobs.queues())
-    assert f"job {bad} of a dead worker stays locked" in caplog.text
+    assert f"orphaned job {bad} stays locked" in caplog.text
 
 
 async def test_an_interceptor_may_fail_a_job_with_any_text(

@@ -1,4 +1,4 @@
-"""The lock of whoever sweeps: a worker that vanishes from the network in the middle does not keep it."""
+"""The sweep lock: a worker that vanishes from the network during a sweep does not keep it."""
 
 from __future__ import annotations
 

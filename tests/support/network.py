@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from support.proxy import CHUNK, Proxy
 
 SERVER_NOTICES = 14.0
-"""Seconds after which the server's keepalives would tell that nobody is there: those of a worker's lock."""
+"""Seconds after which the server's keepalives would detect a lost client: those of a worker's lock."""
 
 
 class Wire:
@@ -24,11 +24,11 @@ class Wire:
         self.is_over = asyncio.Event()
 
     def cut_server(self) -> None:
-        """The server gives the client up; the client hears nothing of it."""
+        """The server closes the connection; the client does not notice."""
         self.server.transport.abort()
 
     def cut_client(self) -> None:
-        """The client learns that nobody is there any more."""
+        """The client notices that the connection is lost."""
         self.client.transport.abort()
         self.is_over.set()
 
@@ -55,7 +55,7 @@ class Network(Proxy):
         self._flows.clear()
 
     def swallow(self, *, is_noticed: bool) -> None:
-        """Nothing arrives any more, and nobody is told; if noticed, the server gives its clients up."""
+        """Nothing arrives any more, silently; if `noticed`, the server closes its side."""
         self.is_silent = True
         for wire in self._wires:
             self._swallow(wire, is_noticed=is_noticed)

@@ -20,7 +20,7 @@ def state(*, jobs_table: int = 1, revision: int = 20, breaking: int | None = 16)
         server_version=180000,
         schema_exists=True,
         objects=(),
-        has_extension_ledger=True,
+        has_own_ledger=True,
         jobs_table=jobs_table,
         revision=revision,
         breaking_revision=breaking,

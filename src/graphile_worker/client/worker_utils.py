@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..recovery.sweep import SweepReport
-    from ..recovery.worker_rows import WorkerSummary
+    from ..recovery.worker_rows import WorkerList
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -315,12 +315,16 @@ class WorkerUtils:
 
     # -- workers -------------------------------------------------------------------------------------------
 
-    async def list_workers(self, *, connection: Connection | None = None) -> list[WorkerSummary]:
-        """Every worker pool that is at work or has jobs locked; of other runtimes' pools little is known."""
+    async def list_workers(self, *, all: bool = False, connection: Connection | None = None) -> WorkerList:
+        """Worker pools, what each runs, and whether it is alive.
+
+        Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
+        table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
+        """
         from ..recovery import worker_rows
 
         async with self._connection(connection) as session:
-            return await worker_rows.list_workers(session, self.schema)
+            return await worker_rows.list_workers(session, self.schema, scan=all)
 
     async def sweep_stale_workers(
         self,

@@ -1,9 +1,8 @@
-"""What the driver would ask the catalogue about arrays of PostgreSQL's own types, told to it beforehand.
+"""Array types of PostgreSQL, registered with the driver so that it does not query the catalogue for them.
 
-Its question is a statement with unqualified names. `typelem != 0` compares an oid with an integer, for
-which PostgreSQL has no operator of exactly these types, so one that another role puts into `public` would be
-called with our rights. The question would also cost each new session a round trip. The numbers are fixed:
-they are part of PostgreSQL's protocol.
+The driver's query has unqualified names: `typelem != 0` compares an oid with an integer, for which PostgreSQL
+has no exact operator, so one that another role created in `public` would run with our permissions. The query
+would also cost each new session a round trip. The oids are fixed: they are part of PostgreSQL's protocol.
 """
 
 from __future__ import annotations
@@ -29,6 +28,6 @@ _TYPES = tuple(
 
 
 def teach_arrays(connection: Any) -> None:
-    """Let the driver know these types. A driver that is made differently asks the server, as it used to."""
+    """Register the types. If the driver's internals have changed, it queries the catalogue instead."""
     with suppress(AttributeError, KeyError, TypeError):
         connection._protocol.get_settings().register_data_types(_TYPES)

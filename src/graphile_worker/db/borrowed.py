@@ -1,7 +1,7 @@
-"""Looking after a connection that is borrowed from a pool for long, and may be lost meanwhile.
+"""Connections that are borrowed from a pool for a long time and may be lost in between.
 
-When the server closes such a connection, the driver takes it back into the pool at once, and from then on
-even asking whether it is closed raises an error.
+When the server closes such a connection, the driver returns it to the pool at once. From then on even
+`is_closed` raises an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncpg
 
 from .connection import Connection, Pool
 
-RELEASE_WITHIN = 5.0  # seconds; a connection that cannot be reset in that time is closed
+RELEASE_WITHIN = 5.0  # seconds; a connection that cannot be reset in time is closed
 
 
 def is_gone(connection: Connection) -> bool:
@@ -24,13 +24,13 @@ def is_gone(connection: Connection) -> bool:
 
 
 async def give_back(pool: Pool, connection: Connection) -> None:
-    """Return it to the pool; what goes wrong with that is the end of the connection and of no interest."""
+    """Return it to the pool; errors are ignored, as they only end the connection."""
     with suppress(Exception):
         await pool.release(connection, timeout=RELEASE_WITHIN)
 
 
 async def throw_away(pool: Pool, connection: Connection) -> None:
-    """Close it without a word to the server, which may not answer any more; the pool makes another one."""
+    """Close it without waiting for the server; the pool opens another one."""
     with suppress(asyncpg.InterfaceError):
         connection.terminate()
     await give_back(pool, connection)

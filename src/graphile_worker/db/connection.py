@@ -1,7 +1,7 @@
-"""What the rest of the package expects of a database connection and of a pool.
+"""Protocols for a database connection and a connection pool.
 
-The protocols are the part of asyncpg that we use, so the driver is named in this folder only and the rest
-is typed without it. An asyncpg connection, a connection borrowed from a pool, and a pool fit as they are.
+They are the part of asyncpg that we use, so that only this package imports the driver. asyncpg's connections
+and pools match them as they are.
 """
 
 from __future__ import annotations
@@ -82,8 +82,6 @@ class Connection(Protocol):
 
     def get_server_pid(self) -> int: ...
 
-    def get_server_version(self) -> Any: ...
-
     def get_settings(self) -> Any: ...
 
     def is_closed(self) -> bool: ...
@@ -95,7 +93,7 @@ class Connection(Protocol):
     def terminate(self) -> None: ...
 
 
-class Borrowing(Protocol):
+class AcquireContext(Protocol):
     """`async with pool.acquire() as connection`, or `await pool.acquire()`."""
 
     async def __aenter__(self) -> Connection: ...
@@ -112,7 +110,7 @@ class Borrowing(Protocol):
 
 
 class AnyConnection(Protocol):
-    """A connection that a program gives us, known by what a pool does not have."""
+    """A connection that a caller passes in; a pool has none of these methods."""
 
     def is_in_transaction(self) -> bool: ...
 
@@ -120,7 +118,7 @@ class AnyConnection(Protocol):
 
 
 class AnyPool(Protocol):
-    """A pool that a program gives us. The driver does not say what it lends, so nothing is asked of that."""
+    """A pool that a caller passes in. The driver does not type what `acquire` returns."""
 
     def acquire(self, *, timeout: float | None = None) -> Any: ...
 
@@ -140,6 +138,6 @@ class AnyPool(Protocol):
 
 
 class Pool(AnyPool, Protocol):
-    """Connections that are lent out and taken back."""
+    """A connection pool."""
 
-    def acquire(self, *, timeout: float | None = None) -> Borrowing: ...
+    def acquire(self, *, timeout: float | None = None) -> AcquireContext: ...

@@ -1,7 +1,7 @@
-"""Takes a connection string apart: a URL, libpq's key=value form, or a bare database name.
+"""Parses a connection string: a URL, libpq's key=value form, or a bare database name.
 
-Only what was recognised as a whole is ever shown, and no error quotes a part of the string: a password with a
-bare `/`, `@` or space in it can end up in any place. Whatever is not certain is refused.
+Only strings that were parsed completely are ever shown, and no error quotes a part of one: a password with an
+unescaped `/`, `@` or space can end up anywhere. Ambiguous strings are refused.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = re.compile(r"[\w.%-]*(?::[0-9]+)?|\[[0-9A-Fa-f:.]+(?:%[\w.%-]+)?\](?::[0-9]+)?")
 _BARE_IPV6 = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?")
 _ADDRESS = re.compile(r"[\w.%+-]+@[\w.%-]+")
-_NAME = re.compile(r"(?!localhost$)[\w$-]+")  # with a dot it is rather a host, as localhost is
+_NAME = re.compile(r"(?!localhost$)[\w$-]+")  # with a dot it is more likely a host, like localhost
 _PAIR = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?=\s|$)", re.DOTALL)
 
 
@@ -76,7 +76,7 @@ class ConnectionText(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The same as a URL in which every part is quoted."""
+        """As a URL with every part percent-encoded."""
         user = "" if self.user is None else quote(self.user, safe="")
         password = "" if self.password is None else f":{quote(self.password, safe='')}"
         at = "" if self.user is None else "@"
@@ -86,7 +86,7 @@ class ConnectionText(msgspec.Struct, frozen=True):
 
     @property
     def masked(self) -> str:
-        """The same without secrets: of unknown parameters not even the name is shown."""
+        """Without secrets; unknown parameters are hidden, including their names."""
         if self.is_pairs:
             return " ".join(_shown(name, value, _in_quotes) for name, value in self.parameters)
         user = "" if self.user is None else HIDDEN if ":" in self.user else quote(self.user, safe="")
@@ -98,9 +98,9 @@ class ConnectionText(msgspec.Struct, frozen=True):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What the server may quote and could be part of a password: it must not be repeated.
+        """Texts that the server may quote and that could be part of a password.
 
-        Not the password itself, which is never quoted; often it is also the name of the user or of the host.
+        Without the password itself, which is never quoted: it often equals the user or the host.
         """
         found = {self.user} if self.user and ":" in self.user else set()
         for name, value in self.parameters:
@@ -112,7 +112,7 @@ class ConnectionText(msgspec.Struct, frozen=True):
 
 
 def read_connection_text(text: str) -> ConnectionText:
-    """Take a connection string apart. Raises ConnectionConfigError, which quotes nothing of it."""
+    """Parse a connection string. Raises ConnectionConfigError, which quotes nothing of it."""
     if not isinstance(text, str):
         raise ConnectionConfigError(f"connection_string: expected text, got {type(text).__name__}")
     text = text.strip()
@@ -121,14 +121,14 @@ def read_connection_text(text: str) -> ConnectionText:
     scheme = _SCHEME.match(text)
     if scheme is not None:
         return _from_url(scheme[1].lower(), text[scheme.end() :])
-    name, mark, query = text.partition("?")
+    name, question, query = text.partition("?")
     if _NAME.fullmatch(name):  # as in Node: a database of the default server
-        return _checked(ConnectionText(database=name, parameters=_parameters(query) if mark else ()))
+        return _checked(ConnectionText(database=name, parameters=_parameters(query) if question else ()))
     return _from_pairs(text)
 
 
 def masked(text: str) -> str:
-    """A connection string that may be shown; nothing of one that cannot be read."""
+    """A connection string without secrets; nothing of one that cannot be parsed."""
     try:
         return read_connection_text(text).masked
     except ConnectionConfigError:
@@ -145,7 +145,7 @@ def split_port(text: str) -> tuple[str, str]:
 
 
 def is_port(text: str) -> bool:
-    """Whether this is the number of a TCP port."""
+    """Whether this is a TCP port number."""
     return bool(re.fullmatch(r"[0-9]{1,5}", text)) and 1 <= int(text) <= 65535
 
 
@@ -158,8 +158,8 @@ def _from_url(scheme: str, rest: str) -> ConnectionText:
     authority = _AUTHORITY.match(rest)
     assert authority is not None  # noqa: S101 - it matches the empty text too
     login, at, hosts = authority[0].rpartition("@")
-    path, mark, query = rest[authority.end() :].partition("?")
-    # A password with a bare / ? or # ends too early, and its rest with the @ is somewhere behind.
+    path, question, query = rest[authority.end() :].partition("?")
+    # A password with an unescaped / ? or # is cut short, and its rest with the @ follows somewhere.
     if "@" in path or "#" in path or "#" in query:
         raise ConnectionConfigError(UNREADABLE_URL)
     user, colon, password = login.partition(":")
@@ -170,7 +170,7 @@ def _from_url(scheme: str, rest: str) -> ConnectionText:
             password=unquote(password) if colon else None,
             hosts=hosts,
             database=unquote(path.removeprefix("/")),
-            parameters=_parameters(query) if mark else (),
+            parameters=_parameters(query) if question else (),
         )
     )
 
@@ -192,7 +192,7 @@ def _from_pairs(text: str) -> ConnectionText:
 def _parameters(query: str) -> tuple[tuple[str, str], ...]:
     for pair in filter(None, query.split("&")):
         name, equals, value = pair.partition("=")
-        # An @ may be that of the login, if the password has a bare ? in it.
+        # The @ may belong to the login, if the password contains an unescaped ?.
         may_have_at = name in _PASSWORDS or (name in _SHOWN and _ADDRESS.fullmatch(value))
         if not equals or ("@" in value and not may_have_at):
             raise ConnectionConfigError(UNREADABLE_URL)
@@ -200,7 +200,7 @@ def _parameters(query: str) -> tuple[tuple[str, str], ...]:
 
 
 def _checked(text: ConnectionText) -> ConnectionText:
-    """Refuse hosts and ports that are none, and a string in a string: they could be part of a password."""
+    """Refuse invalid hosts and ports and nested connection strings: they could be part of a password."""
     hosts = text.hosts
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise ConnectionConfigError(UNREADABLE_URL)
@@ -221,10 +221,10 @@ def _checked(text: ConnectionText) -> ConnectionText:
 
 
 def _checked_host(host: str) -> str:
-    if host.startswith("/") and ":" not in host:  # the folder of a socket
+    if host.startswith("/") and ":" not in host:  # a socket directory
         return host
     if _BARE_IPV6.fullmatch(host):
-        return f"[{host}]"  # which the driver would take for host and port
+        return f"[{host}]"  # otherwise the driver reads host and port
     if not _HOST.fullmatch(host):
         raise ConnectionConfigError("connection_string: host is not the name or address of a server")
     return host
@@ -232,7 +232,7 @@ def _checked_host(host: str) -> str:
 
 def _check_database(name: str) -> None:
     if "://" in name or ("@" in name and ":" in name):
-        raise ConnectionConfigError("connection_string: its database is a connection string in turn")
+        raise ConnectionConfigError("connection_string: its database name is a connection string itself")
 
 
 def _shown(name: str, value: str, written: Callable[[str], str]) -> str:

@@ -1,8 +1,8 @@
-"""Dsn: a connection string made ready for the driver.
+"""Dsn: a connection string prepared for the driver.
 
 Everything the driver understands is passed on (several hosts, sslmode, service files, server settings).
-Parameters that only libpq knows are taken out, because the server would refuse them as settings, and Node's
-`ssl=` is put into libpq's words.
+Parameters that only libpq knows are removed, because the server would refuse them as settings, and Node's
+`ssl=` is translated to libpq's sslmode.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ _SSL = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Dsn(msgspec.Struct, frozen=True):
-    """A connection string made ready for the driver; what it does not say comes from the PG* variables."""
+    """A connection string prepared for the driver; missing parts come from the PG* variables."""
 
     url: str
     application_name: str | None = None
     connect_timeout: float | None = None
     keepalives: dict[str, int] = {}
-    """libpq's keepalives… and tcp_user_timeout parameters, as far as they were given."""
+    """The libpq parameters keepalives… and tcp_user_timeout, if given."""
 
     verifies_server: bool = False
-    """`ssl=true`: TLS, and the certificate is checked against the authorities that the system trusts."""
+    """`ssl=true`: TLS, with the certificate verified against the system's authorities."""
     secrets: frozenset[str] = frozenset()
-    """Texts that must not appear in a message, not even if the server or the driver quotes them."""
+    """Texts to remove from messages, even if the server or the driver quotes them."""
 
     def __repr__(self) -> str:
         return f"Dsn({masked(self.url)!r})"
 
     @classmethod
     def parse(cls, text: str) -> Dsn:
-        """Read a URL, a key=value string or a database's name; errors quote nothing of it."""
+        """Parse a URL, a key=value string or a database name; errors quote nothing of it."""
         parts = read_connection_text(text)
         own = {name: value for name, value in parts.parameters if name in LIBPQ_ONLY or name in _OURS}
         passed = [(name, value) for name, value in parts.parameters if name not in own]
         names = {name for name, _ in passed}
         verifies_server = False
-        if own.get("ssl") and "sslmode" not in names:  # which says more, and wins in Node too
+        if own.get("ssl") and "sslmode" not in names:  # sslmode takes precedence, as in Node
             is_on = _is_ssl_on(own["ssl"])
             has_authority = "sslrootcert" in names or bool(os.environ.get("PGSSLROOTCERT"))
             verifies_server = is_on and not has_authority
             if not verifies_server:
                 passed.append(("sslmode", "verify-full" if is_on else "disable"))
-        # Node's word for TLS without a look at the certificate, which is what `require` does in libpq
+        # Node's name for TLS without verification, which is `require` in libpq
         passed = [
             (name, "require") if (name, value) == ("sslmode", "no-verify") else (name, value)
             for name, value in passed
@@ -80,14 +80,14 @@ class Dsn(msgspec.Struct, frozen=True):
         )
 
     def scrub(self, text: str) -> str:
-        """A message of the server or the driver without what it quotes of the string's secrets."""
+        """Remove the string's secrets from a message of the server or the driver."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
         return text
 
     @property
     def target(self) -> str:
-        """Where it leads, for messages: host and port of each host, or the socket's folder."""
+        """The server's address for messages: host and port of each server, or the socket."""
         addresses = self.addresses
         if not addresses:
             return f"the local server's socket or localhost, port {self._ports[0]}"
@@ -98,7 +98,7 @@ class Dsn(msgspec.Struct, frozen=True):
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host, or folder of the socket, and port of each server that is named; empty if none is."""
+        """Host or socket directory, and port, of each server; empty if none is named."""
         parts = urlsplit(self.url)
         query = dict(parse_qsl(parts.query))
         named = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST", "")
@@ -117,7 +117,7 @@ class Dsn(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The database and where it is, for messages."""
+        """The database and its address, for messages."""
         return f"{self.database or 'the default database'} at {self.target}"
 
     @property
@@ -142,12 +142,12 @@ def _is_ssl_on(text: str) -> bool:
         return _SSL[text.lower()]
     except KeyError:
         raise ConnectionConfigError(
-            "connection_string: ssl is true or false; libpq's sslmode says more than that"
+            "connection_string: ssl must be true or false; for other modes use sslmode"
         ) from None
 
 
 def _connect_timeout(text: str | None) -> float | None:
-    """libpq: whole seconds, 0 or less waits for ever (here: as long as the driver waits by itself)."""
+    """As in libpq, 0 or less means no limit; here it means the driver's own limit."""
     if not text:
         return None
     try:

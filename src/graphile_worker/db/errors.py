@@ -1,4 +1,4 @@
-"""Turning the driver's errors into ours where the user can act on them; all others pass unchanged."""
+"""Translates errors of the driver into ours where the user can act on them; others pass unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MISSING = (
 
 @contextmanager
 def translate_errors(schema: SchemaName | None = None) -> Iterator[None]:
-    """Around statements: raise our error, with advice, in place of a driver error that has one."""
+    """For statements: raise our error, with advice, in place of the driver's, if there is one."""
     try:
         yield
     except GraphileWorkerError:
@@ -54,32 +54,32 @@ def translate_errors(schema: SchemaName | None = None) -> Iterator[None]:
 
 @contextmanager
 def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
-    """Around opening a connection: the same, and the message names the server."""
+    """For opening a connection: the same, with the server's address in the message."""
     try:
         yield
     except GraphileWorkerError:
         raise
     except asyncpg.ClientConfigurationError as error:
-        # No cause: its text may quote what must not be shown, and a traceback at debug level would show it.
+        # No cause: a traceback would show its text, which may quote secrets.
         raise ConnectionConfigError(f"connection_string: {dsn.scrub(str(error))}") from None
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         translated = translated_error(error, target=dsn.target)
-        said = str(translated or error)
-        scrubbed = dsn.scrub(said)
-        if scrubbed != said:
+        message = str(translated or error)
+        scrubbed = dsn.scrub(message)
+        if scrubbed != message:
             raise ConnectionFailedError(scrubbed, sqlstate=sqlstate_of(error)) from None
         if translated is None:
             raise
         raise translated from error
     except (ValueError, OverflowError):  # after OSError: an untrusted certificate is both
-        # The text of such an error may quote a part of the string, and so a password.
+        # Its text may quote a part of the string, and so a password.
         raise ConnectionConfigError(UNREADABLE_URL) from None
 
 
 def translated_error(
     error: BaseException, *, schema: SchemaName | None = None, target: str | None = None
 ) -> DatabaseError | None:
-    """Our error for a driver error, or None where we have nothing better to say."""
+    """Our error for a driver error; None if we have no better message."""
     where = "the database server" if target is None else f"the database server at {target}"
     if isinstance(error, asyncpg.PostgresError):
         return _from_sqlstate(error, schema, where)
@@ -122,19 +122,19 @@ def explained(error: BaseException, schema: SchemaName | None = None) -> str:
 
 
 def is_schema_missing(error: BaseException) -> bool:
-    """Whether the schema or one of its tables is not there."""
+    """Whether the schema or one of its tables is missing."""
     return sqlstate_of(error) in (sqlstates.INVALID_SCHEMA_NAME, sqlstates.UNDEFINED_TABLE)
 
 
 def is_dead_session(error: BaseException) -> bool:
-    """Whether the driver refused a statement, unsent, because the server had closed the session before."""
-    if isinstance(error, asyncpg.InternalClientError):  # it has read the server's farewell, not yet the end
+    """Whether the driver did not send a statement because the server had closed the session."""
+    if isinstance(error, asyncpg.InternalClientError):  # the server's error arrived, EOF not yet
         return "cannot switch to state" in str(error)
     return isinstance(error, asyncpg.InterfaceError) and "connection is closed" in str(error)
 
 
 def sqlstate_of(error: BaseException) -> str | None:
-    """PostgreSQL's code of an error, the driver's or ours, if it has one."""
+    """The SQLSTATE of an error, the driver's or ours, if it has one."""
     code = getattr(error, "sqlstate", None)
     return code if isinstance(code, str) else None
 

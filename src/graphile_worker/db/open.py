@@ -1,7 +1,7 @@
-"""From a connection string, an existing pool or the environment to a pool or a connection.
+"""Opens a pool or a connection, from a connection string, an existing pool or the environment.
 
-Pools made here skip the driver's reset statement when a connection comes back, because our own statements
-leave nothing behind in the session; `lend` resets it after code that is not ours. No statement is run here.
+Pools opened here skip the driver's reset when a connection is released, because our own statements leave no
+state in the session; `lend` resets it after user code. No statement is run here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .hosts import connect_to_first
 from .single import is_connection
 
 APPLICATION_NAME = "graphile_worker"
-CONNECT_WITHIN = 15.0  # seconds for each server of the connection string, unless it says connect_timeout
-RESET_WITHIN = 5.0  # seconds for the session to be reset after code that is not ours
+CONNECT_WITHIN = 15.0  # seconds per server of the connection string; connect_timeout overrides it
+RESET_WITHIN = 5.0  # seconds to reset a session after user code
 _KEEPALIVE_DEFAULTS = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,  # milliseconds until a statement fails that a server which vanished never got
+    "tcp_user_timeout": 60_000,  # milliseconds until unacknowledged data fails the connection
 }
 _KEEPALIVE_OPTIONS = {
     "keepalives_idle": "TCP_KEEPIDLE",
@@ -48,7 +48,7 @@ def resolve_connection(
     pg_pool: AnyPool | AnyConnection | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Pool | Dsn:
-    """Which database is meant: the given pool, the given string, DATABASE_URL, or the PG* variables."""
+    """The database to use: the given pool or string, else DATABASE_URL, else the PG* variables."""
     environ = os.environ if environ is None else environ
     if pg_pool is not None and connection_string is not None:
         raise ConnectionConfigError("both pg_pool and connection_string are set; give only one of them")
@@ -62,9 +62,9 @@ def resolve_connection(
     if environ.get("PGDATABASE"):
         return Dsn.parse("postgresql://")
     raise NoDatabaseError(
-        "no database was given; there are four ways: the option pg_pool, the option connection_string "
+        "no database was given; set the option pg_pool, the option connection_string "
         "(on the command line -c/--connection), the environment variable DATABASE_URL, "
-        "or the PG* environment variables, of which PGDATABASE at least must be set"
+        "or the PG* environment variables with at least PGDATABASE"
     )
 
 
@@ -88,7 +88,7 @@ async def open_pool(
     prepared_statements: bool = True,
     application_name: str = APPLICATION_NAME,
 ) -> Pool:
-    """A new pool with one connection open, so that a wrong address or password is found now."""
+    """A new pool with one open connection, so that a wrong address or password fails early."""
     dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn
     with translate_connect_errors(dsn):
         pool = asyncpg.create_pool(
@@ -110,7 +110,7 @@ async def open_pool(
 
 
 async def close_pool(pool: Pool, *, within: float) -> None:
-    """Close the pool; connections that nobody gives back in that time, or that are stuck, are cut off."""
+    """Close the pool; connections that are not released in time are terminated."""
     try:
         async with asyncio.timeout(within):
             await pool.close()
@@ -124,7 +124,7 @@ async def connect(
     prepared_statements: bool = True,
     application_name: str = APPLICATION_NAME,
 ) -> Connection:
-    """A connection of its own, outside any pool."""
+    """A standalone connection."""
     dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn
     with translate_connect_errors(dsn):
         connection = await connect_to_first(
@@ -136,13 +136,13 @@ async def connect(
 
 @asynccontextmanager
 async def lend(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection for code that is not ours; its session is reset before it goes back."""
+    """A connection for user code; its session is reset before it returns to the pool."""
     async with pool.acquire() as connection:
         try:
             yield connection
         finally:
             if not is_gone(connection):
-                # The caller's own error must not be hidden by this one.
+                # An error of the reset must not hide the caller's own.
                 try:
                     await connection.reset(timeout=RESET_WITHIN)
                 except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
@@ -160,24 +160,24 @@ def _driver_arguments(dsn: Dsn, prepared_statements: bool, application_name: str
     if dsn.verifies_server:
         arguments["ssl"] = ssl.create_default_context()
     if not prepared_statements:
-        # The driver parses and runs a statement before it lets the server go (Flush, then Sync), so that a
-        # pooler in transaction mode is content if no statement is expected to be still there later.
+        # The driver parses and runs a statement in one go (Flush, then Sync), which works behind a pooler in
+        # transaction mode as long as no prepared statement is reused.
         arguments["statement_cache_size"] = 0
     return arguments
 
 
 async def _no_reset(_connection: Any) -> None:
-    """In place of the driver's reset statement, which would cost a round trip for every job added."""
+    """Replaces the driver's reset, which would cost a round trip for every added job."""
 
 
 async def _prepare(connection: Any, keepalives: Mapping[str, int]) -> None:
-    """Before a new connection is used for the first time; nothing is sent."""
+    """Set up a new connection; sends nothing."""
     teach_arrays(connection)
     await _keep_alive(connection, keepalives)
 
 
 async def _keep_alive(connection: Any, wanted: Mapping[str, int]) -> None:
-    """Switch TCP keepalives on, so that a server that vanished is noticed; best effort."""
+    """Enable TCP keepalives, so that a vanished server is noticed; best effort."""
     transport = getattr(connection, "_transport", None)
     endpoint = transport.get_extra_info("socket") if transport is not None else None
     if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):

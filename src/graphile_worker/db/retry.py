@@ -1,7 +1,7 @@
-"""Which database errors pass by themselves, how long to wait before trying again, and doing so.
+"""Which database errors are transient, the back-off for each, and retries.
 
-Conflicts between transactions are over in a moment; a server that starts up or cannot be reached takes
-longer; a connection that broke is replaced at once and then less and less often.
+Conflicts between transactions pass in a moment; a server that is starting or unreachable takes longer; a
+broken connection is replaced at once, then with growing delays.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 MULTIPLIER = 1.5
 MAX_ATTEMPTS = 100
 CONFLICT_ATTEMPTS = 10
-"""Of a call that its caller awaits; the delays before them add up to some four seconds."""
+"""For a call that its caller awaits; the delays add up to about four seconds."""
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """Bounds of the waiting time in seconds; it grows from the first to the second."""
+    """The first and the largest delay in seconds."""
 
     min_delay: float
     max_delay: float
@@ -57,26 +57,26 @@ _UNREACHABLE_ERRNO = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
 class Backoff:
-    """The growing delays of one loop that must go on; `reset` after a success."""
+    """The growing delays of a loop that never gives up; `reset` after a success."""
 
     def __init__(self, delays: Delays = BROKEN_CONNECTION) -> None:
         self._delays = delays
         self._failures = 0
 
     def next_delay(self, error: BaseException | None = None) -> float:
-        """Seconds to wait after one more failure; the error's own bounds apply if it has some."""
+        """Seconds to wait after another failure; bounds specific to the error take precedence."""
         delays = (delays_for(error) if error is not None else None) or self._delays
         delay = retry_delay(self._failures, delays)
         self._failures += 1
         return delay
 
     def reset(self) -> None:
-        """Begin with the shortest delay again."""
+        """Start again with the shortest delay."""
         self._failures = 0
 
 
 def delays_for(error: BaseException) -> Delays | None:
-    """How to wait after this error, or None if trying again would not help; looks at its causes too."""
+    """The back-off for this error or one of its causes; None if it is not transient."""
     seen: BaseException | None = error
     while seen is not None:
         found = _delays_for_one(seen)
@@ -87,23 +87,15 @@ def delays_for(error: BaseException) -> Delays | None:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same statement may well succeed later."""
+    """Whether the same statement may succeed later."""
     return delays_for(error) is not None
 
 
-def is_connection_lost(error: BaseException) -> bool:
-    """Whether the connection that raised this is of no more use."""
-    return delays_for(error) in (BROKEN_CONNECTION, UNREACHABLE) and sqlstate_of(error) not in (
-        sqlstates.READ_ONLY_SQL_TRANSACTION,
-        sqlstates.TOO_MANY_CONNECTIONS,
-    )
-
-
 def is_refusal(error: BaseException) -> bool:
-    """Whether a statement failed because of the values in it, so that others in its place might succeed.
+    """Whether a statement failed because of its values, so that it might succeed with others.
 
-    Not so if the server is away, busy, full or starting, if the connection broke, or if tables or rights are
-    missing. But whatever is raised inside a trigger, which has a context, may be about one row alone.
+    False if the server is down, busy, full or starting, if the connection broke, or if tables or permissions
+    are missing. But an error raised inside a trigger, which has a context, may concern a single row.
     """
     if delays_for(error) is not None:
         return False
@@ -113,34 +105,34 @@ def is_refusal(error: BaseException) -> bool:
         return not is_driver or isinstance(error, ValueError)  # the driver's DataError is one
     if code in _TOO_MUCH or getattr(error, "context", None):
         return True
-    if code == sqlstates.INSUFFICIENT_PRIVILEGE:  # row security has the same code as a missing grant
+    if code == sqlstates.INSUFFICIENT_PRIVILEGE:  # row-level security has the same code as a missing grant
         return getattr(error, "server_source_function", None) not in _MISSING_GRANT
     return code[:2] not in _NOT_ABOUT_VALUES
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a refusal may be over later: the statement took too long, or more memory than there was."""
+    """Whether a refusal may be temporary: the statement took too long or too much memory."""
     return sqlstate_of(error) in _TOO_MUCH
 
 
 def retry_delay(
     previous: int, delays: Delays, *, jitter: Callable[[float, float], float] = random.uniform
 ) -> float:
-    """Seconds to wait after `previous` earlier failures, spread so that many clients do not march in step."""
-    # The exponent is bounded because 1.5 to the power of a few thousand is no float.
+    """Seconds to wait after `previous` earlier failures, with jitter."""
+    # The exponent is bounded: 1.5 to the power of a few thousand overflows a float.
     grown = delays.min_delay * MULTIPLIER ** min(previous, 100)
     return min(grown, delays.max_delay) * jitter(0.5, 1.5)
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether the server undid a transaction because of another one: nothing of it has happened."""
+    """Whether the server rolled back a transaction because of another one."""
     return sqlstate_of(error) in _UNDONE
 
 
 async def past_conflicts(operation: Callable[[], Awaitable[T]], *, clock: Clock, failures: int = 0) -> T:
-    """The result of `operation`, a transaction of its own, tried again when another one was in its way.
+    """The result of `operation`, a transaction of its own, retried after conflicts.
 
-    `failures` are those that there were before.
+    `failures`: how many attempts have failed before.
     """
     while True:
         if failures:
@@ -161,10 +153,10 @@ async def with_retries(
     fallback: Delays | None = None,
     on_retry: Callable[[BaseException, int, float], None] | None = None,
 ) -> T:
-    """The result of `operation`, tried again after errors that pass; others are raised at once.
+    """The result of `operation`, retried after transient errors; others are raised at once.
 
-    `fallback` makes every other error retryable too; `on_retry` hears of the error, how many tries there
-    were, and the delay. The last error is raised when `max_attempts` tries have failed.
+    `fallback` makes every other error retryable too. `on_retry` gets the error, the number of failed attempts
+    and the delay. The last error is raised after `max_attempts`.
     """
     failures = 0
     while True:

@@ -1,8 +1,8 @@
-"""SingleConnection: a pool made of one connection of the caller's, for a run inside of its transaction.
+"""SingleConnection: a pool of one connection of the caller's, for a run inside the caller's transaction.
 
-Everybody who borrows gets the same connection, and one statement runs at a time. Inside of a transaction each
-statement has a savepoint, so that one that fails leaves the transaction usable. A transaction of a borrower
-keeps the others out until it ends, except what its own code does with other borrowed connections.
+Every `acquire` returns the same connection, and one statement runs at a time. Inside a transaction each
+statement has a savepoint, so that a failure leaves the transaction usable. A transaction of one borrower
+blocks the others until it ends, except for code inside that transaction.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from .connection import Borrowing, Connection, Row, Transaction
+from .connection import AcquireContext, Connection, Row, Transaction
 
-ENOUGH = 100  # connections, as far as anybody counts them
+NOMINAL_SIZE = 100  # connections: more than any caller asks for
 
 T = TypeVar("T")
 _held: ContextVar[object] = ContextVar("graphile_worker_single_connection", default=None)
-"""Whose transaction the current code is in."""
+"""The transaction that the current code runs in."""
 
 
 def is_connection(given: object) -> bool:
-    """Whether it is a connection of the driver, its own or borrowed from a pool."""
+    """Whether it is a connection of the driver, standalone or from a pool."""
     return isinstance(given, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy)
 
 
@@ -37,8 +37,8 @@ class SingleConnection:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._free = asyncio.Lock()  # held by a transaction of a borrower
-        self._idle = asyncio.Lock()  # held by a statement
+        self._free = asyncio.Lock()  # held during a borrower's transaction
+        self._idle = asyncio.Lock()  # held during a statement
         self._holder: object = None
 
     @property
@@ -47,7 +47,7 @@ class SingleConnection:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Any]:
-        """The connection for one statement."""
+        """The connection for one statement, in turn."""
         if self.is_held_here:
             async with self._idle:
                 yield self._connection
@@ -56,25 +56,25 @@ class SingleConnection:
                 yield self._connection
 
     async def hold(self) -> Token[object]:
-        """Keep the connection for the code that calls, until `let_go`."""
+        """Reserve the connection for the calling code until `let_go`."""
         await self._free.acquire()
         self._holder = object()
         return _held.set(self._holder)
 
     def let_go(self, token: Token[object]) -> None:
         self._holder = None
-        with suppress(ValueError):  # ended in another context than begun
+        with suppress(ValueError):  # ended in another context than started
             _held.reset(token)
         self._free.release()
 
-    def acquire(self, *, timeout: float | None = None) -> Borrowing:
-        return _Borrowing(_Share(self, self._connection))
+    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
+        return _Acquired(_Share(self, self._connection))
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
-        """It stays the caller's."""
+        """No-op: it stays with the caller."""
 
     def get_max_size(self) -> int:
-        return ENOUGH
+        return NOMINAL_SIZE
 
     def get_size(self) -> int:
         return 1
@@ -86,13 +86,13 @@ class SingleConnection:
         return bool(self._connection.is_closed())
 
     async def close(self) -> None:
-        """It stays open."""
+        """No-op: it stays open."""
 
     def terminate(self) -> None:
-        """It stays open."""
+        """No-op: it stays open."""
 
 
-class _Borrowing:
+class _Acquired:
     def __init__(self, share: _Share) -> None:
         self._share = share
 
@@ -112,7 +112,7 @@ class _Borrowing:
 
 
 class _Share:
-    """The connection, as one borrower sees it."""
+    """The connection as handed to one borrower."""
 
     def __init__(self, pool: SingleConnection, connection: Any) -> None:
         self._pool = pool
@@ -171,23 +171,20 @@ class _Share:
     def get_server_pid(self) -> int:
         return int(self._connection.get_server_pid())
 
-    def get_server_version(self) -> Any:
-        return self._connection.get_server_version()
-
     def is_closed(self) -> bool:
         return bool(self._connection.is_closed())
 
     async def reset(self, *, timeout: float | None = None) -> None:
-        """The driver would roll the caller's transaction back."""
+        """No-op: the driver would roll back the caller's transaction."""
 
     async def close(self, *, timeout: float | None = None) -> None:
-        """It is the caller's to close."""
+        """No-op: the caller closes it."""
 
     def terminate(self) -> None:
-        """It is the caller's to close."""
+        """No-op: the caller closes it."""
 
     def __getattr__(self, name: str) -> Any:
-        """What else the driver's connection has."""
+        """Everything else of the driver's connection."""
         return getattr(self._connection, name)
 
 

@@ -1,4 +1,4 @@
-"""Goes from check to check: what fails or takes too long is a finding itself and does not stop the others."""
+"""Runs the checks one by one. A check that fails or times out becomes a finding; the others continue."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ..db.errors import sqlstate_of
 from ..db.open import connect, resolve_connection
 from ..error_text import message_of
 from ..errors import GraphileWorkerError, NoDatabaseError
+from ..migrate.own_objects import applied_numbers
 from ..migrate.state import SchemaState, read_state
-from ..sql import load
+from ..recovery.worker_rows import SCANNED_PAGES
 from . import facts
 from .connection_checks import (
     ConnectionFacts,
@@ -26,12 +27,19 @@ from .connection_checks import (
     check_settings,
 )
 from .finding import Finding, Thresholds, well
-from .job_checks import check_failures, check_locks, check_lost_queues, check_queues, check_waiting
+from .job_checks import (
+    check_failures,
+    check_locks,
+    check_lost_queues,
+    check_queues,
+    check_waiting,
+    not_scanned,
+)
 from .probes import probe
 from .schema_checks import (
-    check_extensions,
     check_functions,
     check_indexes,
+    check_own_objects,
     check_rights,
     check_schema,
     check_sequences,
@@ -41,7 +49,7 @@ from .upkeep_checks import check_table, check_transactions
 T = TypeVar("T")
 
 CHECK_WITHIN = 15.0
-"""Seconds that one question to the server may take."""
+"""Seconds that one check may take."""
 PAGE = 8192
 WORKERS_TABLE = "_private_py_workers"
 QUEUE_INDEX = "_private_py_jobs_queue_next_index"
@@ -52,17 +60,19 @@ async def examine(
     settings: Settings,
     *,
     thresholds: Thresholds | None = None,
+    scan: bool = False,
     clock: Clock | None = None,
     no_database_hint: Callable[[], str] | None = None,
 ) -> list[Finding]:
-    """Everything that there is to say about the database that the settings name.
+    """All findings about the database that the settings name.
 
-    `no_database_hint` completes the advice when they name none.
+    `scan`: scan the jobs table for locks whatever its size. `no_database_hint` completes the advice when no
+    database is configured.
     """
     try:
         async with _connections(settings) as (connection, other):
             return await _Examination(
-                settings, connection, other, thresholds or Thresholds(), clock or SystemClock()
+                settings, connection, other, thresholds or Thresholds(), clock or SystemClock(), scan=scan
             ).run()
     except GraphileWorkerError as error:
         advice = message_of(error)
@@ -70,15 +80,15 @@ async def examine(
             advice += f"; {no_database_hint()}"
         return [
             Finding(
-                "connection", "error", "the database cannot be reached",
-                "Neither workers nor clients can do anything.", advice,
+                "connection", "error", "the database is unreachable",
+                "Workers and clients cannot work.", advice,
             )
         ]  # fmt: skip
 
 
 @asynccontextmanager
 async def _connections(settings: Settings) -> AsyncIterator[tuple[Connection, Connection]]:
-    """Two connections of our own; without prepared statements, so that any pooler lets them through."""
+    """Two connections of our own, without prepared statements, so that they work behind any pooler."""
     dsn: Any = resolve_connection(settings.worker.connection_string)
     async with AsyncExitStack() as stack:
 
@@ -93,7 +103,7 @@ async def _connections(settings: Settings) -> AsyncIterator[tuple[Connection, Co
 
 
 class _Examination:
-    """One visit."""
+    """One run of all checks."""
 
     def __init__(
         self,
@@ -102,6 +112,8 @@ class _Examination:
         other: Connection,
         thresholds: Thresholds,
         clock: Clock,
+        *,
+        scan: bool,
     ) -> None:
         self._options = settings.worker
         self._schema = settings.worker.schema_name
@@ -109,10 +121,11 @@ class _Examination:
         self._other = other
         self._thresholds = thresholds
         self._clock = clock
+        self._scan = scan
         self._findings: list[Finding] = []
 
     async def run(self) -> list[Finding]:
-        """The connection, then the rights, then what is to be seen with them."""
+        """Check the connection, then permissions, then what they give access to."""
         connection, schema = self._connection, self._schema
         self._findings.append(well("connection", "the database answers"))
         server = await self._check(
@@ -121,19 +134,21 @@ class _Examination:
             lambda facts: (*check_server(facts), *check_settings(facts)),
         )
         await self._check("connection", probe(connection, self._other, self._clock), self._judge_connection)
-        tables = await self._check("rights", facts.table_rights(connection, schema)) or []
-        functions = await self._check("functions", facts.function_facts(connection, schema)) or []
+        tables = await self._check("rights", facts.TableRights.load(connection, schema, schema.name)) or []
+        functions = (
+            await self._check("functions", facts.FunctionFacts.load(connection, schema, schema.name)) or []
+        )
         if server is not None and tables:
             found = list(check_rights(tables, functions, server.role, schema))
             self._findings += found
             if any(finding.severity == "error" for finding in found):
-                return self._findings  # there is nothing to be seen, and every other finding would mislead
+                return self._findings  # without permissions every other finding would mislead
         state = await self._check(
             "schema", read_state(connection, schema), lambda state: check_schema(state, schema)
         )
         if state is not None and state.revision is not None:
-            indexes = await self._look_at_schema(state, functions)
-            await self._look_at_jobs({table.name for table in tables}, indexes)
+            indexes = await self._check_schema(state, functions)
+            await self._check_jobs({table.name for table in tables}, indexes)
         return self._findings
 
     def _judge_connection(self, facts: ConnectionFacts) -> Iterable[Finding]:
@@ -141,52 +156,53 @@ class _Examination:
         yield check_pooler(facts, prepared_statements=self._options.prepared_statements)
         yield check_listen(facts, self._options.poll_interval)
 
-    async def _look_at_schema(self, state: SchemaState, functions: list[facts.FunctionFacts]) -> set[str]:
-        """The names of the indexes that can be used are returned."""
+    async def _check_schema(self, state: SchemaState, functions: list[facts.FunctionFacts]) -> set[str]:
+        """Return the names of the usable indexes."""
         schema, connection = self._schema, self._connection
         applied: set[int] = set()
-        if state.has_extension_ledger:
-            statement = load("migrate/extensions_applied", schema)
-            rows = await self._check("schema", connection.fetch(statement)) or ()
-            applied = {row["id"] for row in rows}
-        self._findings += check_extensions(applied)
+        if state.has_own_ledger:
+            applied = await self._check("schema", applied_numbers(connection, schema)) or set()
+        self._findings += check_own_objects(applied)
         self._findings += check_functions(functions, schema)
         indexes = await self._check(
             "indexes",
-            facts.index_facts(connection, schema),
+            facts.IndexFacts.load(connection, schema, schema.name),
             lambda indexes: check_indexes(indexes, applied, schema),
         )
-        await self._check("sequences", facts.sequence_facts(connection, schema), check_sequences)
+        await self._check(
+            "sequences", facts.SequenceFacts.load(connection, schema, schema.name), check_sequences
+        )
         return {index.name for index in indexes or () if index.is_valid}
 
-    async def _look_at_jobs(self, tables: set[str], indexes: set[str]) -> None:
+    async def _check_jobs(self, tables: set[str], indexes: set[str]) -> None:
         schema, connection, thresholds = self._schema, self._connection, self._thresholds
-        workers: facts.KnownWorkers | None = None
-        if WORKERS_TABLE in tables:
-            workers = await self._check("locks", facts.known_workers(connection, schema))
-        await self._check(
-            "locks",
-            facts.lock_holders(connection, schema, thresholds.lock_age),
-            lambda holders: check_locks(holders, workers, thresholds),
-        )
-        await self._check("queues", facts.stuck_queues(connection, schema), check_queues)
-        if QUEUE_INDEX in indexes:
-            await self._check(
-                "queues",
-                facts.lost_queues(connection, schema),
-                lambda queues: check_lost_queues(queues, schema),
-            )
-        await self._check(
-            "waiting",
-            facts.waiting_job(connection, schema),
-            lambda waiting: check_waiting(waiting, workers, thresholds),
-        )
         table = await self._check(
             "table",
             facts.table_facts(connection, schema),
             lambda table: check_table(table, schema, thresholds),
         )
         pages = table.table_bytes // PAGE if table is not None else 0
+        scan = self._scan or pages <= SCANNED_PAGES
+        locks = await self._check(
+            "locks",
+            facts.locks(connection, schema, has_workers=WORKERS_TABLE in tables, scan=scan),
+            lambda locks: check_locks(locks, thresholds),
+        )
+        if scan:
+            await self._check("queues", facts.StuckQueue.load(connection, schema), check_queues)
+        else:
+            self._findings += not_scanned(pages)
+        if QUEUE_INDEX in indexes:
+            await self._check(
+                "queues",
+                facts.LostQueue.load(connection, schema),
+                lambda queues: check_lost_queues(queues, schema),
+            )
+        await self._check(
+            "waiting",
+            facts.waiting_job(connection, schema),
+            lambda waiting: check_waiting(waiting, locks.alive if locks is not None else None, thresholds),
+        )
         await self._check(
             "failures",
             facts.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes),
@@ -194,7 +210,7 @@ class _Examination:
         )
         await self._check(
             "transactions",
-            facts.old_transactions(connection, schema, thresholds.transaction_age),
+            facts.OldTransaction.load(connection, schema, thresholds.transaction_age),
             check_transactions,
         )
 
@@ -204,7 +220,7 @@ class _Examination:
         question: Awaitable[T],
         judge: Callable[[T], Iterable[Finding]] = lambda _: (),
     ) -> T | None:
-        """Ask, judge and return the answer; a question that fails becomes a finding."""
+        """Ask the server, judge the answer and return it; a failure becomes a finding."""
         try:
             async with asyncio.timeout(CHECK_WITHIN):
                 answer = await question
@@ -212,7 +228,8 @@ class _Examination:
             self._findings.append(
                 Finding(
                     check, "info", f"not checked: no answer within {CHECK_WITHIN:.0f} seconds",
-                    "The table is very large, or the server is very busy.", "Try again in a quiet moment.",
+                    "The table is very large, or the server is overloaded.",
+                    "Run the doctor again when there is less load.",
                 )
             )  # fmt: skip
             return None
@@ -222,7 +239,7 @@ class _Examination:
             self._findings.append(
                 Finding(
                     check, "error", f"not checked: {message_of(error)}",
-                    "The server refused the question.", "Look at the other findings first.",
+                    "The server refused the query.", "Deal with the other findings first.",
                 )
             )  # fmt: skip
             return None

@@ -1,31 +1,43 @@
-"""Facts about the server, the schema and the jobs, for the doctor: read only, and cheap with a million jobs.
+"""Facts about the server, the schema and the jobs, for the doctor: read-only, and cheap with a million jobs.
 
-Nothing is judged here. Only two statements read the whole jobs table: who holds locks, and which queues are
-stuck. No index leads to locked jobs, because every fetch would have to pay for it. The others go through an
-index, or look at a part of a large table.
+Nothing is judged here. Locks of other runtimes and stuck queues can only be found by a scan of the jobs
+table, because no index leads to locked jobs: the caller decides whether to scan. Everything else uses an
+index or a sample of a large table.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self
 
-from ..db.connection import Connection, Row
+import msgspec
+
+from ..db.connection import Connection
+from ..recovery.worker_rows import list_workers
 from ..schema_name import SchemaName
 from ..sql import load
-
-T = TypeVar("T")
 
 COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
 LISTED_FAILURES = 10_000
-"""Up to this number, failed jobs are counted through their index; beyond that by a part of the table."""
+"""Up to this number, failed jobs are counted through their index; beyond it by a sample of the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class Fact(msgspec.Struct, frozen=True):
+    """One row of a statement; its fields are the columns."""
+
+    statement: ClassVar[str]
+
+    @classmethod
+    async def load(cls, connection: Connection, schema: SchemaName, *values: Any) -> list[Self]:
+        """Run the statement; `values` are its parameters."""
+        rows = await connection.fetch(load(f"diagnose/{cls.statement}", schema), *values)
+        return [cls(**dict(row.items())) for row in rows]
+
+
+class ServerFacts(Fact, frozen=True):
     """The server and the session."""
 
+    statement = "server"
     server_version: int
     version: str
     role: str
@@ -43,13 +55,21 @@ class ServerFacts:
     max_connections: int
     notification_queue: float
     schemas: list[str]
-    """Those of search_path that exist, in the order in which names are looked for in them."""
+    """The schemas of search_path that exist, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRights:
+class Moment(Fact, frozen=True):
+    """The server's clock in seconds since 1970, and the process id of the session."""
+
+    statement = "moment"
+    at: float
+    pid: int
+
+
+class TableRights(Fact, frozen=True):
     """What the connected role may do with one table of the schema."""
 
+    statement = "rights"
     name: str
     owner: str
     may_enter: bool
@@ -58,102 +78,90 @@ class TableRights:
     row_security: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionFacts:
+class FunctionFacts(Fact, frozen=True):
     """One function of the schema."""
 
+    statement = "functions"
     name: str
     owner: str
     body: str
     may_execute: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexFacts:
+class IndexFacts(Fact, frozen=True):
     """One index of the schema."""
 
+    statement = "indexes"
     name: str
     table_name: str
     is_valid: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceFacts:
-    """How much of an identity column's numbers is used up, from 0 to 1."""
+class SequenceFacts(Fact, frozen=True):
+    """The used share of an identity column's numbers, from 0 to 1."""
 
+    statement = "sequences"
     name: str
     used: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockHolder:
+class LockHolder(Fact, frozen=True):
     """A worker pool that holds jobs."""
 
+    statement = "locks"
     locked_by: str | None
-    jobs: int
-    old_jobs: int
-    age: float
+    jobs: int | None
+    """None if the pool runs a version that does not report them."""
+    age: float | None
+    """Seconds since its oldest lock was taken, or since its oldest running job started."""
+    is_alive: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StuckQueue:
+class StuckQueue(Fact, frozen=True):
     """A queue that is locked although none of its jobs is."""
 
+    statement = "queues"
     queue_name: str
     locked_by: str | None
     age: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostQueue:
-    """A queue that jobs wait for although it has no row, and the next of these jobs."""
+class LostQueue(Fact, frozen=True):
+    """A queue with waiting jobs but without a row, and the next of these jobs."""
 
+    statement = "lost_queues"
     job_queue_id: int
     job_id: int
     task_identifier: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedTask:
-    """Jobs of one task that failed for good."""
+class FailedTask(Fact, frozen=True):
+    """Permanently failed jobs of one task."""
 
+    statement = "failures"
     task_identifier: str
     jobs: int
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failures:
-    """All of them; in a large table the numbers are scaled up from a part of it."""
+class SampledFailedTask(FailedTask, frozen=True):
+    """The same in a sample of the table, as counted."""
 
-    tasks: list[FailedTask]
-    is_estimate: bool
-
-    @property
-    def jobs(self) -> int:
-        return sum(task.jobs for task in self.tasks)
+    statement = "failures_in_part"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingJob:
+class WaitingJob(Fact, frozen=True):
     """The job that has been ready for longest."""
 
+    statement = "waiting"
     task_identifier: str
     age: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownWorkers:
-    """Worker pools of this package: how many are in reach, and the ids of those that are not."""
+class TableFacts(Fact, frozen=True):
+    """Size and maintenance of the jobs table."""
 
-    alive: int
-    lost: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFacts:
-    """Size and upkeep of the jobs table."""
-
+    statement = "table"
     live: int
     dead: int
     table_bytes: int
@@ -165,116 +173,93 @@ class TableFacts:
     settings: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldTransaction:
+class OldTransaction(Fact, frozen=True):
     """Something that keeps vacuum from removing dead rows."""
 
+    statement = "transactions"
     kind: str
     name: str
     what: str | None
     age: float | None
 
 
+class Locks(msgspec.Struct, frozen=True):
+    """Pools that hold jobs."""
+
+    holders: list[LockHolder]
+    alive: int | None
+    """How many pools of this package are alive; None if unknown."""
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """All permanently failed jobs; in a large table the numbers are extrapolated from a sample."""
+
+    tasks: list[FailedTask]
+    is_estimate: bool
+
+    @property
+    def jobs(self) -> int:
+        return sum(task.jobs for task in self.tasks)
+
+
 async def server_facts(connection: Connection) -> ServerFacts:
-    """What kind of server this is."""
-    (row,) = await connection.fetch(load("diagnose/server"))
-    return _made(ServerFacts, row)
+    """The server and the session."""
+    (found,) = await ServerFacts.load(connection, SchemaName())
+    return found
 
 
-async def moment(connection: Connection) -> tuple[float, int]:
-    """The server's clock in seconds since 1970, and the process that answers."""
-    (row,) = await connection.fetch(load("diagnose/moment"))
-    return row["at"], row["pid"]
+async def moment(connection: Connection) -> Moment:
+    """The server's clock and process id."""
+    (found,) = await Moment.load(connection, SchemaName())
+    return found
 
 
-async def table_rights(connection: Connection, schema: SchemaName) -> list[TableRights]:
-    """What the role may do with the tables."""
-    rows = await connection.fetch(load("diagnose/rights", schema), schema.name)
-    return [_made(TableRights, row) for row in rows]
+async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool, scan: bool) -> Locks:
+    """Who holds jobs: from the pools' own reports, or by a scan of the jobs table.
 
-
-async def function_facts(connection: Connection, schema: SchemaName) -> list[FunctionFacts]:
-    """The functions, with their bodies."""
-    rows = await connection.fetch(load("diagnose/functions", schema), schema.name)
-    return [_made(FunctionFacts, row) for row in rows]
-
-
-async def index_facts(connection: Connection, schema: SchemaName) -> list[IndexFacts]:
-    """The indexes."""
-    rows = await connection.fetch(load("diagnose/indexes", schema), schema.name)
-    return [_made(IndexFacts, row) for row in rows]
-
-
-async def sequence_facts(connection: Connection, schema: SchemaName) -> list[SequenceFacts]:
-    """The sequences of identity columns."""
-    rows = await connection.fetch(load("diagnose/sequences", schema), schema.name)
-    return [_made(SequenceFacts, row) for row in rows]
-
-
-async def lock_holders(connection: Connection, schema: SchemaName, old: float) -> list[LockHolder]:
-    """Who holds jobs; `old` is the age in seconds from which a lock counts as old."""
-    rows = await connection.fetch(load("diagnose/locks", schema), old)
-    return [_made(LockHolder, row) for row in rows]
-
-
-async def stuck_queues(connection: Connection, schema: SchemaName) -> list[StuckQueue]:
-    """Queues that nobody will free."""
-    rows = await connection.fetch(load("diagnose/queues", schema))
-    return [_made(StuckQueue, row) for row in rows]
-
-
-async def lost_queues(connection: Connection, schema: SchemaName) -> list[LostQueue]:
-    """Queues without a row that jobs wait for; only where the indexes of named queues exist."""
-    rows = await connection.fetch(load("diagnose/lost_queues", schema))
-    return [_made(LostQueue, row) for row in rows]
+    `has_workers`: whether the table of workers exists.
+    """
+    if not has_workers:
+        return Locks(await LockHolder.load(connection, schema) if scan else [], None)
+    workers = await list_workers(connection, schema, scan=scan)
+    now = (await moment(connection)).at
+    holders = [
+        LockHolder(
+            locked_by=worker.id,
+            jobs=worker.jobs_held,
+            age=now - worker.locked_since.timestamp() if worker.locked_since is not None else None,
+            is_alive=worker.is_alive,
+        )
+        for worker in workers
+        if worker.jobs_held != 0
+    ]
+    return Locks(holders, sum(worker.is_alive is True for worker in workers))
 
 
 async def failures(
     connection: Connection, schema: SchemaName, pages: int, *, has_index: bool = False
 ) -> Failures:
-    """Jobs that failed permanently; `pages` is the size of the table, `has_index` if one leads to them."""
+    """Permanently failed jobs; `pages` is the size of the jobs table, `has_index` if they have an index."""
     if has_index:
-        rows = await connection.fetch(load("diagnose/failures", schema), LISTED_FAILURES)
-        found = Failures(tasks=[_made(FailedTask, row) for row in rows], is_estimate=False)
+        found = Failures(await FailedTask.load(connection, schema, LISTED_FAILURES), is_estimate=False)
         if found.jobs < LISTED_FAILURES:
             return found
     percentage = 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
-    rows = await connection.fetch(load("diagnose/failures_in_part", schema), percentage)
+    sampled = await SampledFailedTask.load(connection, schema, percentage)
     tasks = [
-        FailedTask(
-            task_identifier=row["task_identifier"],
-            jobs=round(row["jobs"] * 100 / percentage),
-            last_error=row["last_error"],
-        )
-        for row in rows
+        FailedTask(task.task_identifier, round(task.jobs * 100 / percentage), task.last_error)
+        for task in sampled
     ]
-    return Failures(tasks=tasks, is_estimate=percentage < 100)
+    return Failures(tasks, is_estimate=percentage < 100)
 
 
 async def waiting_job(connection: Connection, schema: SchemaName) -> WaitingJob | None:
     """The job that has been ready for longest."""
-    rows = await connection.fetch(load("diagnose/waiting", schema))
-    return _made(WaitingJob, rows[0]) if rows else None
-
-
-async def known_workers(connection: Connection, schema: SchemaName) -> KnownWorkers:
-    """Pools of this package; only where the table of workers exists."""
-    (row,) = await connection.fetch(load("diagnose/workers", schema), schema.name)
-    return _made(KnownWorkers, row)
+    found = await WaitingJob.load(connection, schema)
+    return found[0] if found else None
 
 
 async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:
-    """Size and upkeep of the jobs table."""
-    (row,) = await connection.fetch(load("diagnose/table", schema), f"{schema.quoted}._private_jobs")
-    return _made(TableFacts, row)
-
-
-async def old_transactions(connection: Connection, schema: SchemaName, old: float) -> list[OldTransaction]:
-    """What holds vacuum back for longer than `old` seconds."""
-    rows = await connection.fetch(load("diagnose/transactions", schema), old)
-    return [_made(OldTransaction, row) for row in rows]
-
-
-def _made(cls: type[T], row: Row) -> T:
-    values: dict[str, Any] = dict(row.items())
-    return cls(**values)
+    """Size and maintenance of the jobs table."""
+    (found,) = await TableFacts.load(connection, schema, f"{schema.quoted}._private_jobs")
+    return found

@@ -1,4 +1,4 @@
-"""Finding: one thing the doctor saw, what it means and what to do about it."""
+"""Finding: one result of the doctor, what it means and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "info", "ok"]
-"""Jobs are lost or do not run; something will hurt sooner or later; worth knowing; all is well."""
+"""Jobs are lost or do not run; trouble ahead; worth knowing; no problem."""
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`check` names what was looked at; a finding that is not ok has a meaning and an advice."""
+    """`check` names the check; a finding that is not ok has a meaning and an advice."""
 
     check: str
     severity: Severity
@@ -24,7 +24,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """From when on something is worth a word. Ages are seconds."""
+    """Limits beyond which the doctor reports something. Ages are in seconds."""
 
     lock_age: float = 3600.0
     transaction_age: float = 300.0
@@ -37,13 +37,13 @@ class Thresholds:
 
 
 def well(check: str, summary: str) -> Finding:
-    """Nothing to do."""
+    """A finding without a problem."""
     return Finding(check, "ok", summary)
 
 
 def age(seconds: float) -> str:
     """A time span in its largest unit: 45 seconds, 12 minutes, 3 hours, 5 days."""
-    if not math.isfinite(seconds):  # since a time that was set to infinity
+    if not math.isfinite(seconds):  # a timestamp of infinity
         return "an unknown time"
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * size:
@@ -52,13 +52,13 @@ def age(seconds: float) -> str:
 
 
 def some(names: list[str], most: int = 5) -> str:
-    """A few names, and how many more there are."""
+    """A few names, and the number of the others."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def size(number: int) -> str:
-    """Bytes for people."""
+    """Bytes in a readable unit."""
     for unit, bytes_ in (("GB", 1024**3), ("MB", 1024**2), ("kB", 1024)):
         if number >= bytes_:
             return f"{number / bytes_:.1f} {unit}"

@@ -1,7 +1,7 @@
-"""Whose functions are in the schema: this package's, Node's, the Rust port's, or somebody's.
+"""Which runtime installed the functions of the schema: this package, Node, the Rust port, or an unknown one.
 
-Ours are known by their text. Node's are known by digests of their text, taken from databases that its
-releases 0.16 to 0.18 installed. The Rust port's are known by what only they do.
+Ours are recognised by their text, Node's by digests of the text that releases 0.16 to 0.18 install, and the
+Rust port's by a distinctive string.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NODE_DIGESTS = {
     "reschedule_jobs": "bcb4e43989faf0a7",
 }
 OLDER_NODE_DIGESTS = {"add_job": "a9428b32abcf4f3f", "add_jobs": "f65383932eb3d2d5"}
-RUST_MARKS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
+RUST_STRINGS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
 
 
 def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
-    """Who wrote the function that is there now."""
+    """Which runtime installed this function."""
     name, body = function.name, function.body
     found = digest(body, schema)
     if found == digest(_own_body(name, schema), schema):
@@ -48,7 +48,7 @@ def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
         return "Node"
     if found == OLDER_NODE_DIGESTS.get(name):
         return "Node, before 0.18"
-    if name in RUST_MARKS and RUST_MARKS[name] in body:
+    if name in RUST_STRINGS and RUST_STRINGS[name] in body:
         return "Rust"
     return "unknown"
 

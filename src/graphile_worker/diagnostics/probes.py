@@ -1,4 +1,4 @@
-"""Trying out the connection: the clocks, whether a pooler is in between, and whether LISTEN works."""
+"""Probes of the connection: clock difference, pooler, LISTEN."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..queries.ping import ping
 from .connection_checks import ConnectionFacts
 from .facts import moment
 
-TRIES = 3
-LISTEN_WITHIN = 3.0
+ATTEMPTS = 3
+LISTEN_TIMEOUT = 3.0
 
 
 async def probe(connection: Connection, other: Connection, clock: Clock) -> ConnectionFacts:
-    """Everything that two connections to the same place can show."""
+    """Run all probes on two connections to the same server."""
     difference, uncertainty = await clock_difference(connection, clock)
     switches = await switches_sessions(connection, other)
-    _, pid = await moment(connection)
+    pid = (await moment(connection)).pid
     return ConnectionFacts(
         clock_difference=difference,
         clock_uncertainty=uncertainty,
-        # A pooler makes up the process number that it gives to its clients.
+        # A pooler invents the process id that it reports to its clients.
         has_pooler=switches or pid != connection.get_server_pid(),
         switches_sessions=switches,
         listen_seconds=await listen_seconds(connection, other),
@@ -34,11 +34,11 @@ async def probe(connection: Connection, other: Connection, clock: Clock) -> Conn
 
 
 async def clock_difference(connection: Connection, clock: Clock) -> tuple[float, float]:
-    """Seconds that the server's clock is ahead, and how far off that may be: from the quickest answer."""
+    """Seconds that the server's clock is ahead, and the uncertainty; from the fastest of several attempts."""
     best: tuple[float, float] | None = None
-    for _ in range(TRIES):
+    for _ in range(ATTEMPTS):
         before, asked = clock.now().timestamp(), clock.monotonic()
-        at, _ = await moment(connection)
+        at = (await moment(connection)).at
         half = (clock.monotonic() - asked) / 2
         if best is None or half < best[1]:
             best = (at - (before + half), half)
@@ -46,38 +46,38 @@ async def clock_difference(connection: Connection, clock: Clock) -> tuple[float,
 
 
 async def switches_sessions(connection: Connection, other: Connection) -> bool:
-    """Whether a connection is given another session of the server while the one it had is in use."""
-    _, before = await moment(connection)
-    # A pooler lends a session for a transaction. An idle one lends the session it got back last, so the other
-    # connection now gets ours, if it can be had at all, and we get a different one.
+    """Whether a connection gets another session of the server while its previous one is in use."""
+    before = (await moment(connection)).pid
+    # A pooler in transaction mode assigns the session that was released last. So the other connection gets
+    # ours for its transaction, and we get a different one.
     async with other.transaction():
         await moment(other)
-        _, after = await moment(connection)
+        after = (await moment(connection)).pid
     return before != after
 
 
 async def listen_seconds(connection: Connection, other: Connection) -> float | None:
-    """How long a notification takes to arrive; None if it does not."""
+    """Latency of a notification; None if it does not arrive."""
     loop = asyncio.get_running_loop()
-    heard = asyncio.Event()
+    received = asyncio.Event()
     channel = f"doctor:{os.urandom(8).hex()}"
 
-    def hear(*_: Any) -> None:
-        heard.set()
+    def receive(*_: Any) -> None:
+        received.set()
 
     try:
-        await connection.add_listener(channel, hear)
+        await connection.add_listener(channel, receive)
         began = loop.time()
         await ping(other, channel)
-        async with asyncio.timeout(LISTEN_WITHIN):
-            await heard.wait()
+        async with asyncio.timeout(LISTEN_TIMEOUT):
+            await received.wait()
         return loop.time() - began
     except TimeoutError:
         return None
     except Exception as error:
         if sqlstate_of(error) is None:
             raise
-        return None  # some poolers refuse LISTEN outright
+        return None  # some poolers refuse LISTEN
     finally:
         with suppress(Exception):
-            await connection.remove_listener(channel, hear)
+            await connection.remove_listener(channel, receive)

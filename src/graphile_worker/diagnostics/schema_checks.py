@@ -1,11 +1,11 @@
-"""Judges the schema: its revision, the role's rights, whose functions it has, and its indexes."""
+"""Checks of the schema: revision, permissions, origin of the functions, indexes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from ..migrate import SUPPORTED_REVISION, known_extensions
+from ..migrate import SUPPORTED_REVISION, known_own_objects
 from ..migrate.state import SchemaState
 from ..schema_name import SchemaName
 from ..sql import load
@@ -28,57 +28,57 @@ SHARED_INDEXES = (
 USED_UP = 0.5
 WEAKNESS: dict[Origin, str] = {
     "Python": "",
-    "Node": "A keyed add that meets a worker which takes the same job at that moment can get lost "
-    "(returning no job). Everything else works.",
-    "Node, before 0.18": "A keyed add that meets a worker which takes the same job at that moment can get "
-    "lost, and every add uses up numbers of the small identity columns of tasks and queues.",
-    "Rust": "A keyed add that meets a worker which takes the same job fails with the code GWNOR and must be "
-    "repeated, and every add uses up numbers of the small identity columns of tasks and queues.",
-    "unknown": "They may come from another version, or were changed by hand.",
+    "Node": "A keyed add can get lost (returning no job) if a worker takes the same job at that moment. "
+    "Everything else works.",
+    "Node, before 0.18": "A keyed add can get lost if a worker takes the same job at that moment, and every "
+    "add consumes values of the small identity columns of tasks and queues.",
+    "Rust": "A keyed add fails with the code GWNOR if a worker takes the same job at that moment, and every "
+    "add consumes values of the small identity columns of tasks and queues.",
+    "unknown": "They come from another version or were changed by hand.",
 }
 
 
 def check_schema(state: SchemaState, schema: SchemaName) -> Iterator[Finding]:
-    """Whether it is installed, and how far."""
+    """Whether it is installed, and its revision."""
     migrate = "Run `graphile-worker migrate` as the role that owns the schema."
     if state.revision is None:
         yield Finding(
             "schema", "error", f"the schema {schema.quoted} is not installed in this database",
-            "There is no queue here: workers install it when they start, clients do not.",
+            "There is no queue here. Workers install the schema when they start, clients do not.",
             "Run `graphile-worker migrate`; or name the right database (-c) and schema (-s).",
         )  # fmt: skip
     elif state.breaking_revision is not None and state.breaking_revision > SUPPORTED_REVISION:
         yield Finding(
-            "schema", "error", f"the schema is at revision {state.revision}, this package knows "
+            "schema", "error", f"the schema is at revision {state.revision}, this package supports "
             f"{SUPPORTED_REVISION}",
-            "A newer worker changed it in a way that this version does not understand.",
+            "A newer worker applied a breaking migration.",
             "Install a newer version of graphile-worker.",
         )  # fmt: skip
     elif state.revision > SUPPORTED_REVISION:
         yield Finding(
-            "schema", "warning", f"the schema is at revision {state.revision}, this package knows "
+            "schema", "warning", f"the schema is at revision {state.revision}, this package supports "
             f"{SUPPORTED_REVISION}",
-            "A newer worker changed it; the changes are not marked as breaking.",
+            "A newer worker applied migrations that are not breaking.",
             "Consider a newer version of graphile-worker.",
         )  # fmt: skip
     elif state.revision < SUPPORTED_REVISION:
         yield Finding(
             "schema", "error", f"the schema is at revision {state.revision}, {SUPPORTED_REVISION} is needed",
-            "It was installed by an older version. A worker upgrades it when it starts, if it may.",
+            "An older version installed it. A worker with the permissions upgrades it when it starts.",
             migrate,
         )  # fmt: skip
     else:
         yield well("schema", f"schema {schema.quoted} at revision {state.revision}")
 
 
-def check_extensions(applied: Collection[int]) -> Iterator[Finding]:
-    """Whether the objects of this package are there."""
-    missing = [extension.name for extension in known_extensions() if extension.number not in applied]
+def check_own_objects(applied: Collection[int]) -> Iterator[Finding]:
+    """Whether the Python-only objects exist."""
+    missing = [step.name for step in known_own_objects() if step.number not in applied]
     if missing:
         yield Finding(
-            "schema", "warning", f"additions of this package are missing: {some(missing)}",
-            "Jobs run without them, but named queues are slower, and the jobs of a worker that died come "
-            "back after hours instead of seconds.",
+            "schema", "warning", f"Python-only objects are missing: {some(missing)}",
+            "Jobs run without them, but named queues are slower, and orphaned jobs come back after hours "
+            "instead of seconds.",
             "Run `graphile-worker migrate` as the role that owns the schema.",
         )  # fmt: skip
 
@@ -86,14 +86,12 @@ def check_extensions(applied: Collection[int]) -> Iterator[Finding]:
 def check_rights(
     tables: Sequence[TableRights], functions: Sequence[FunctionFacts], role: str, schema: SchemaName
 ) -> Iterator[Finding]:
-    """What the role lacks."""
+    """Permissions that the role lacks."""
     owners = sorted({table.owner for table in tables})
-    as_owner = (
-        f"Connect as {some(owners)}, who owns the tables; or grant that role: grant {owners[0]} to {role};"
-    )
+    as_owner = f"Connect as {some(owners)}, who owns the tables; or: grant {owners[0]} to {role};"
     if not all(table.may_enter for table in tables):
         yield Finding(
-            "rights", "error", f"the role {role} may not use the schema {schema.quoted}",
+            "rights", "error", f"role {role} may not use the schema {schema.quoted}",
             "It can neither add nor run jobs.", as_owner,
         )  # fmt: skip
         return
@@ -102,65 +100,65 @@ def check_rights(
     locked_out = [function.name for function in functions if not function.may_execute]
     if denied:
         yield Finding(
-            "rights", "error", f"the role {role} may not read and change {some(denied)}",
+            "rights", "error", f"role {role} may not read and write {some(denied)}",
             "It can neither add nor run jobs.", as_owner,
         )  # fmt: skip
     elif hidden:
         yield Finding(
-            "rights", "error", f"row security hides the rows of {some(hidden)} from the role {role}",
-            "Only the owner of the tables sees them. For this role the queue is empty, and adding jobs "
+            "rights", "error", f"row-level security hides the rows of {some(hidden)} from role {role}",
+            "Only the owner of the tables can read them. For this role the queue is empty, and adding jobs "
             "fails.",
             as_owner,
         )  # fmt: skip
     if locked_out:
         yield Finding(
-            "rights", "error", f"the role {role} may not call {some(locked_out)}",
+            "rights", "error", f"role {role} may not call {some(locked_out)}",
             "Jobs are added and managed through these functions.",
             f"grant execute on all functions in schema {schema.quoted} to {role};",
         )  # fmt: skip
     if len(owners) > 1:
         yield Finding(
             "rights", "warning", f"the tables belong to several roles: {some(owners)}",
-            "Row security hides a table's rows from everybody but its owner.",
-            f"alter table {schema.quoted}.… owner to {owners[0]}; for those of the others",
+            "Row-level security hides a table's rows from all roles but its owner.",
+            f"alter table {schema.quoted}.… owner to {owners[0]}; for each table of another role",
         )  # fmt: skip
     elsewhere = sorted({function.owner for function in functions if function.owner not in owners})
     if elsewhere:
         names = [function.name for function in functions if function.owner in elsewhere]
         yield Finding(
-            "rights", "warning", f"functions belong to another role than the tables: {some(names)} "
+            "rights", "warning", f"functions and tables have different owners: {some(names)} "
             f"({some(elsewhere)})",
-            "They work, but an upgrade of the schema cannot replace them, because only their owner may.",
+            "They work, but only their owner can replace them, so an upgrade of the schema fails.",
             f"alter function {schema.quoted}.{names[0]} owner to {owners[0]}; and so on.",
         )  # fmt: skip
     if not denied and not hidden and not locked_out:
         may_create = all(table.may_create for table in tables)
-        also = "" if may_create else "; it may not upgrade the schema"
-        yield well("rights", f"the role {role} may add and run jobs{also}")
+        also = "" if may_create else ", but not upgrade the schema"
+        yield well("rights", f"role {role} may add and run jobs{also}")
 
 
 def check_functions(functions: Sequence[FunctionFacts], schema: SchemaName) -> Iterator[Finding]:
-    """Whose functions they are."""
+    """Which runtime installed the functions."""
     here = {function.name: function for function in functions if function.name in SHARED_FUNCTIONS}
     missing = [name for name in SHARED_FUNCTIONS if name not in here]
     if missing:
         yield Finding(
             "functions", "error", f"functions are missing: {some(missing)}",
             "Jobs are added and managed through them.",
-            "Restore them from a backup, or install the schema in a new database and copy them from there "
-            "(`graphile-worker migrate --sql` prints them).",
+            "Restore them from a backup, or run their `create or replace function` statements, which "
+            "`graphile-worker migrate --sql` prints.",
         )  # fmt: skip
     by_origin: dict[Origin, list[str]] = {}
     for name, function in here.items():
         by_origin.setdefault(origin_of(function, schema), []).append(name)
     for origin, names in sorted(by_origin.items()):
         if origin == "Python":
-            yield well("functions", f"written by this package: {', '.join(names)}")
+            yield well("functions", f"installed by this package: {', '.join(names)}")
         else:
             whose = "of unknown origin" if origin == "unknown" else f"as {origin} installs them"
             yield Finding(
                 "functions", "info", f"{whose}: {', '.join(names)}", WEAKNESS[origin],
-                "Nothing needs to be done. To use this package's, run the `create or replace function` "
+                "Nothing to do. To use this package's functions, run the `create or replace function` "
                 "statements that `graphile-worker migrate --sql` prints.",
             )  # fmt: skip
 
@@ -168,60 +166,60 @@ def check_functions(functions: Sequence[FunctionFacts], schema: SchemaName) -> I
 def check_indexes(
     indexes: Sequence[IndexFacts], applied: Collection[int], schema: SchemaName
 ) -> Iterator[Finding]:
-    """Indexes that are missing or unfinished."""
+    """Missing or invalid indexes."""
     present = {index.name for index in indexes}
     invalid = [index.name for index in indexes if not index.is_valid]
     for name in SHARED_INDEXES:
         if name not in present:
             yield Finding(
                 "indexes", "error", f"the index {name} is missing",
-                "Fetching or adding jobs reads whole tables, or rows that must be unique can be added twice.",
+                "Fetching or adding jobs scans whole tables, or duplicates of unique rows can be added.",
                 f"Create it: {index_statement(name, schema)}",
             )  # fmt: skip
     for number, name in own_indexes():
         if name not in present and number in applied:
             yield Finding(
-                "indexes", "warning", f"the index {name} of this package is missing",
-                "Somebody dropped it. Jobs of named queues are fetched more slowly.",
-                f"Let it be made anew: delete row {number} of {schema.quoted}._private_py_migrations and run "
+                "indexes", "warning", f"the Python-only index {name} is missing",
+                "It was dropped. Statements that use it are slower.",
+                f"Recreate it: delete row {number} of {schema.quoted}._private_py_migrations and run "
                 "`graphile-worker migrate`.",
             )  # fmt: skip
     if invalid:
         yield Finding(
             "indexes", "error", f"indexes are invalid: {some(invalid)}",
-            "Building them was interrupted. They cost time and are not used.",
+            "Their creation was interrupted. They slow down writes and are not used.",
             "; ".join(f"reindex index concurrently {schema.quoted}.{name}" for name in invalid),
         )  # fmt: skip
     elif not (set(SHARED_INDEXES) - present):
-        yield well("indexes", "every index is there")
+        yield well("indexes", "all indexes are present")
 
 
 def check_sequences(sequences: Sequence[SequenceFacts]) -> Iterator[Finding]:
-    """Identity columns that are about to run out."""
+    """Identity columns that are running out of values."""
     for sequence in sequences:
         if sequence.used >= USED_UP:
             yield Finding(
-                "sequences", "warning", f"{sequence.name} has used {sequence.used:.0%} of its numbers",
-                "When it has none left, adding jobs fails. Functions of older versions use a number up with "
+                "sequences", "warning", f"{sequence.name} has used {sequence.used:.0%} of its values",
+                "When none is left, adding jobs fails. Functions of older versions consume a value with "
                 "every job they add.",
-                "Install this package's functions (see `graphile-worker migrate --sql`), or make the "
-                "column's rows anew in quiet hours.",
+                "Install this package's functions (see `graphile-worker migrate --sql`), or renumber the "
+                "rows during maintenance.",
             )  # fmt: skip
 
 
 def own_indexes() -> list[tuple[int, str]]:
-    """The indexes of this package, and the number of the extension that makes each."""
+    """The Python-only indexes, and the number of the file that creates each."""
     return [
-        (extension.number, name)
-        for extension in known_extensions()
+        (step.number, name)
+        for step in known_own_objects()
         for name in re.findall(
-            r"create (?:unique )?index (?:if not exists )?(\w+)", load(extension.path, SchemaName())
+            r"create (?:unique )?index (?:if not exists )?(\w+)", load(step.path, SchemaName())
         )
     ]
 
 
 def index_statement(name: str, schema: SchemaName) -> str:
-    """How to create a shared index, as the schema's own script does it."""
+    """The statement that creates a shared index, from the schema's script."""
     script = load("migrations/baseline", schema)
     found = re.search(rf"create index {name} [^;]+;", script)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Judges the upkeep of the jobs table: dead rows, bloat, vacuum, and what holds it back."""
+"""Checks of the jobs table: dead rows, bloat, vacuum, and what holds it back."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..schema_name import SchemaName
 from .facts import OldTransaction, TableFacts
 from .finding import Finding, Thresholds, age, size, well
 
-USUAL_ROW = 200  # bytes, where no statistics tell
+USUAL_ROW = 200  # bytes, where there are no statistics
 ROW_OVERHEAD = 32
 FILLED = 0.2
-"""A table of which less than this share holds rows is bloated."""
+"""A table that is filled to less than this share is bloated."""
 ADVISED = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000"
 
 
 def check_table(table: TableFacts, schema: SchemaName, thresholds: Thresholds) -> Iterator[Finding]:
-    """Dead rows, empty space, and settings of the table."""
+    """Dead rows, empty space, and table settings."""
     name = f"{schema.quoted}._private_jobs"
     found = [*_dead_rows(table, name, thresholds), *_bloat(table, name, thresholds)]
     found += _settings(table, name, thresholds)
@@ -33,9 +33,9 @@ def _dead_rows(table: TableFacts, name: str, thresholds: Thresholds) -> Iterator
         else f"was vacuumed {age(table.vacuumed_ago)} ago"
     )
     yield Finding(
-        "table", "warning", f"the jobs table has {table.dead:,} dead rows beside {table.live:,} live ones",
-        f"It {last}. Every fetch steps over dead rows, and gets slower with them.",
-        f"vacuum (analyze) {name}; and if they do not go away, see the findings about transactions.",
+        "table", "warning", f"the jobs table has {table.dead:,} dead and {table.live:,} live rows",
+        f"It {last}. Every fetch reads past dead rows and gets slower.",
+        f"vacuum (analyze) {name}; if the dead rows stay, see the findings about transactions.",
     )  # fmt: skip
 
 
@@ -44,27 +44,26 @@ def _bloat(table: TableFacts, name: str, thresholds: Thresholds) -> Iterator[Fin
     if table.table_bytes >= thresholds.bloat_bytes and needed < table.table_bytes * FILLED:
         yield Finding(
             "table", "warning",
-            f"the jobs table takes {size(table.table_bytes)}, of which about {size(needed)} is in use "
+            f"the jobs table takes up {size(table.table_bytes)}, but uses only about {size(needed)} "
             f"(indexes: {size(table.index_bytes)})",
-            "It was larger once. The empty space is used again by new jobs, but statements that read the "
-            "whole table read all of it.",
-            f"In a quiet moment, with the workers stopped: vacuum full {name}; or use pg_repack.",
+            "It was larger once. New jobs reuse the empty space, but a scan of the table reads all of it.",
+            f"Stop the workers and run: vacuum full {name}; or use pg_repack.",
         )  # fmt: skip
 
 
 def _settings(table: TableFacts, name: str, thresholds: Thresholds) -> Iterator[Finding]:
     if "autovacuum_enabled=false" in table.settings or "autovacuum_enabled=off" in table.settings:
         yield Finding(
-            "table", "warning", "autovacuum is switched off for the jobs table",
-            "Nobody removes the rows that finished jobs leave behind.",
+            "table", "warning", "autovacuum is off for the jobs table",
+            "The dead rows of finished jobs accumulate, and fetches get ever slower.",
             f"alter table {name} reset (autovacuum_enabled);",
         )  # fmt: skip
     elif table.changes >= thresholds.busy_changes and not any(
         setting.startswith("autovacuum_vacuum") for setting in table.settings
     ):
         yield Finding(
-            "table", "info", "the jobs table is busy and is vacuumed by the server's usual rules",
-            "By default vacuum starts when a fifth of a table is dead, which is late for a queue that has a "
+            "table", "info", "the jobs table is busy and has the default autovacuum settings",
+            "By default vacuum starts when a fifth of a table is dead, which is late for a queue with a "
             "backlog.",
             f"alter table {name} set ({ADVISED});",
         )  # fmt: skip
@@ -82,11 +81,10 @@ def check_transactions(transactions: Sequence[OldTransaction]) -> Iterator[Findi
             "session": f"select pg_terminate_backend({one.name}); and set "
             "idle_in_transaction_session_timeout where such sessions come from.",
             "prepared transaction": f"commit prepared '{one.name}'; or rollback prepared '{one.name}';",
-            "replication slot": f"select pg_drop_replication_slot('{one.name}'); if nobody needs it any "
-            "more.",
+            "replication slot": f"select pg_drop_replication_slot('{one.name}'); if it is no longer needed.",
         }[one.kind]
         yield Finding(
             "transactions", "warning", f"the {one.kind} {one.name}{what} holds vacuum back{since}",
-            "Rows of jobs that finished since then cannot be removed, and fetching gets slower meanwhile.",
+            "Dead rows of jobs that finished since then cannot be removed, and fetches get slower.",
             ending,
         )  # fmt: skip

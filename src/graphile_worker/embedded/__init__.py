@@ -1,6 +1,6 @@
-"""A PostgreSQL server without an installation: see `EmbeddedPostgres`.
+"""An embedded PostgreSQL server: see `EmbeddedPostgres`.
 
-The programs come from the extra `graphile-worker[embedded]`, or from a PostgreSQL on the machine.
+The programs come from the extra `graphile-worker[embedded]` or from a PostgreSQL installed on the machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The operating system user that runs the server.
 
 PostgreSQL refuses to run as root. An ordinary user runs the server as itself; root runs it as the
-owner of an existing cluster, else as `postgres`, else as `nobody`. What that user may not reach
-(a project under root's home, say) is found out here before PostgreSQL stumbles over it.
+owner of an existing cluster, else as `postgres`, else as `nobody`. Paths that this user may not
+access, such as a project under root's home, are detected here, before PostgreSQL fails on them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFERRED_USERS = ("postgres", "_postgres", "nobody")
 
 
 class SpawnOptions(TypedDict, total=False):
-    """The arguments of `subprocess.Popen` that make a child run under another user."""
+    """Arguments of `subprocess.Popen` to run a child as another user."""
 
     user: int
     group: int
@@ -29,7 +29,7 @@ class SpawnOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user by number; `switched` says that it is not the one this process runs as."""
+    """A user; `switched` if it is not the one this process runs as."""
 
     name: str
     uid: int
@@ -43,12 +43,12 @@ class Account:
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def give(self, path: Path) -> None:
-        """Makes the user the owner of this one file or folder."""
+        """Make the user the owner of this file or folder."""
         if self.switched:
             os.chown(path, self.uid, self.gid)
 
     def blocked_at(self, path: Path) -> Path | None:
-        """The first folder on the way to `path` that the user may not pass, or None."""
+        """The first parent folder of `path` that the user may not enter, or None."""
         if not self.switched:
             return None
         path = path.resolve()
@@ -58,7 +58,7 @@ class Account:
         return None
 
     def may_use_program(self, path: Path) -> bool:
-        """Whether the user can reach, read and execute this file."""
+        """Whether the user can access, read and execute this file."""
         return self.blocked_at(path) is None and self._may(path.resolve(), read=True)
 
     def _may(self, path: Path, *, read: bool) -> bool:
@@ -86,7 +86,7 @@ def choose_account(cluster: Path) -> Account:
             continue
         return Account(name=name, uid=entry.pw_uid, gid=entry.pw_gid, switched=True)
     raise EmbeddedPostgresError(
-        "PostgreSQL does not run as root, and no other user to run it as was found: "
+        "PostgreSQL does not run as root, and no other user was found to run it as: "
         "create a user named postgres, or run this command as an ordinary user"
     )
 
@@ -97,7 +97,7 @@ def _refuse_foreign(cluster: Path, uid: int) -> None:
     except FileNotFoundError:
         return
     except PermissionError as error:
-        raise EmbeddedPostgresError(f"{cluster} cannot be reached: {error.strerror}") from error
+        raise EmbeddedPostgresError(f"{cluster} is not accessible: {error.strerror}") from error
     if owner != uid:
         raise EmbeddedPostgresError(
             f"{cluster} belongs to the user {_name(owner)}, not to {_name(uid)}: "

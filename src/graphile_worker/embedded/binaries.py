@@ -1,8 +1,7 @@
 """Finds PostgreSQL's programs: those of the `embedded` extra first, then those of the machine.
 
-Only the folder with `postgres` and `initdb` is looked for; nothing is started here except
-`postgres --version`. Which one is taken depends on the version asked for, else the newest of the
-extra, else the newest of the machine.
+Searches for a folder with `postgres` and `initdb` and runs nothing but `postgres --version`. Without
+a requested version it takes the newest of the extra, else the newest of the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MACHINE_FOLDERS = (
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """A folder with PostgreSQL's programs and the version they are of, such as `18.4`."""
+    """A folder with PostgreSQL's programs, and their version, such as `18.4`."""
 
     folder: Path
     version: str
@@ -53,13 +52,13 @@ class Binaries:
         return self.folder / "postgres"
 
     def is_version(self, wanted: str) -> bool:
-        """Whether `wanted` (`18` or `18.4`) names this version."""
+        """Whether this version matches `wanted` (`18` or `18.4`)."""
         parts = wanted.split(".")
         return self.version.split(".")[: len(parts)] == parts
 
 
 def find_binaries(*, version: str | None = None, bin_dir: str | os.PathLike[str] | None = None) -> Binaries:
-    """The programs to use. `version` is `18` or `18.4`; `bin_dir` names the folder and ends the search."""
+    """The programs to use. `version` is `18` or `18.4`; with `bin_dir` there is no search."""
     if bin_dir is not None:
         return _named(Path(bin_dir), version)
     seen: list[Binaries] = []
@@ -85,7 +84,7 @@ def _named(folder: Path, version: str | None) -> Binaries:
 
 
 def inspect(folder: Path) -> Binaries | None:
-    """The programs in this folder, or None when they are missing, broken or too old."""
+    """The programs in this folder; None if they are missing, broken or too old."""
     if not all(os.access(folder / program, os.X_OK) for program in ("postgres", "initdb")):
         return None
     try:
@@ -107,7 +106,7 @@ def _newest_first(folders: Iterable[Path]) -> list[Binaries]:
 
 
 def _extra_folders() -> Iterator[Path]:
-    # Looked up, not imported: its Python code would bring its own ways to start servers.
+    # Located, not imported: we need its programs only, not its Python code.
     spec = importlib.util.find_spec(EXTRA_PACKAGE)
     if spec is None:
         return

@@ -1,8 +1,8 @@
 """A PostgreSQL server of our own in a data folder, for development, tests and small installations.
 
-Several processes share one server: the first starts it, the others join, the last one out stops it.
-A process that was killed is not counted. A server that was killed is started again, with its data
-and under the same address, by the next `start()`.
+Several processes share one server: the first starts it, the others join, the last one to leave stops
+it. Killed processes are not counted. The next `start()` restarts a killed server with its data and
+address.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ logger = logging.getLogger("graphile_worker.embedded")
 
 
 class EmbeddedPostgres:
-    """The server in one data folder, as seen by this process. A context manager, sync and async.
+    """The server in one data folder. A context manager, sync and async.
 
-    version    `18` or `18.4`; by default that of the data folder, else the newest found
-    bin_dir    the folder with PostgreSQL's programs, instead of searching for one
-    port       listen on 127.0.0.1 too, with a password; 0 takes a free port; None: private socket only
-    settings   more server settings, such as {"max_connections": "200"}
+    version    `18` or `18.4`; default: that of the data folder, else the newest found
+    bin_dir    the folder with PostgreSQL's programs, instead of a search
+    port       also listen on 127.0.0.1, with a password; 0 picks a free port; None: private socket only
+    settings   further server settings, such as {"max_connections": "200"}
     """
 
     def __init__(
@@ -84,20 +84,20 @@ class EmbeddedPostgres:
 
     @property
     def bin_dir(self) -> Path:
-        """The folder of PostgreSQL's programs; `psql` lies there when they come from the extra."""
+        """The folder with PostgreSQL's programs; the extra's includes `psql`."""
         if self._binaries is None:
             self._binaries = self._find_binaries()
         return self._binaries.folder
 
     @property
     def is_running(self) -> bool:
-        """Whether the server runs now, whoever started it."""
+        """Whether the server is running, whichever process started it."""
         connection = self._folder.read_connection()
         return connection is not None and is_alive(self._folder, connection)
 
     @property
     def log_file(self) -> Path:
-        """Where the server writes what it has to say."""
+        """The server's log."""
         return self._folder.log_file
 
     def url(self, database: str = "postgres") -> str:
@@ -113,7 +113,7 @@ class EmbeddedPostgres:
         return f"postgresql://{server.SUPERUSER}@/{name}?{query}"
 
     def start(self) -> None:
-        """Starts the server, or joins the one that runs; call it again to bring back one that died."""
+        """Start the server or join a running one; call it again to restart a dead one."""
         with self._mutex:
             account = choose_account(self._folder.cluster)
             self._folder.create(passable=account.switched)
@@ -136,7 +136,7 @@ class EmbeddedPostgres:
                     raise
 
     def stop(self) -> None:
-        """Leaves the server; the last one to leave stops it. Without effect when not started."""
+        """Leave the server; the last process to leave stops it. No-op if not started."""
         with self._mutex:
             if self._session is None:
                 return
@@ -151,7 +151,7 @@ class EmbeddedPostgres:
                 self._stop_if_unused()
 
     def stop_if_unused(self) -> bool:
-        """Stops a server that a killed process left behind; returns whether nobody uses it any more."""
+        """Stop a server that a killed process left running; return whether it is unused."""
         if not self._folder.lock_file.exists():
             return True
         with self._mutex, self._folder.locked(self._start_timeout + self._stop_timeout):
@@ -174,7 +174,7 @@ class EmbeddedPostgres:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # The thread cannot be cancelled: let it finish, then undo what it did.
+            # The thread cannot be cancelled: let it finish, then stop the server.
             await asyncio.wait([starting])
             await asyncio.to_thread(self.stop)
             raise
@@ -230,7 +230,7 @@ class EmbeddedPostgres:
         server.wait_until_ready(self._folder, self._start_timeout)
 
     def _socket_folder(self, connection: Connection, account: Account) -> str:
-        # The old one is kept when it is still there, so that addresses handed out earlier stay true.
+        # Keep an existing one, so that URLs handed out earlier stay valid.
         if connection.socket_folder and Path(connection.socket_folder).is_dir():
             return connection.socket_folder
         return str(make_socket_folder(self._folder, account))
@@ -266,7 +266,7 @@ class EmbeddedPostgres:
     def _stop_if_unused(self) -> bool:
         users = sweep_sessions(self._folder)
         if users:
-            logger.debug("PostgreSQL in %s goes on: %d other users", self.data_dir, users)
+            logger.debug("PostgreSQL in %s keeps running for %d other users", self.data_dir, users)
             self._forget_process()
             return False
         server.shut_down(self._folder, self._stop_timeout)
@@ -280,8 +280,8 @@ class EmbeddedPostgres:
         return True
 
     def _abandon(self) -> None:
-        """Somebody deleted the data folder: there is nothing to save, and nobody to share with."""
-        logger.warning("The data folder %s is gone; ending its server", self.data_dir)
+        """The data folder was deleted: kill the server, there is nothing to save."""
+        logger.warning("The data folder %s is gone; killing its server", self.data_dir)
         self._leave()
         if self._process is not None:
             self._process.kill()
@@ -290,5 +290,5 @@ class EmbeddedPostgres:
 
     def _forget_process(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.returncode = 0  # it outlives us on purpose, which Popen would warn about
+            self._process.returncode = 0  # it outlives us on purpose; prevents a warning of Popen
         self._process = None

@@ -1,13 +1,13 @@
-"""The data folder: what lies where, and who is using it.
+"""The data folder: its files, and the processes that use it.
 
     cluster/          PostgreSQL's own folder (PGDATA)
     connection.json   socket folder, port and password; readable by the owner only
     lock              held while one process starts or stops the server
-    server.lock       held by the server's own processes as long as one of them lives
-    server.log        what the server printed
-    sessions/         one file per user of the server, locked as long as that user lives
+    server.lock       held by the server's processes until the last one ends
+    server.log        the server's log
+    sessions/         one file per process that uses the server, locked while it is alive
 
-All locks are `flock` locks, so the kernel releases them when a process dies, whatever killed it.
+All locks are `flock` locks, which the kernel releases when a process dies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POLL_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the server. `tcp_port` is None while it listens on its socket only."""
+    """The server's address. `tcp_port` is None while it listens on its socket only."""
 
     socket_folder: str
     password: str
@@ -54,7 +54,7 @@ class DataFolder:
         self.sessions = path / "sessions"
 
     def create(self, *, passable: bool) -> None:
-        """Makes the folder; `passable` lets another user (the server's) walk through, not look in."""
+        """Create the folder; `passable` lets the server's user traverse it, but not list it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.sessions.mkdir(exist_ok=True, mode=0o700)
@@ -72,7 +72,7 @@ class DataFolder:
 
     @property
     def major(self) -> str | None:
-        """The major version that made the cluster, or None before there is one."""
+        """The major version of the cluster, or None without one."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return (self.cluster / "PG_VERSION").read_text().strip()
         return None
@@ -96,7 +96,7 @@ class DataFolder:
 
     @contextmanager
     def locked(self, timeout: float) -> Iterator[None]:
-        """Holds the lock under which servers are started and stopped."""
+        """Hold the lock for starting and stopping the server."""
         descriptor = open_lock_file(self.lock_file)
         try:
             if not wait_for_lock(descriptor, timeout):
@@ -119,7 +119,7 @@ class DataFolder:
 
 
 class Session:
-    """One user of the server, counted as long as it lives. Make and end it under the folder's lock."""
+    """One process that uses the server. Create and end it under the folder's lock."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._path = folder.sessions / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -129,7 +129,7 @@ class Session:
 
     @property
     def is_inherited(self) -> bool:
-        """True in a forked child: the session is its parent's to end."""
+        """True in a forked child: only the parent ends the session."""
         return os.getpid() != self._process
 
     def end(self) -> None:
@@ -141,7 +141,7 @@ class Session:
 
 
 def sweep_sessions(folder: DataFolder) -> int:
-    """Removes what dead processes left and returns how many sessions are alive. Call under the lock."""
+    """Remove sessions of dead processes and return how many are alive. Call under the lock."""
     alive = 0
     for path in folder.sessions.iterdir():
         if is_locked(path):
@@ -173,13 +173,13 @@ def wait_for_lock(descriptor: int, timeout: float) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some living process holds the lock on this file."""
+    """Whether a process holds the lock on this file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that two processes that look at the same time do not take each other for the holder.
+        # Shared, so that concurrent checks do not mistake each other for the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,8 +1,8 @@
-"""Whether a server lives, and which process it is.
+"""Whether a server is alive, and its process id.
 
-`server.lock` says whether any process of the server exists; the pid file says which one leads and what
-it is doing; an answer on the socket proves that it listens. No one of them is enough: a number may be
-reused or a zombie's, and processes of a server that was killed linger for a moment.
+`server.lock` shows whether any process of the server exists; the pid file has the postmaster's id and
+state; a reply on the socket proves that it listens. None of them suffices: a process id may be reused or
+a zombie's, and processes of a killed server linger for a moment.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ASK_FOR_ENCRYPTION = struct.pack("!ii", 8, 80877103)  # the smallest message tha
 
 
 def is_there_to_join(folder: DataFolder, connection: Connection) -> bool:
-    """Whether a server runs or is about to; waits while one is neither alive nor quite gone."""
+    """Whether a server is running or starting; waits while a dying one is not quite gone."""
     deadline = time.monotonic() + ORPHANS_SECONDS
     while is_locked(folder.server_lock_file):
         if is_alive(folder, connection):
             return True
         if time.monotonic() >= deadline:
             raise EmbeddedPostgresError(
-                f"Processes of a server that died still use {folder.cluster}: end them (ps lists them as "
+                f"Processes of a dead server still use {folder.cluster}: end them (ps lists them as "
                 "postgres) and start again"
             )
         time.sleep(POLL_SECONDS)
@@ -38,10 +38,10 @@ def is_there_to_join(folder: DataFolder, connection: Connection) -> bool:
 
 
 def is_alive(folder: DataFolder, connection: Connection) -> bool:
-    """Whether the server runs; one that is ending, or the leftovers of a killed one, do not count."""
+    """Whether the server is running; False while it stops, or while processes of a killed one linger."""
     if not is_locked(folder.server_lock_file) or status(folder) == "stopping":
         return False
-    # A connection alone proves little: the kernel takes it on behalf of a server that was killed just now.
+    # A connection alone proves nothing: the kernel may still accept it for a server that was just killed.
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(ANSWER_SECONDS)
         try:
@@ -49,7 +49,7 @@ def is_alive(folder: DataFolder, connection: Connection) -> bool:
             probe.sendall(ASK_FOR_ENCRYPTION)
             return len(probe.recv(1)) == 1
         except TimeoutError:
-            return True  # busy, but nobody closed the connection
+            return True  # busy, but the connection is open
         except OSError:
             return False
 
@@ -71,7 +71,7 @@ def postmaster(folder: DataFolder) -> int | None:
 
 
 def remove_stale_pid_file(folder: DataFolder) -> None:
-    """No server holds `server.lock`, so the number in the file is a dead one's, or meanwhile a stranger's."""
+    """No server holds `server.lock`, so the process id is dead or was reused."""
     pid = postmaster(folder)
     if pid is not None and _working_folder(pid) == folder.cluster.resolve():
         raise EmbeddedPostgresError(
@@ -81,9 +81,9 @@ def remove_stale_pid_file(folder: DataFolder) -> None:
 
 
 def may_be_the_server(pid: int, folder: DataFolder) -> bool:
-    """False when a process is surely another one: its number was reused, or is one of another container."""
+    """False if the process is certainly another one: the id was reused or belongs to another container."""
     if not Path("/proc/self/comm").exists():
-        return True  # only Linux tells
+        return True  # known on Linux only
     try:
         if Path(f"/proc/{pid}/comm").read_text().strip() != "postgres":
             return False
@@ -95,5 +95,5 @@ def may_be_the_server(pid: int, folder: DataFolder) -> bool:
 def _working_folder(pid: int) -> Path | None:
     try:
         return Path(os.readlink(f"/proc/{pid}/cwd"))
-    except OSError:  # gone, not ours to look at, or not on Linux
+    except OSError:  # gone, not accessible, or not on Linux
         return None

@@ -1,8 +1,7 @@
-"""Ways for the server's user to what lies behind a closed door, such as a project under root's home.
+"""Access for the server's user to inaccessible folders, such as a project under root's home.
 
-The data stays where it was asked for: the server gets an open descriptor of its folder and walks
-through that. Programs are copied once into a folder that everybody may read, because the dynamic
-linker and PostgreSQL itself look for more files beside them.
+The data stays in place: the server inherits an open descriptor of its folder. Programs are copied once
+into a world-readable folder, because the dynamic linker and PostgreSQL need further files next to them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ logger = logging.getLogger("graphile_worker.embedded")
 
 @contextmanager
 def reachable_name(account: Account, folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """A name under which the user's processes reach the folder, and the descriptors they must inherit."""
+    """A path by which the user's processes can access the folder, and the descriptors to inherit."""
     blocked = account.blocked_at(folder)
     if blocked is None:
         yield str(folder), ()
@@ -36,7 +35,7 @@ def reachable_name(account: Account, folder: Path) -> Iterator[tuple[str, tuple[
     if not DESCRIPTORS.is_dir():
         raise EmbeddedPostgresError(
             f"The server runs as the user {account.name}, who may not enter {blocked}: choose a data folder "
-            f"outside of it, or allow the way through with: chmod o+x {blocked}"
+            f"outside of it, or allow access with: chmod o+x {blocked}"
         )
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -46,18 +45,18 @@ def reachable_name(account: Account, folder: Path) -> Iterator[tuple[str, tuple[
 
 
 def reachable_binaries(binaries: Binaries, account: Account, *, copies: Path = COPIES) -> Binaries:
-    """The same programs where the user can execute them: in place, else as a copy made once."""
+    """The same programs where the user can execute them: in place, or as a copy made once."""
     if account.may_use_program(binaries.postgres):
         return binaries
     install = binaries.folder.parent
     if install.parent.name != EXTRA_PACKAGE:
         raise EmbeddedPostgresError(
             f"The server runs as the user {account.name}, who may not use the programs in {binaries.folder}: "
-            "make them readable for everybody, or give another bin folder"
+            "make them world-readable, or choose another bin folder"
         )
     origin = install.parent.parent
-    mark = hashlib.sha256(f"{install} {binaries.version}".encode()).hexdigest()[:12]
-    copy = copies / f"postgresql-{binaries.version}-{mark}"
+    digest = hashlib.sha256(f"{install} {binaries.version}".encode()).hexdigest()[:12]
+    copy = copies / f"postgresql-{binaries.version}-{digest}"
     relative = binaries.folder.relative_to(origin)
     if not (copy / relative / "postgres").exists():
         _copy_install(origin, install, copy)
@@ -65,8 +64,8 @@ def reachable_binaries(binaries: Binaries, account: Account, *, copies: Path = C
 
 
 def _copy_install(origin: Path, install: Path, copy: Path) -> None:
-    """Copies what the programs need, keeping the relative paths by which they find their libraries."""
-    logger.info("Copying PostgreSQL's programs to %s, where the server's user can reach them", copy)
+    """Copy the programs with their libraries, keeping relative paths."""
+    logger.info("Copying PostgreSQL's programs to %s, where the server's user can access them", copy)
     copy.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     fresh = Path(tempfile.mkdtemp(prefix="copying-", dir=copy.parent))
     try:
@@ -80,10 +79,10 @@ def _copy_install(origin: Path, install: Path, copy: Path) -> None:
                 path.chmod(0o755 if executable else 0o644)
         fresh.rename(copy)
     except OSError as error:
-        if not copy.exists():  # else another process was faster
+        if not copy.exists():  # otherwise another process was faster
             raise EmbeddedPostgresError(
-                f"PostgreSQL's programs in {install} are out of the server's user's reach, and copying them "
-                f"to {copy} failed: {error}"
+                f"PostgreSQL's programs in {install} are not accessible to the server's user, and copying "
+                f"them to {copy} failed: {error}"
             ) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

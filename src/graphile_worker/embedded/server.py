@@ -1,8 +1,8 @@
-"""The steps with PostgreSQL's programs: create a cluster, launch the server, wait for it, end it.
+"""Runs PostgreSQL's programs: create a cluster, launch the server, wait for it, stop it.
 
-The server inherits the descriptor that holds `server.lock`. Its processes keep that lock as long as
-one of them lives, so the lock tells the truth where a process number could be reused or a zombie's.
-Every function is called under the folder's lock.
+The server inherits the descriptor that holds `server.lock`. Its processes keep that lock until the last
+one ends, so it is reliable where a process id may be reused or a zombie's. Call every function under
+the folder's lock.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger("graphile_worker.embedded")
 def create_cluster(
     folder: DataFolder, binaries: Binaries, account: Account, password: str, *, durable: bool
 ) -> None:
-    """Runs initdb beside the final place and moves the result there, so that a broken one never counts."""
+    """Run initdb in a temporary folder and move the result into place, so that it is never incomplete."""
     logger.info("Creating a PostgreSQL %s cluster in %s", binaries.version, folder.path)
     _remove_broken_clusters(folder)
     fresh = folder.path / f"{UNFINISHED}{secrets.token_hex(4)}"
@@ -73,7 +73,7 @@ def create_cluster(
 
 
 def set_password(folder: DataFolder, binaries: Binaries, account: Account, password: str) -> None:
-    """Gives the superuser a new password while no server runs, because the file with the old one is lost."""
+    """Set a new superuser password while no server runs, because the file with the old one is lost."""
     remove_stale_pid_file(folder)
     with reachable_name(account, folder.cluster) as (place, descriptors):
         _run(
@@ -92,7 +92,7 @@ def launch(
     connection: Connection,
     settings: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
-    """Starts the server and returns at once; `wait_until_ready` tells when it can be used."""
+    """Start the server without waiting; see `wait_until_ready`."""
     lock = open_lock_file(folder.server_lock_file)
     try:
         if not wait_for_lock(lock, ORPHANS_SECONDS):
@@ -125,7 +125,7 @@ def launch(
                 cwd="/",
                 env=_environment(),
                 pass_fds=(lock, *descriptors),
-                start_new_session=True,  # Ctrl-C in the terminal is for us, not for the server
+                start_new_session=True,  # Ctrl-C in the terminal must not reach the server
                 **account.spawn_options,
             )
     finally:
@@ -133,7 +133,7 @@ def launch(
 
 
 def wait_until_ready(folder: DataFolder, timeout: float) -> None:
-    """Waits until the server takes connections; its death or the timeout raises with the log's end."""
+    """Wait until the server accepts connections; raises with the end of its log if it dies or times out."""
     deadline = time.monotonic() + timeout
     while is_locked(folder.server_lock_file):
         if status(folder) == "ready":
@@ -146,19 +146,19 @@ def wait_until_ready(folder: DataFolder, timeout: float) -> None:
 
 
 def shut_down(folder: DataFolder, timeout: float) -> None:
-    """Ends the server: politely, then quickly, then by force. Returns when its last process is gone."""
+    """Stop the server: fast, then immediately, then by force. Returns when its last process is gone."""
     if not is_locked(folder.server_lock_file):
         return
     logger.info("Stopping PostgreSQL in %s", folder.path)
-    for name, patience in (("SIGINT", timeout), ("SIGQUIT", 5.0), ("SIGKILL", ORPHANS_SECONDS)):
+    for name, wait in (("SIGINT", timeout), ("SIGQUIT", 5.0), ("SIGKILL", ORPHANS_SECONDS)):
         pid = postmaster(folder)
         if pid is not None and may_be_the_server(pid, folder):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.Signals[name])
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + wait
         while is_locked(folder.server_lock_file):
             if time.monotonic() >= deadline:
-                logger.warning("PostgreSQL in %s still runs %g s after %s", folder.path, patience, name)
+                logger.warning("PostgreSQL in %s is still running %g s after %s", folder.path, wait, name)
                 break
             time.sleep(POLL_SECONDS)
         else:
@@ -198,7 +198,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    # PGDATA, PGPORT, PGOPTIONS and their like are meant for other servers; messages shall be English.
+    # PGDATA, PGPORT, PGOPTIONS and the like are for other servers; messages have to be in English.
     kept = {
         name: value
         for name, value in os.environ.items()

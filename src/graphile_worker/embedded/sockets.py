@@ -1,8 +1,8 @@
-"""Where the server's unix socket lies, and which TCP port is free.
+"""The folder of the server's Unix socket, and a free TCP port.
 
-The socket's folder is private to the server's user. It lies in the data folder unless that path is
-too long for a socket address, holds characters that connection strings treat specially, or cannot
-be reached by the server's user; then it is a fresh temporary folder.
+The socket's folder is private to the server's user. It is in the data folder unless that path is too
+long for a socket address, contains characters that are special in connection strings, or is not
+accessible to the server's user; then it is a new temporary folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEMPORARY_PREFIX = "graphile-worker-"
 
 
 def make_socket_folder(folder: DataFolder, account: Account) -> Path:
-    """Creates the folder for the socket and hands it to the server's user."""
+    """Create the folder for the socket, owned by the server's user."""
     path = folder.path.resolve() / "socket"
     if _fits(path, account):
         path.mkdir(mode=0o700, exist_ok=True)
@@ -40,7 +40,7 @@ def remove_socket_folder(path: Path) -> None:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listened on a moment ago."""
+    """A TCP port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

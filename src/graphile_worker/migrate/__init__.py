@@ -1,12 +1,12 @@
 """Installing and upgrading the database schema.
 
-`migrate` changes a database; `migration_sql` gives the same as a script for people who migrate with other
-tools. `shared` is the line we have in common with Node and Rust, `extensions` our own.
+`migrate` changes a database; `migration_sql` returns the same as a script, for use with other migration
+tools. `shared` has the migrations that Node, Rust and Python agree on, `own_objects` the Python-only objects.
 """
 
 from __future__ import annotations
 
-from .own_objects import known_extensions
+from .own_objects import known_own_objects
 from .revisions import BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
 from .run import MigrationReport, migrate
 from .script import migration_sql
@@ -16,7 +16,7 @@ __all__ = [
     "OLDEST_UPGRADABLE_REVISION",
     "SUPPORTED_REVISION",
     "MigrationReport",
-    "known_extensions",
+    "known_own_objects",
     "migrate",
     "migration_sql",
 ]

@@ -1,8 +1,7 @@
-"""Replacing functions that an earlier version of this package installed.
+"""Replaces functions that an earlier version of this package installed.
 
 The shared ledger has no revision for that: its numbers are Node's. A function is replaced only if its text is
-one that this package is known to have installed. Those of Node, of the Rust port and of the owner of the
-database stay.
+one that this package has installed before. Functions of Node, the Rust port and the database's owner stay.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ EARLIER: dict[str, tuple[str, frozenset[str]]] = {
     ),
     "_private_py_add_plain_job": ("own_objects/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
 }
-"""By the function's name: the file with its present form, and digests of its earlier bodies."""
+"""Function name to the file with its current text, and digests of its earlier bodies."""
 
 
 def digest(body: str, schema: SchemaName) -> str:
-    """Of the text, whatever the schema's name and the white space."""
+    """A digest of the text, independent of the schema's name and of white space."""
     text = " ".join(body.replace(schema.quoted, "S").split())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 async def replace_earlier_functions(connection: Connection, schema: SchemaName) -> list[str]:
-    """Bring our own functions to their present form; the names of those that were replaced."""
+    """Replace outdated functions of ours; return their names."""
     replaced = []
     for row in await connection.fetch(load("migrate/functions", schema), schema.name):
         path, earlier = EARLIER.get(row["name"], ("", frozenset()))

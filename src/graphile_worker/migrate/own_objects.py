@@ -1,7 +1,8 @@
-"""Our own objects in the shared schema: numbered files behind a ledger of their own, never required.
+"""Python-only objects in the shared schema: numbered files with a ledger of their own, never required.
 
-Every file can be run again and ends by writing itself into the ledger. A role that may not create the
-objects is told so, and the package works without. Nobody is notified: other runtimes have no part in it.
+Every file can be run again and ends by recording itself in the ledger. If the role may not create the
+objects, a warning is logged and the package works without them. No notification is sent: other runtimes do
+not use them.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from .state import SchemaState, read_state
 logger = logging.getLogger("graphile_worker.migrate")
 
 
-class Extension(msgspec.Struct, frozen=True):
-    """One numbered file of `sql/extensions`."""
+class OwnObjects(msgspec.Struct, frozen=True):
+    """One numbered file of `sql/own_objects`."""
 
     number: int
     name: str
 
     @property
     def path(self) -> str:
-        """Where `sql.load` finds it."""
+        """The path for `sql.load`."""
         return f"own_objects/{self.number:04}_{self.name}"
 
 
 @cache
-def known_extensions() -> tuple[Extension, ...]:
-    """All extensions, in the order of their numbers."""
+def known_own_objects() -> tuple[OwnObjects, ...]:
+    """All files, in the order of their numbers."""
     stems = sorted(file.stem for file in (FOLDER / "own_objects").glob("*.sql"))
-    return tuple(Extension(int(stem[:4]), stem[5:]) for stem in stems)
+    return tuple(OwnObjects(int(stem[:4]), stem[5:]) for stem in stems)
 
 
-async def migrate_extensions(
+async def migrate_own_objects(
     connection: Connection, schema: SchemaName, found: SchemaState
 ) -> tuple[tuple[int, ...], frozenset[str]]:
-    """Apply what is missing; return the numbers applied and the names of those that are not there."""
-    missing = known_extensions()
+    """Apply missing files; return the numbers applied and the names of those still missing."""
+    missing = known_own_objects()
     try:
         missing = await _missing(connection, schema, found)
         if not missing:
@@ -54,9 +55,9 @@ async def migrate_extensions(
             await connection.fetchval(load("migrate/lock", schema), schema.name)
             state = await read_state(connection, schema)
             missing = await _missing(connection, schema, state)
-            for extension in missing:
-                await connection.execute(load(extension.path, schema))
-                if extension.name == "functions":
+            for step in missing:
+                await connection.execute(load(step.path, schema))
+                if step.name == "functions":
                     from .own_functions import replace_earlier_functions  # needed once per database
 
                     await replace_earlier_functions(connection, schema)
@@ -64,18 +65,23 @@ async def migrate_extensions(
         if sqlstate_of(error) not in (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.READ_ONLY_SQL_TRANSACTION):
             raise
         logger.warning(
-            "This role may not create the package's own objects in the schema %s (%s). It works without "
-            "them; the owner of the schema can create them with: graphile-worker migrate",
+            "This role may not create the Python-only objects in the schema %s (%s). The package works "
+            "without them; the owner of the schema can create them with: graphile-worker migrate",
             schema.quoted,
             error,
         )
-        return (), frozenset(extension.name for extension in missing)
-    return tuple(extension.number for extension in missing), frozenset()
+        return (), frozenset(step.name for step in missing)
+    return tuple(step.number for step in missing), frozenset()
 
 
-async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> tuple[Extension, ...]:
-    if not state.has_extension_ledger:
-        return known_extensions()
-    rows = await connection.fetch(load("migrate/extensions_applied", schema))
-    applied = {row["id"] for row in rows}
-    return tuple(extension for extension in known_extensions() if extension.number not in applied)
+async def applied_numbers(connection: Connection, schema: SchemaName) -> set[int]:
+    """The numbers in the ledger, which must exist."""
+    rows = await connection.fetch(load("migrate/applied_own_objects", schema))
+    return {row["id"] for row in rows}
+
+
+async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> tuple[OwnObjects, ...]:
+    if not state.has_own_ledger:
+        return known_own_objects()
+    applied = await applied_numbers(connection, schema)
+    return tuple(step for step in known_own_objects() if step.number not in applied)

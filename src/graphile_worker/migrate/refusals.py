@@ -1,4 +1,4 @@
-"""What makes migrating impossible, each with the words that tell the way out."""
+"""Reasons to refuse a migration, each with advice."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ logger = logging.getLogger("graphile_worker.migrate")
 
 
 def check_server(state: SchemaState) -> None:
-    """Refuse a server that lacks what the tables need."""
+    """Refuse a server that is too old for the tables."""
     if state.server_version < OLDEST_SERVER_VERSION:
         raise MigrationError(
-            f"PostgreSQL 12 or later is needed, this server's version number is {state.server_version}"
+            f"PostgreSQL 12 or later is needed; this server's version number is {state.server_version}"
         )
 
 
 def check_not_newer(state: SchemaState, schema: SchemaName) -> None:
-    """Refuse a schema with breaking changes that we do not know; warn of others."""
+    """Refuse a schema with unknown breaking migrations; warn about other unknown ones."""
     if state.breaking_revision is not None and state.breaking_revision > SUPPORTED_REVISION:
         raise SchemaTooNewError(
             f"the schema {schema.quoted} is at revision {state.revision} and its last breaking revision is "
@@ -32,7 +32,7 @@ def check_not_newer(state: SchemaState, schema: SchemaName) -> None:
     if state.revision is not None and state.revision > SUPPORTED_REVISION:
         logger.warning(
             "The schema %s is at revision %s and this version of the package supports revision %s. "
-            "None of the newer revisions is breaking, so it goes on; consider a newer version.",
+            "None of the newer revisions is breaking, so work continues; consider upgrading the package.",
             schema.quoted,
             state.revision,
             SUPPORTED_REVISION,
@@ -40,7 +40,7 @@ def check_not_newer(state: SchemaState, schema: SchemaName) -> None:
 
 
 def check_nothing_in_the_way(state: SchemaState, schema: SchemaName) -> None:
-    """Refuse to install beside objects that no ledger accounts for."""
+    """Refuse to install over objects without a ledger."""
     if state.objects:
         raise MigrationError(
             f"the schema {schema.quoted} already holds {', '.join(state.objects)}, but the ledger "
@@ -59,7 +59,7 @@ def too_old(state: SchemaState, schema: SchemaName) -> SchemaTooOldError:
 
 
 def denied(error: BaseException, schema: SchemaName) -> PermissionDeniedError:
-    """The error for a role that lacks the rights."""
+    """The error for a role without the permissions."""
     return PermissionDeniedError(
         f"the role may not install or upgrade the schema {schema.quoted}: {error}; connect as the role that "
         f"owns it, or let an administrator run: create schema {schema.quoted} authorization <this role>",

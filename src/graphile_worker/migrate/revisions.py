@@ -1,7 +1,7 @@
-"""What this package knows of the schema's revisions, and which files bring a database from one to the next.
+"""The revisions of the shared schema, and the files that upgrade a database from one to the next.
 
-The numbers are Node's. Only 1 to 20 may ever be written to the shared ledger, with Node's breaking flags;
-our own additions have a ledger of their own (see `extensions`).
+The numbers are Node's. Only 1 to 20 may be written to the shared ledger, with Node's breaking flags; the
+Python-only objects have a ledger of their own (see `own_objects`).
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ BASELINE: tuple[str, ...] = (
     *_MANAGING,
     "installed",
 )
-"""Everything of revision 20, for a database that has nothing yet."""
+"""Revision 20 as a whole, for a fresh database."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
     17: ("000017_jobs_view",),
     18: ("000018_no_trigger", *_ADDING, *_REMOVING),
-    19: (),  # a marker: from here on locks carry the id of the pool
+    19: (),  # only a marker: from here on `locked_by` is the id of the pool
     20: _ADDING,
 }
-"""What each revision after 16 changed; the functions are always installed in their present form."""
+"""The changes of each revision after 16; functions are always installed in their current form."""
 
 FUNCTION_QUOTE = "$body$"
-"""How the files quote the bodies of functions."""
+"""The quote around function bodies in the files."""
 
 
 def check_name(schema: SchemaName) -> None:
-    """Refuse the one text that would end a function's body too early."""
+    """Refuse a name that would end a function's body early."""
     if FUNCTION_QUOTE in schema.name:
         raise MigrationError(f"the schema's name must not contain {FUNCTION_QUOTE}: {schema.name}")

@@ -1,4 +1,4 @@
-"""The one door to migrating: the shared schema first, then our own objects."""
+"""Entry point of migrations: the shared schema first, then the Python-only objects."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ import msgspec
 
 from ..db.connection import Connection
 from ..schema_name import SchemaName
-from .own_objects import known_extensions, migrate_extensions
+from .own_objects import known_own_objects, migrate_own_objects
 from .revisions import SUPPORTED_REVISION, check_name
 from .shared import migrate_shared
 
 
 class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call of `migrate` found and did."""
+    """What `migrate` found and did."""
 
     schema: SchemaName
     found_revision: int | None
     """The revision before; None when nothing was installed."""
     revision: int
-    """The revision now; above 20 when a newer worker made changes that are not breaking."""
+    """The revision now; above 20 if a newer worker applied migrations that are not breaking."""
     applied_revisions: tuple[int, ...]
-    applied_extensions: tuple[int, ...]
-    missing_extensions: frozenset[str]
-    """This package's own objects that are not there: the role may not create them, or was told not to."""
+    applied_own_objects: tuple[int, ...]
+    missing_own_objects: frozenset[str]
+    """Python-only objects that are missing: the role may not create them, or they were not asked for."""
 
     @property
-    def has_extensions(self) -> bool:
-        """Whether all of this package's own objects are there."""
-        return not self.missing_extensions
+    def has_own_objects(self) -> bool:
+        """Whether all Python-only objects exist."""
+        return not self.missing_own_objects
 
     @property
     def has_tables(self) -> bool:
-        """Whether those are there that recovery and the fast ways of fetching need."""
-        return not self.missing_extensions & {"queue_indexes", "workers"}
+        """Whether the objects exist that recovery and fast fetches need."""
+        return not self.missing_own_objects & {"queue_indexes", "workers"}
 
     @property
     def changed(self) -> bool:
         """Whether anything was applied."""
-        return bool(self.applied_revisions or self.applied_extensions)
+        return bool(self.applied_revisions or self.applied_own_objects)
 
 
-async def migrate(connection: Connection, schema: SchemaName, *, extensions: bool = True) -> MigrationReport:
-    """Install the schema or bring it to the revision this package supports; harmless when it is there.
+async def migrate(connection: Connection, schema: SchemaName, *, own_objects: bool = True) -> MigrationReport:
+    """Install the schema or upgrade it to the revision this package supports; idempotent.
 
-    Raises SchemaTooOldError, SchemaTooNewError, PermissionDeniedError or MigrationError, each with the way
-    out. Several processes, also of other runtimes, may do this at the same time.
+    Raises SchemaTooOldError, SchemaTooNewError, PermissionDeniedError or MigrationError, each with advice.
+    Several processes, also of other runtimes, may migrate at the same time.
     """
     check_name(schema)
     found, applied = await migrate_shared(connection, schema)
-    applied_extensions: tuple[int, ...] = ()
-    missing = frozenset(extension.name for extension in known_extensions())
-    if extensions:
-        applied_extensions, missing = await migrate_extensions(connection, schema, found)
+    applied_own_objects: tuple[int, ...] = ()
+    missing = frozenset(step.name for step in known_own_objects())
+    if own_objects:
+        applied_own_objects, missing = await migrate_own_objects(connection, schema, found)
     return MigrationReport(
         schema=schema,
         found_revision=found.revision,
         revision=max(found.revision or 0, SUPPORTED_REVISION),
         applied_revisions=applied,
-        applied_extensions=applied_extensions,
-        missing_extensions=missing,
+        applied_own_objects=applied_own_objects,
+        missing_own_objects=missing,
     )

@@ -1,8 +1,7 @@
-"""The schema shared with Node and Rust: install it whole, or bring revisions 16 to 19 up to 20.
+"""The schema shared with Node and Rust: install it as a whole, or upgrade revisions 16 to 19 to 20.
 
-Other runtimes may be installing at the same moment. They know no advisory lock; what they share with us is
-the primary key of the ledger. So each transaction here writes its ledger rows first, and a clash with
-somebody else's work means: look again.
+Other runtimes may install at the same time. They take no advisory lock; all we share with them is the primary
+key of the ledger. So each transaction writes its ledger rows first, and starts over after a conflict.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .state import SchemaState, read_state
 
 logger = logging.getLogger("graphile_worker.migrate")
 
-CLASHES = frozenset(
+CONFLICTS = frozenset(
     {
         sqlstates.UNIQUE_VIOLATION,
         sqlstates.DUPLICATE_SCHEMA,
@@ -40,16 +39,16 @@ CLASHES = frozenset(
     }
 )
 """Another process is installing the schema at the same time."""
-MAX_CLASHES = 20
+MAX_CONFLICTS = 20
 STILL_INSTALLING = timedelta(seconds=5)
-"""A ledger below 16 whose newest row is younger than this is being written by another installer."""
+"""A ledger below 16 whose newest row is younger than this is in use by another installer."""
 
 
 async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[SchemaState, tuple[int, ...]]:
-    """Bring the shared schema to revision 20; return what was found first and the revisions applied."""
+    """Upgrade the shared schema to revision 20; return the initial state and the revisions applied."""
     found: SchemaState | None = None
     applied: list[int] = []
-    clashes = 0
+    conflicts = 0
     while True:
         try:
             state = await read_state(connection, schema)
@@ -68,15 +67,15 @@ async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[Sc
         except Exception as error:
             if sqlstate_of(error) == sqlstates.INSUFFICIENT_PRIVILEGE:
                 raise denied(error, schema) from error
-            clashes += 1
-            if sqlstate_of(error) not in CLASHES or clashes == MAX_CLASHES:
+            conflicts += 1
+            if sqlstate_of(error) not in CONFLICTS or conflicts == MAX_CONFLICTS:
                 raise
-            logger.debug("Somebody else is installing the schema %s: %s", schema.quoted, error)
+            logger.debug("Another process is installing the schema %s: %s", schema.quoted, error)
             await _pause()
 
 
 async def _install(connection: Connection, schema: SchemaName) -> range:
-    """Create everything in one transaction, unless somebody else was quicker; return what was applied."""
+    """Create everything in one transaction, unless another process was faster; return what was applied."""
     async with read_committed(connection):
         await connection.fetchval(load("migrate/lock", schema), schema.name)
         state = await read_state(connection, schema)
@@ -87,15 +86,15 @@ async def _install(connection: Connection, schema: SchemaName) -> range:
             await connection.execute(load("migrate/create_schema", schema))
         if state.ledger_exists and not state.ledger_marks_breaking:
             await connection.execute(load("migrate/add_breaking_column", schema))
-        if state.has_extension_ledger:
-            await connection.execute(load("migrate/forget_extensions", schema))
+        if state.has_own_ledger:
+            await connection.execute(load("migrate/clear_own_ledger", schema))
         for name in BASELINE:
             await connection.execute(load(f"migrations/{name}", schema))
     return range(1, SUPPORTED_REVISION + 1)
 
 
 async def _upgrade(connection: Connection, schema: SchemaName, state: SchemaState) -> list[int]:
-    """Apply what is missing, each revision in a transaction of its own; return those that we applied."""
+    """Apply missing revisions, each in a transaction of its own; return those that we applied."""
     assert state.revision is not None  # noqa: S101
     if not state.ledger_marks_breaking:
         await _mark_breaking(connection, schema)
@@ -104,14 +103,14 @@ async def _upgrade(connection: Connection, schema: SchemaName, state: SchemaStat
 
 
 async def _apply(connection: Connection, schema: SchemaName, revision: int) -> bool:
-    """Apply one revision; False when somebody else has."""
+    """Apply one revision; return False if another process has."""
     breaking = revision in BREAKING_REVISIONS
     async with read_committed(connection):
         try:
             async with connection.transaction():
                 await connection.execute(load("migrate/add_revision", schema), revision, breaking)
         except Exception as error:
-            if sqlstate_of(error) in CLASHES:
+            if sqlstate_of(error) in CONFLICTS:
                 return False
             raise
         for name in UPGRADES[revision]:
@@ -122,7 +121,7 @@ async def _apply(connection: Connection, schema: SchemaName, revision: int) -> b
 
 
 async def _mark_breaking(connection: Connection, schema: SchemaName) -> None:
-    """Bring a ledger from before the column `breaking` into its present form."""
+    """Upgrade a ledger that has no column `breaking`."""
     teach_arrays(connection)
     async with read_committed(connection):
         await connection.execute(load("migrate/add_breaking_column", schema))
@@ -130,11 +129,11 @@ async def _mark_breaking(connection: Connection, schema: SchemaName) -> None:
 
 
 def read_committed(connection: Connection) -> Transaction:
-    """A transaction whose statements each see what was committed before them, also while others install."""
+    """READ COMMITTED, so that each statement sees what concurrent installers have committed."""
     if connection.is_in_transaction():
         return connection.transaction()
     return connection.transaction(isolation="read_committed")
 
 
 async def _pause() -> None:
-    await asyncio.sleep(random.uniform(0.1, 0.3))  # noqa: S311 — only to keep installers apart
+    await asyncio.sleep(random.uniform(0.1, 0.3))  # noqa: S311 — jitter between installers

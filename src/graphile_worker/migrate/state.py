@@ -1,4 +1,4 @@
-"""Reading how far a schema has come, without changing anything."""
+"""Reads the state of a schema."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ LEDGER_COLUMNS = frozenset({"id", "ts"})
 
 
 class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the catalogue and the shared ledger said at one moment."""
+    """The schema according to the catalogue and the shared ledger."""
 
     server_version: int
     schema_exists: bool
     objects: tuple[str, ...]
     """Tables, views and types of any revision of the shared schema."""
-    has_extension_ledger: bool
+    has_own_ledger: bool
     jobs_table: int | None = None
-    """The object id of the jobs table: another one after the schema was dropped and installed again."""
+    """The oid of the jobs table; it changes when the schema is dropped and installed again."""
     ledger_exists: bool = False
     ledger_marks_breaking: bool = False
     revision: int | None = None
     breaking_revision: int | None = None
     age: timedelta | None = None
-    """How long ago the newest row of the ledger was written."""
+    """Age of the newest row of the ledger."""
 
 
 async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
-    """Look at the schema; a foreign table in the ledger's place is an error."""
+    """Read the state; raises if the table `migrations` is not Graphile Worker's."""
     (catalog,) = await connection.fetch(load("migrate/catalog", schema), schema.name)
     state = SchemaState(
         server_version=catalog["server_version"],
         schema_exists=catalog["schema_exists"],
         objects=tuple(catalog["objects"]),
-        has_extension_ledger=catalog["has_extension_ledger"],
+        has_own_ledger=catalog["has_own_ledger"],
         jobs_table=catalog["jobs_table"],
     )
     columns = frozenset(catalog["ledger_columns"])

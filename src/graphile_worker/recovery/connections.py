@@ -1,4 +1,4 @@
-"""The connection with which a worker shows that it lives: one of its own, or one of the caller's pool."""
+"""Connections for heartbeats: one of the worker's own, or one of the caller's pool."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from ..db.connection import Connection, Pool
 from ..db.dsn import Dsn
 from ..db.open import connect
 
-CONNECT_WITHIN = 5.0  # seconds
-CLOSE_WITHIN = 2.0
+CONNECT_TIMEOUT = 5.0  # seconds
+CLOSE_TIMEOUT = 2.0
 
-OpensConnection = Callable[[], AbstractAsyncContextManager[Connection]]
-"""Gives a connection for the time of a `with` block."""
+OpenConnection = Callable[[], AbstractAsyncContextManager[Connection]]
+"""Opens a connection for one `async with` block."""
 
 
-def from_dsn(dsn: Dsn, *, prepared_statements: bool) -> OpensConnection:
-    """A connection that nobody else uses; may be opened on any event loop."""
+def from_dsn(dsn: Dsn, *, prepared_statements: bool) -> OpenConnection:
+    """A connection of its own, on any event loop."""
 
     @asynccontextmanager
     async def open_() -> AsyncIterator[Connection]:
-        async with asyncio.timeout(CONNECT_WITHIN):
+        async with asyncio.timeout(CONNECT_TIMEOUT):
             connection = await connect(dsn, prepared_statements=prepared_statements)
         try:
             yield connection
-            await connection.close(timeout=CLOSE_WITHIN)
+            await connection.close(timeout=CLOSE_TIMEOUT)
         finally:
             connection.terminate()
 
     return open_
 
 
-def from_pool(pool: Pool) -> OpensConnection:
-    """One of the pool's connections, given back as it came; for the event loop of the pool."""
+def from_pool(pool: Pool) -> OpenConnection:
+    """One of the pool's connections, reset before it is returned; on the pool's event loop."""
 
     @asynccontextmanager
     async def open_() -> AsyncIterator[Connection]:
-        connection: Connection = await pool.acquire(timeout=CONNECT_WITHIN)
+        connection: Connection = await pool.acquire(timeout=CONNECT_TIMEOUT)
         try:
             yield connection
-            await connection.reset(timeout=CLOSE_WITHIN)
+            await connection.reset(timeout=CLOSE_TIMEOUT)
         except BaseException:
             await throw_away(pool, connection)
             raise

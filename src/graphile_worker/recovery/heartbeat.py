@@ -1,10 +1,10 @@
-"""Heartbeat: shows the other workers that this one lives, until it is told to stop.
+"""Heartbeat: proves to other workers that this pool is alive, until it is stopped.
 
-It holds an advisory lock on a connection of its own. A process that is killed loses it as soon as the server
-sees the connection close; one that is merely busy keeps it. Behind a pooler a lock would not stay with us, so
-there the time of the last heartbeat counts. Either way each heartbeat that arrives prolongs the lease by
-which the pool knows that its jobs are its own. It may run on any event loop, best on one in a thread of its
-own, which a task that blocks the worker's loop does not block.
+It holds an advisory lock on a connection of its own. A killed process loses the lock as soon as the server
+sees the connection close; a busy one keeps it. Behind a pooler a lock would not stay with us, so there the
+time of the last heartbeat counts. In both cases each heartbeat renews the pool's lease on its jobs, and
+reports what the pool runs if that has changed. It works on any event loop; in a thread of its own it survives
+a task that blocks the worker's loop.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from heapq import nsmallest
 
 from .. import sqlstates
 from ..clock import uptime
@@ -23,25 +25,27 @@ from ..db.connection import Connection
 from ..db.errors import explained, sqlstate_of
 from ..db.retry import Backoff, Delays
 from ..schema_name import SchemaName
-from .connections import OpensConnection
-from .rust_workers import RustWorkers
+from .connections import OpenConnection
+from .rust_heartbeat import RustHeartbeat
 from .worker_rows import (
-    LivenessKind,
-    WorkerCard,
-    beat_worker,
+    JobReport,
+    Liveness,
+    Registration,
     deregister_worker,
     end_old_session,
     is_direct,
     lock_worker,
     register_worker,
-    tune_liveness,
+    send_heartbeat,
+    tune_heartbeat_session,
     unlock_worker,
 )
 
-RECONNECT = Delays(0.1, 1.3)  # seconds, spread by a half: at most two
-LOCK_PAUSE = 0.1  # seconds between two tries for the lock
-OLD_SESSION_AFTER = 5  # tries until a session of ours that the server still believes in is ended
-GIVE_UP_AFTER = 50  # tries
+RECONNECT = Delays(0.1, 1.3)  # seconds, with jitter at most two
+LOCK_RETRY = 0.1  # seconds between attempts to take the lock
+END_OLD_SESSION_AFTER = 5  # attempts until our own stale session is terminated
+GIVE_UP_AFTER = 50  # attempts
+MOST_REPORTED = 200  # running jobs in a report
 UNAVAILABLE = (
     sqlstates.UNDEFINED_TABLE,
     sqlstates.INVALID_SCHEMA_NAME,
@@ -52,165 +56,202 @@ logger = logging.getLogger("graphile_worker.recovery")
 
 
 class Heartbeat:
-    """The signs of life of one pool."""
+    """The heartbeats of one pool."""
 
     def __init__(
         self,
-        card: WorkerCard,
+        registration: Registration,
         schema: SchemaName,
-        open_connection: OpensConnection,
-        beside_rust: RustWorkers,
+        open_connection: OpenConnection,
+        rust_heartbeat: RustHeartbeat,
         *,
         started_at: datetime,
-        on_sign: Callable[[float, bool], bool],
+        on_heartbeat: Callable[[float, bool], bool],
         on_unavailable: Callable[[], None],
+        get_report: Callable[[], JobReport],
     ) -> None:
-        """`on_sign` hears when a heartbeat that arrived was sent, and whether the pool was taken for dead
-        before; it says whether anybody is left to live for. Both are called in the thread of `run`.
+        """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
+        it returns False if the pool's event loop is closed. Callbacks are called in the thread of `run`.
         """
-        self._card = card
+        self._registration = registration
         self._schema = schema
         self._open_connection = open_connection
-        self._beside_rust = beside_rust
+        self._rust_heartbeat = rust_heartbeat
         self._started_at = started_at
-        self._on_sign = on_sign
+        self._on_heartbeat = on_heartbeat
         self._on_unavailable = on_unavailable
-        self._patience = card.grace / 3
+        self._get_report = get_report
+        self._timeout = registration.grace / 3
         self._backoff = Backoff(RECONNECT)
-        self._may_lock = True
-        self._is_troubled = False
-        self._stop_asked = threading.Event()
+        self._can_lock = True
+        self._can_report = True
+        self._reported: JobReport | None = None
+        self._is_failing = False
+        self._stop_requested = threading.Event()
         self._deregister = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
 
-    def ask_to_stop(self, *, deregister: bool) -> None:
-        """End `run`, from any thread; with `deregister` the pool is known to have left nothing behind."""
+    def request_stop(self, *, deregister: bool) -> None:
+        """End `run`, from any thread; `deregister` if the pool is known to hold no job."""
         self._deregister = deregister
-        self._stop_asked.set()
+        self._stop_requested.set()
         if self._loop is not None:
-            with suppress(RuntimeError):  # that loop has ended already
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self) -> None:
-        """Show that the pool lives, on one connection after the other."""
+        """Send heartbeats until stopped; reconnect after failures."""
         self._loop = asyncio.get_running_loop()
-        while not self._stop_asked.is_set():
+        while not self._stop_requested.is_set():
             try:
                 async with self._open_connection() as connection:
-                    await self._live(connection)
-            except NobodyLeftError:
+                    await self._run_on(connection)
+            except PoolGoneError:
                 return
             except Exception as error:
-                if self._stop_asked.is_set():
+                if self._stop_requested.is_set():
                     return
                 self._failed(error)
                 await self._wait(self._backoff.next_delay())
 
     # -- one connection ------------------------------------------------------------------------------------
 
-    async def _live(self, connection: Connection) -> None:
-        kind, pid = await self._prepare(connection)
-        connection.add_termination_listener(self._ended)
+    async def _run_on(self, connection: Connection) -> None:
+        liveness, pid = await self._prepare(connection)
+        connection.add_termination_listener(self._connection_ended)
         try:
-            while not self._stop_asked.is_set() and not is_gone(connection):
-                await self._beat(connection, kind, pid)
-                await self._beside_rust.beat_if_due(connection)
-                await self._wait(self._card.heartbeat_interval)
+            while not self._stop_requested.is_set() and not is_gone(connection):
+                await self._beat(connection, liveness, pid)
+                await self._rust_heartbeat.send_if_due(connection)
+                await self._wait(self._registration.heartbeat_interval)
             if is_gone(connection):
                 raise ConnectionError("the connection was closed by the server")
         finally:
             with suppress(Exception):
-                connection.remove_termination_listener(self._ended)
-        await self._say_goodbye(connection, kind)
+                connection.remove_termination_listener(self._connection_ended)
+        await self._sign_off(connection, liveness)
 
-    async def _prepare(self, connection: Connection) -> tuple[LivenessKind, int | None]:
-        """Take the lock, if it would stay with us; how our life shows from now on."""
-        schema, timeout = self._schema, self._patience
-        if self._may_lock and not await is_direct(connection, schema, timeout=timeout):
-            self._may_lock = False
-            logger.info(
-                "there is a pooler in front of the database: this worker shows by heartbeats that it lives"
-            )
-        if not self._may_lock:
+    async def _prepare(self, connection: Connection) -> tuple[Liveness, int | None]:
+        """Take the lock if this session can keep it; return what proves us alive from now on."""
+        schema, timeout = self._schema, self._timeout
+        if self._can_lock and not await is_direct(connection, schema, timeout=timeout):
+            self._can_lock = False
+            logger.info("connected through a pooler: this worker proves itself alive by heartbeats")
+        if not self._can_lock:
             return "heartbeat", None
-        await tune_liveness(connection, schema, timeout=timeout)
+        await tune_heartbeat_session(connection, schema, timeout=timeout)
         await self._take_lock(connection)
         return "lock", connection.get_server_pid()
 
     async def _take_lock(self, connection: Connection) -> None:
-        schema, pool_id, timeout = self._schema, self._card.id, self._patience
+        schema, pool_id, timeout = self._schema, self._registration.id, self._timeout
         for attempt in range(GIVE_UP_AFTER):
             if await lock_worker(connection, schema, pool_id, timeout=timeout):
                 return
-            # Somebody who sweeps holds it for moments. If it takes longer, we ourselves do: the server has
-            # not noticed that the connection before this one is lost.
-            if attempt >= OLD_SESSION_AFTER:
+            # A sweep holds it for a moment. If it takes longer, our own previous session does: the server has
+            # not noticed that its connection is lost.
+            if attempt >= END_OLD_SESSION_AFTER:
                 await end_old_session(connection, schema, pool_id, timeout=timeout)
-            await self._wait(LOCK_PAUSE)
-        raise TimeoutError("the lock that shows that this worker lives is held by somebody else")
+            await self._wait(LOCK_RETRY)
+        raise TimeoutError("this worker's advisory lock is held by another session")
 
-    async def _beat(self, connection: Connection, kind: LivenessKind, pid: int | None) -> None:
-        card, timeout = self._card, self._patience
+    async def _beat(self, connection: Connection, liveness: Liveness, pid: int | None) -> None:
         sent_at = uptime()
-        seen = await beat_worker(
-            connection, self._schema, card.id, liveness=kind, backend_pid=pid, timeout=timeout
-        )
-        was_swept = seen is None
+        session_pid = await self._send(connection, liveness, pid)
+        was_swept = session_pid is None
         if was_swept:
+            self._reported = None
             await register_worker(
                 connection,
                 self._schema,
-                card,
-                liveness=kind,
+                self._registration,
+                liveness=liveness,
                 backend_pid=pid,
                 started_at=self._started_at,
-                timeout=timeout,
+                timeout=self._timeout,
             )
-        elif kind == "lock" and seen != pid:
-            self._may_lock = False
-            raise ConnectionError("the connection leads to another session of the server every time")
+        elif liveness == "lock" and session_pid != pid:
+            self._can_lock = False
+            raise ConnectionError("each statement runs in another session of the server")
         self._backoff.reset()
-        if self._is_troubled:
-            self._is_troubled = False
-            logger.info("the others can see again that this worker lives")
-        if not self._on_sign(sent_at, was_swept):
-            raise NobodyLeftError
+        if self._is_failing:
+            self._is_failing = False
+            logger.info("heartbeat restored")
+        if not self._on_heartbeat(sent_at, was_swept):
+            raise PoolGoneError
 
-    async def _say_goodbye(self, connection: Connection, kind: LivenessKind) -> None:
-        schema, pool_id = self._schema, self._card.id
+    async def _send(self, connection: Connection, liveness: Liveness, pid: int | None) -> int | None:
+        """Send one heartbeat, with a report if it differs from the last one."""
+
+        async def send(report: JobReport | None) -> int | None:
+            return await send_heartbeat(
+                connection,
+                self._schema,
+                self._registration.id,
+                liveness=liveness,
+                backend_pid=pid,
+                report=None if report is None else _with_ages(report),
+                timeout=self._timeout,
+            )
+
+        report = self._get_report() if self._can_report else None
+        if report == self._reported:
+            return await send(None)
+        try:
+            session_pid = await send(report)
+        except Exception as error:
+            if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
+                raise
+            session_pid = await send(None)
+            self._can_report = False  # the schema's owner has not run this version's migration
+            self._reported = None
+        else:
+            self._reported = report
+        return session_pid
+
+    async def _sign_off(self, connection: Connection, liveness: Liveness) -> None:
+        schema, pool_id = self._schema, self._registration.id
         if self._deregister:
-            await deregister_worker(connection, schema, pool_id, timeout=self._patience)
-            await self._beside_rust.leave(connection)
-        if kind == "lock":
-            await unlock_worker(connection, schema, pool_id, timeout=self._patience)
+            await deregister_worker(connection, schema, pool_id, timeout=self._timeout)
+            await self._rust_heartbeat.deregister(connection)
+        if liveness == "lock":
+            await unlock_worker(connection, schema, pool_id, timeout=self._timeout)
 
-    # -- trouble and waiting -------------------------------------------------------------------------------
+    # -- failures and waiting ------------------------------------------------------------------------------
 
     def _failed(self, error: Exception) -> None:
         is_unavailable = sqlstate_of(error) in UNAVAILABLE
         if is_unavailable:
             self._on_unavailable()
-        if not self._is_troubled:  # once for all the tries until it works again
-            self._is_troubled = True
+        if not self._is_failing:  # log once until it works again
+            self._is_failing = True
             logger.warning(
-                "this worker cannot show that it lives: %s; %s",
+                "heartbeat failed: %s; %s",
                 explained(error),
-                "it goes on without" if is_unavailable else "trying again",
+                "continuing without recovery" if is_unavailable else "retrying",
             )
 
-    def _ended(self, *_: object) -> None:
+    def _connection_ended(self, *_: object) -> None:
         self._wake.set()
 
     async def _wait(self, seconds: float) -> None:
-        """So long, or until the connection ends or we are told to stop."""
+        """Sleep until the time has passed, the connection ends or a stop is requested."""
         self._wake.clear()
-        if self._stop_asked.is_set():
+        if self._stop_requested.is_set():
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
 
-class NobodyLeftError(Exception):
-    """The event loop of the pool has ended without a word; its jobs are for others now."""
+def _with_ages(report: JobReport) -> tuple[int, list[int], list[float]]:
+    """The parameters of a report: at most `MOST_REPORTED` jobs, the longest-running ones."""
+    now = time.monotonic()
+    running = report.running
+    ids = nsmallest(MOST_REPORTED, running, key=running.__getitem__) if running else []
+    return report.jobs_held, ids, [now - running[job_id] for job_id in ids]
+
+
+class PoolGoneError(Exception):
+    """The pool's event loop is closed; stop sending heartbeats so that its jobs can be recovered."""

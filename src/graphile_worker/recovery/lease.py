@@ -1,9 +1,9 @@
-"""Lease: whether this pool may still lock jobs and write outcomes, or others may have taken its jobs by now.
+"""Lease: whether this pool may still lock jobs and write outcomes, or may already have lost its jobs.
 
-A pool that can be taken for dead holds a lease: every sign of life that reached the database prolongs it, and
-it ends well before anybody may give the pool's jobs away. While it has ended nothing is fetched or written.
-Signs of life come from any thread; all else happens on the event loop of the pool. Without a lease, because
-nobody would take the pool for dead, the lease is open.
+A registered pool holds a lease. Each heartbeat that reaches the database renews it, and it ends well before
+another worker may recover the pool's jobs. While it has lapsed, nothing is fetched or written. Heartbeats
+arrive from any thread; everything else happens on the pool's event loop. A pool that is not registered cannot
+be declared dead and needs no lease: it is always open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..clock import uptime
 
 
 class Lease:
-    """Open while the lease lasts; after it ended, when the pool has found out what it still holds."""
+    """Open until it lapses; opens again when the pool has found out which jobs it still holds."""
 
     def __init__(self, on_lapse: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,7 +29,7 @@ class Lease:
         self._settled = True
         self._waiters: set[asyncio.Future[None]] = set()
         self.epoch = 0
-        """Counts how often it is in doubt what the pool holds."""
+        """Incremented whenever it becomes uncertain what the pool holds."""
 
     @property
     def is_open(self) -> bool:
@@ -42,7 +42,7 @@ class Lease:
         return not self._settled
 
     async def passed(self) -> None:
-        """Until it is open."""
+        """Wait until the lease is open."""
         while not self.is_open:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.add(waiter)
@@ -54,35 +54,35 @@ class Lease:
     # -- from any thread -----------------------------------------------------------------------------------
 
     def begin(self, term: float, since: float) -> None:
-        """From now on a lease counts: of so many seconds from each sign of life, the first one at `since`."""
+        """Require a lease of `term` seconds from each heartbeat; the first one was sent at `since`."""
         with self._mutex:
             self._term, self._ends = term, since + term
 
-    def prolong(self, since: float, *, was_swept: bool = False) -> None:
-        """A sign of life, sent at `since`, has arrived; `was_swept` if the pool was taken for dead before."""
+    def renew(self, since: float, *, was_swept: bool = False) -> None:
+        """A heartbeat sent at `since` has arrived; `was_swept` if the pool had been declared dead."""
         with self._mutex:
             lapsed = was_swept or uptime() >= self._ends
-            goes_on = not lapsed and self._ends < math.inf
-            self._ends = max(self._ends, since + self._term) if goes_on else since + self._term
+            continues = not lapsed and self._ends < math.inf
+            self._ends = max(self._ends, since + self._term) if continues else since + self._term
             if lapsed:
                 self.epoch += 1
                 self._settled = False
-        self._tell(self._on_lapse if lapsed else self._wake)
+        self._call_on_loop(self._on_lapse if lapsed else self._wake)
 
-    def lift(self) -> None:
-        """There is no lease until the next sign of life: nobody can take the pool for dead now."""
+    def suspend(self) -> None:
+        """Require no lease until the next heartbeat: the pool cannot be declared dead for now."""
         with self._mutex:
             self._ends = math.inf
-        self._tell(self._wake)
+        self._call_on_loop(self._wake)
 
-    def _tell(self, function: Callable[[], None]) -> None:
-        """Have it called on the loop; RuntimeError if that has ended, and with it the pool."""
+    def _call_on_loop(self, function: Callable[[], None]) -> None:
+        """Raises RuntimeError if the loop is closed, and the pool with it."""
         self._loop.call_soon_threadsafe(function)
 
     # -- on the loop ---------------------------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """Whatever the lease says: let it be found out what the pool holds, if nobody is about to."""
+        """Find out what the pool holds, whatever the lease says; no-op while that is in progress."""
         with self._mutex:
             if not self._settled:
                 return
@@ -91,7 +91,7 @@ class Lease:
         self._on_lapse()
 
     def settle(self, epoch: int) -> None:
-        """What the pool holds was found out; unless it is in doubt again, the lease may open."""
+        """The pool knows what it holds; reopen unless that became uncertain again since `epoch`."""
         with self._mutex:
             if epoch == self.epoch:
                 self._settled = True

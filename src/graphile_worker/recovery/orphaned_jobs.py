@@ -1,4 +1,4 @@
-"""Taking jobs from worker pools that died, and keeping those of pools that live."""
+"""Statements about orphaned jobs, and about the locks of pools that are alive."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..schema_name import SchemaName
 from ..sql import load
 
 RECOVERED = "Job recovered after worker interruption"
-"""The last error of a job that was taken from a dead worker; the Rust port writes the same."""
+"""The last error of a recovered job; the Rust port writes the same."""
 
 Verdict = Literal["return", "fail", "give_up"]
 
 
 class OrphanedJob(msgspec.Struct, frozen=True):
-    """A job of a dead pool: how often it was recovered before, and whether this time counts."""
+    """A job of a dead pool, how often it was recovered before, and whether this recovery counts."""
 
     job: Job
     recoveries: int
@@ -30,9 +30,9 @@ class OrphanedJob(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """A job that was taken from a dead pool: whether it can run again, and what is noted as its last error.
+    """A recovered job: whether it can run again, and its last error.
 
-    One that was removed or replaced by its key while it ran cannot, whatever was decided.
+    A job that was removed or replaced by its key while it ran cannot, whatever the decision was.
     """
 
     can_run: bool
@@ -40,7 +40,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What becomes of an orphaned job: back to the others, failed as if it had run, or given up."""
+    """What to do with an orphaned job: return it, count the attempt as failed, or fail it permanently."""
 
     job_id: int
     verdict: Verdict
@@ -49,15 +49,15 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 async def sweep_lock(connection: Connection, schema: SchemaName) -> bool:
-    """Whether nobody else sweeps now; holds until the transaction ends."""
+    """Take the sweep lock until the transaction ends; return False if another sweep is in progress."""
     return bool(await connection.fetchval(load("recovery/sweep_lock", schema)))
 
 
-async def dead_worker_jobs(
+async def orphaned_jobs(
     connection: Connection, schema: SchemaName, pool_ids: Sequence[str]
 ) -> list[OrphanedJob]:
-    """The jobs that these pools have locked."""
-    rows = await connection.fetch(load("recovery/dead_worker_jobs", schema), list(pool_ids))
+    """The jobs that these dead pools have locked."""
+    rows = await connection.fetch(load("recovery/orphaned_jobs", schema), list(pool_ids))
     found = []
     for row in rows:
         *columns, recoveries, counts = row
@@ -68,7 +68,7 @@ async def dead_worker_jobs(
 async def delete_dead_workers(
     connection: Connection, schema: SchemaName, pool_ids: Sequence[str]
 ) -> set[str]:
-    """Delete the rows of pools that are dead by now; the ids of those that were."""
+    """Delete the rows of pools that are still dead; return their ids."""
     rows = await connection.fetch(load("recovery/delete_dead_workers", schema), list(pool_ids))
     return {row["id"] for row in rows}
 
@@ -82,7 +82,7 @@ async def recover_jobs(
     delay: float = 0.0,
     queues_to_leave: Sequence[int] = (),
 ) -> dict[int, Recovered]:
-    """Do what was decided about the jobs of these pools; the jobs that it was done to, by id."""
+    """Apply the decisions to jobs of these pools; return the recovered jobs by id."""
     teach_arrays(connection)
     rows = await connection.fetch(
         load("recovery/recover_jobs", schema),
@@ -97,21 +97,21 @@ async def recover_jobs(
     return {row["id"]: Recovered(row["is_available"], row["last_error"]) for row in rows}
 
 
-async def forget_recoveries(connection: Connection, schema: SchemaName) -> int:
-    """Forget the recoveries of jobs that are gone; how many."""
-    count: int = await connection.fetchval(load("recovery/forget_recoveries", schema))
+async def purge_recoveries(connection: Connection, schema: SchemaName) -> int:
+    """Delete recovery counters of jobs that no longer exist; return how many."""
+    count: int = await connection.fetchval(load("recovery/purge_recoveries", schema))
     return count
 
 
 async def note_rerun(connection: Connection, schema: SchemaName, pool_id: str, job_id: int) -> None:
-    """The pool is about to run a job whose last worker died."""
+    """Record that the pool is about to run a recovered job."""
     await connection.execute(load("recovery/note_rerun", schema), pool_id, job_id)
 
 
 async def still_locked(
     connection: Connection, schema: SchemaName, pool_id: str, job_ids: Sequence[int]
 ) -> set[int]:
-    """Which of these jobs the pool still has."""
+    """Which of these jobs the pool still holds."""
     rows = await connection.fetch(load("recovery/still_locked", schema), pool_id, list(job_ids))
     return {row["id"] for row in rows}
 
@@ -123,7 +123,7 @@ async def renew_locks(
     job_ids: Sequence[int],
     now: datetime | None = None,
 ) -> int:
-    """Renew the locks that are more than an hour old; how many."""
+    """Renew locks that are more than an hour old; return how many."""
     teach_arrays(connection)
     statement = load("recovery/renew_locks", schema)
     count: int = await connection.fetchval(statement, pool_id, list(job_ids), now)

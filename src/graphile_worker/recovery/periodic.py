@@ -1,4 +1,4 @@
-"""Periodic: does something again and again on the worker's event loop, each time after a while."""
+"""Periodic: calls a function on the worker's event loop at intervals."""
 
 from __future__ import annotations
 
@@ -9,61 +9,70 @@ from collections.abc import Awaitable, Callable
 from ..clock import Clock
 from ..db.errors import explained
 
-END_WITHIN = 2.0  # seconds for a turn that has begun
+STOP_TIMEOUT = 2.0  # seconds for a call in progress
 
 logger = logging.getLogger("graphile_worker.recovery")
 
 
 class Periodic:
-    """One loop; an error of one turn is logged, once until a turn succeeds again."""
+    """One loop. An error is logged once until a call succeeds again."""
 
     def __init__(
-        self, what: str, turn: Callable[[], Awaitable[float]], clock: Clock, *, first_after: float
+        self,
+        what: str,
+        function: Callable[[], Awaitable[float]],
+        clock: Clock,
+        *,
+        first_after: float,
+        stop_timeout: float | None = STOP_TIMEOUT,
     ) -> None:
-        """`turn` returns the seconds until the next one; `what` names it in messages."""
+        """`function` returns the seconds until its next call; `what` names it in log lines.
+
+        `stop_timeout`: how long `stop` waits for a call in progress before it cancels it; None for no limit.
+        """
         self._what = what
-        self._turn = turn
+        self._function = function
         self._clock = clock
         self._delay = first_after
-        self._after_error = first_after
+        self._stop_timeout = stop_timeout
         self._is_failing = False
-        self._stop_asked = asyncio.Event()
-        self._waiting: asyncio.Future[None] | None = None
+        self._sleep: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._stop_requested = asyncio.Event()
 
     def start(self) -> None:
-        """Begin with a wait."""
+        """Start the loop; the first call comes after `first_after`."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"graphile-worker {self._what}")
 
     def begin_to_stop(self) -> None:
-        """Begin no other turn."""
-        self._stop_asked.set()
-        if self._waiting is not None:
-            self._waiting.cancel()
+        """Start no further call."""
+        self._stop_requested.set()
+        if self._sleep is not None:
+            self._sleep.cancel()
 
     async def stop(self) -> None:
-        """The same, and wait for a turn that has begun; not for long."""
+        """End the loop after a call in progress."""
         self.begin_to_stop()
         if self._task is not None:
-            await asyncio.wait((self._task,), timeout=END_WITHIN)
+            await asyncio.wait((self._task,), timeout=self._stop_timeout)
             self._task.cancel()
             await asyncio.wait((self._task,))
 
     async def _run(self) -> None:
-        while not self._stop_asked.is_set():
-            self._waiting = asyncio.ensure_future(self._clock.sleep(self._delay))
+        while not self._stop_requested.is_set():
+            self._sleep = asyncio.ensure_future(self._clock.sleep(self._delay))
             try:
-                await asyncio.wait((self._waiting,))
+                await asyncio.wait((self._sleep,))
             finally:
-                self._waiting.cancel()
-            if self._stop_asked.is_set():
+                self._sleep.cancel()
+            if self._stop_requested.is_set():
                 return
             try:
-                self._delay = await self._turn()
+                self._delay = await self._function()
                 self._is_failing = False
             except Exception as error:
-                if self._stop_asked.is_set():
+                if self._stop_requested.is_set():
                     return
                 if not self._is_failing:
-                    logger.warning("%s failed: %s; trying again", self._what, explained(error))
+                    logger.warning("%s failed: %s; retrying", self._what, explained(error))
                 self._is_failing = True

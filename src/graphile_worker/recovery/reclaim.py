@@ -1,4 +1,4 @@
-"""Giving back what a pool has locked without knowing it, once nothing of it can be on its way any more."""
+"""Reclaiming: return jobs that a pool has locked without knowing it, once no statement of it is in flight."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..sql import load
 async def reclaim_jobs(
     connection: Connection, schema: SchemaName, pool_id: str, known: Sequence[int]
 ) -> list[int]:
-    """Unlock the jobs of this pool that are not `known` to it, and its queues without a job; the job ids."""
+    """Unlock the pool's jobs that are not `known` to it, and its queues without a job; return the job ids."""
     rows = await connection.fetch(load("recovery/reclaim_jobs", schema), pool_id, list(known))
     return [row[0] for row in rows]
 
 
 async def end_lost_sessions(connection: Connection, schema: SchemaName, pids: Sequence[int]) -> list[int]:
-    """End these sessions of ours, which nobody uses any more; those that had not ended yet."""
+    """Terminate these abandoned sessions of ours; return those that were still alive."""
     rows = await connection.fetch(load("recovery/end_lost_sessions", schema), list(pids))
     return [row[0] for row in rows]

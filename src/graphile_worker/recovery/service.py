@@ -1,8 +1,8 @@
-"""Recovery: all that keeps a worker's jobs its own while it lives, and gives them to others when it does not.
+"""Recovery: protects a worker's jobs while it is alive and hands them to other workers when it dies.
 
-The runner holds one for each pool. Before the first job is locked the pool is written down, so that from then
-on somebody notices if it dies. Its signs of life come from a thread with a connection of its own; if the
-caller gave a pool of connections, from one of these on the worker's own event loop.
+The runner has one for each pool. The pool is registered before it locks its first job, so that its death does
+not go unnoticed. Heartbeats come from a thread with a connection of its own or, if the caller passed a
+connection pool, from the worker's event loop with a connection of that pool.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from .heartbeat import UNAVAILABLE, Heartbeat
 from .lease import Lease
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
-from .rust_workers import BEAT_INTERVAL, RustWorkers
+from .rust_heartbeat import HEARTBEAT_INTERVAL, RustHeartbeat
 from .sweeper import Sweeper
-from .worker_rows import WorkerCard, deregister_worker, register_worker
+from .worker_rows import JobReport, Registration, deregister_worker, register_worker
 
-LEASE_SHARE = 2 / 3  # of the grace: jobs are not touched any more well before others may take them
-ONCE_DELAY = 0.5  # seconds until a run that may be over soon opens the connection for its signs of life
-RENEW_INTERVAL = 1800.0  # seconds between two looks for locks that are more than an hour old
-RERUN_WITHIN = 2.0  # seconds to note that a job is run again
-STOP_WITHIN = 3.0  # seconds for the goodbye
+LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
+ONCE_DELAY = 0.5  # seconds until a run that may be short opens a connection for heartbeats
+RENEW_INTERVAL = 1800.0  # seconds between renewals of locks that are more than an hour old
+RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
+STOP_TIMEOUT = 3.0  # seconds to deregister
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
 
 
-class HoldsJobs(Protocol):
-    """A pool, as recovery sees it."""
+class RecoverablePool(Protocol):
+    """The part of a worker pool that recovery uses."""
 
     id: str
     once: bool
@@ -59,17 +59,19 @@ class HoldsJobs(Protocol):
     @property
     def is_settled(self) -> bool: ...
 
+    def running_report(self) -> tuple[int, dict[int, float]]: ...
+
     async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
 
 
 class Recovery:
-    """Signs of life, sweeps and lock renewals of one pool."""
+    """Heartbeats, sweeps and lock renewals of one pool."""
 
     def __init__(
         self,
-        pool: HoldsJobs,
+        pool: RecoverablePool,
         options: WorkerOptions,
         database: Pool,
         dsn: Dsn | None,
@@ -86,7 +88,7 @@ class Recovery:
         self._dsn = dsn
         self._clock = clock
         self._has_tables = has_tables
-        self._card = WorkerCard(
+        self._registration = Registration(
             id=pool.id,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -96,16 +98,16 @@ class Recovery:
             heartbeat_interval=options.heartbeat_interval,
             grace=options.recovery_grace,
         )
-        self._beside_rust = RustWorkers(
-            self._schema, pool.id, self._card.pid, answer_within=self._card.grace / 3
+        self._rust_heartbeat = RustHeartbeat(
+            self._schema, pool.id, self._registration.pid, timeout=self._registration.grace / 3
         )
         self._started_at: datetime | None = None
-        self._liveness: Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._first_sign = asyncio.Event()
-        self._ended = asyncio.Event()
+        self._first_heartbeat = asyncio.Event()
+        self._heartbeat_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._loops = [Periodic("renewing locks", self._renew, clock, first_after=RENEW_INTERVAL)]
+        self._loops = [Periodic("lock renewal", self._renew_locks, clock, first_after=RENEW_INTERVAL)]
         if options.recovery and has_tables and not pool.once:
             sweeper = Sweeper(
                 pool.run_statement,
@@ -113,7 +115,7 @@ class Recovery:
                 hooks,
                 clock,
                 pool_id=pool.id,
-                is_in_reach=lambda: pool.lease.is_open,
+                is_alive=lambda: pool.lease.is_open,
             )
             self._loops.append(sweeper.loop)
 
@@ -121,115 +123,116 @@ class Recovery:
 
     @staticmethod
     def connections_kept(options: WorkerOptions, database: Pool, dsn: Dsn | None) -> int:
-        """How many connections of the caller's pool this takes for itself."""
+        """How many connections of the caller's pool heartbeats occupy."""
         fits = dsn is None and database.get_max_size() >= SMALLEST_POOL_FOR_RECOVERY
         return 1 if options.recovery and fits else 0
 
     async def register(self) -> None:
-        """Write the pool down before it locks a job; or say that nobody will notice if it dies."""
+        """Register the pool before it locks a job, or warn that its death would go unnoticed."""
         if not self._options.recovery:
             return
         if not self._has_tables:
-            self._is_off("the tables for it are not in the database")
+            self._warn_off("its tables are missing in the database")
             return
         if self._dsn is None and self._database.get_max_size() < SMALLEST_POOL_FOR_RECOVERY:
             size = self._database.get_max_size()
-            self._is_off(f"pg_pool has {size} connections, and {SMALLEST_POOL_FOR_RECOVERY} are needed")
+            self._warn_off(f"pg_pool has {size} connections; it needs {SMALLEST_POOL_FOR_RECOVERY}")
             return
         if self._dsn is not None and self._options.max_pool_size < SMALLEST_POOL_FOR_RECOVERY:
             size = self._options.max_pool_size
-            self._is_off(f"max_pool_size is {size}, and {SMALLEST_POOL_FOR_RECOVERY} are needed")
+            self._warn_off(f"max_pool_size is {size}; it needs {SMALLEST_POOL_FOR_RECOVERY}")
             return
         sent_at = uptime()
         try:
             async with self._database.acquire() as connection:
                 self._started_at = await register_worker(
-                    connection, self._schema, self._card, liveness="lock"
+                    connection, self._schema, self._registration, liveness="lock"
                 )
         except Exception as error:
             if sqlstate_of(error) not in UNAVAILABLE:
                 raise
-            self._is_off(str(error))
+            self._warn_off(str(error))
             return
-        self._pool.lease.begin(self._card.grace * LEASE_SHARE, sent_at)
+        self._pool.lease.begin(self._registration.grace * LEASE_SHARE, sent_at)
         self._pool.before_rerun(self._note_rerun)
         if self._dsn is None:
-            # The first job may block the loop, and then nobody could take the lock any more.
-            self._start_liveness()
+            # The first job may block the loop before the lock is taken.
+            self._start_heartbeat()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._card.grace * LEASE_SHARE):
-                    await self._first_sign.wait()
+                async with asyncio.timeout(self._registration.grace * LEASE_SHARE):
+                    await self._first_heartbeat.wait()
 
     def start(self) -> None:
-        """Begin to show signs of life and to look for others."""
+        """Start heartbeats and sweeps."""
         for loop in self._loops:
             loop.start()
-        if self._liveness is not None:
+        if self._heartbeat is not None:
             return
         if self._started_at is not None:
             if self._pool.once:
-                delay = min(ONCE_DELAY, self._card.heartbeat_interval / 2)
-                self._timer = asyncio.get_running_loop().call_later(delay, self._start_liveness)
+                delay = min(ONCE_DELAY, self._registration.heartbeat_interval / 2)
+                self._timer = asyncio.get_running_loop().call_later(delay, self._start_heartbeat)
             else:
-                self._start_liveness()
+                self._start_heartbeat()
         else:
-            alone = Periodic("heartbeats beside Rust", self._beat_beside_rust, self._clock, first_after=1.0)
-            self._loops.append(alone)
-            alone.start()
+            loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=1.0)
+            self._loops.append(loop)
+            loop.start()
 
-    def _is_off(self, reason: str) -> None:
+    def _warn_off(self, reason: str) -> None:
         logger.warning(
             "recovery is off: %s; if this worker is killed, its jobs stay locked for four hours", reason
         )
 
-    def _start_liveness(self) -> None:
+    def _start_heartbeat(self) -> None:
         assert self._started_at is not None  # noqa: S101 - registered before
         prepared = self._options.prepared_statements
         dsn = self._dsn
-        self._liveness = Heartbeat(
-            self._card,
+        self._heartbeat = Heartbeat(
+            self._registration,
             self._schema,
             from_pool(self._database) if dsn is None else from_dsn(dsn, prepared_statements=prepared),
-            self._beside_rust,
+            self._rust_heartbeat,
             started_at=self._started_at,
-            on_sign=self._sign,
-            on_unavailable=self._pool.lease.lift,
+            on_heartbeat=self._renew_lease,
+            on_unavailable=self._pool.lease.suspend,
+            get_report=lambda: JobReport(*self._pool.running_report()),
         )
         if dsn is None:
             self._task = asyncio.get_running_loop().create_task(
-                self._liveness.run(), name="graphile-worker liveness"
+                self._heartbeat.run(), name="graphile-worker heartbeat"
             )
-            self._task.add_done_callback(lambda _: self._ended.set())
+            self._task.add_done_callback(lambda _: self._heartbeat_ended.set())
         else:
             loop = asyncio.get_running_loop()
             threading.Thread(
                 target=self._run_in_thread,
-                args=(self._liveness, loop),
-                name="graphile-worker liveness",
+                args=(self._heartbeat, loop),
+                name="graphile-worker heartbeat",
                 daemon=True,
             ).start()
 
-    def _run_in_thread(self, liveness: Heartbeat, loop: asyncio.AbstractEventLoop) -> None:
+    def _run_in_thread(self, heartbeat: Heartbeat, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            asyncio.run(liveness.run())
+            asyncio.run(heartbeat.run())
         except Exception:
-            logger.exception("the signs of life of this worker have ended")
-        with suppress(RuntimeError):  # the worker's loop has ended before
-            loop.call_soon_threadsafe(self._ended.set)
+            logger.exception("the heartbeat thread has crashed")
+        with suppress(RuntimeError):  # the worker's loop is closed
+            loop.call_soon_threadsafe(self._heartbeat_ended.set)
 
-    # -- while it runs -------------------------------------------------------------------------------------
+    # -- while running -------------------------------------------------------------------------------------
 
-    def _sign(self, sent_at: float, was_swept: bool) -> bool:
-        """A heartbeat arrived; called in the thread of the liveness."""
+    def _renew_lease(self, sent_at: float, was_swept: bool) -> bool:
+        """Called in the heartbeat thread; False if the pool's event loop is closed."""
         try:
-            self._pool.lease.prolong(sent_at, was_swept=was_swept)
+            self._pool.lease.renew(sent_at, was_swept=was_swept)
         except RuntimeError:  # the worker's loop is closed
             return False
         if self._dsn is None:
-            self._first_sign.set()
+            self._first_heartbeat.set()
         return True
 
-    async def _renew(self) -> float:
+    async def _renew_locks(self) -> float:
         held = self._pool.held
         if held:
             now = self._clock.now() if self._options.use_local_time else None
@@ -238,48 +241,48 @@ class Recovery:
             )
         return RENEW_INTERVAL
 
-    async def _beat_beside_rust(self) -> float:
-        await self._pool.run_statement(self._beside_rust.beat_if_due)
-        return BEAT_INTERVAL
+    async def _send_rust_heartbeat(self) -> float:
+        await self._pool.run_statement(self._rust_heartbeat.send_if_due)
+        return HEARTBEAT_INTERVAL
 
     async def _note_rerun(self, job: Job) -> None:
         try:
-            async with asyncio.timeout(RERUN_WITHIN):
+            async with asyncio.timeout(RERUN_TIMEOUT):
                 await self._pool.run_statement(
                     lambda connection: note_rerun(connection, self._schema, self._pool.id, job.id)
                 )
-        except Exception as error:  # then a death of this worker does not count against the job
-            logger.debug("could not note that job %d is run again: %s", job.id, error)
+        except Exception as error:  # then the death of this worker does not count against the job
+            logger.debug("could not record that job %d is run again: %s", job.id, error)
 
     # -- stopping ------------------------------------------------------------------------------------------
 
     def begin_to_stop(self) -> None:
-        """Sweep no more; signs of life go on until the pool has ended."""
+        """Stop sweeping; heartbeats continue until the pool has ended."""
         for loop in self._loops:
             loop.begin_to_stop()
 
     async def stop(self) -> None:
-        """The pool has ended. If it holds nothing any more its row goes too; else others shall find it."""
+        """Stop after the pool has ended. If it still holds jobs its row stays, so that a sweep finds them."""
         await asyncio.gather(*(loop.stop() for loop in self._loops))
         if self._timer is not None:
             self._timer.cancel()
         is_clean = self._pool.is_settled
-        if self._liveness is not None:
-            self._liveness.ask_to_stop(deregister=is_clean)
+        if self._heartbeat is not None:
+            self._heartbeat.request_stop(deregister=is_clean)
             with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_WITHIN):
-                    await self._ended.wait()
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await self._heartbeat_ended.wait()
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait((self._task,))
         elif is_clean:
             with suppress(Exception):
-                async with asyncio.timeout(STOP_WITHIN):
-                    await self._leave()
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await self._deregister()
 
-    async def _leave(self) -> None:
-        """Without a connection for signs of life: one of the pool will do."""
+    async def _deregister(self) -> None:
+        """Deregister on a connection of the pool, as there is none for heartbeats."""
         async with self._database.acquire() as connection:
             if self._started_at is not None:
                 await deregister_worker(connection, self._schema, self._pool.id)
-            await self._beside_rust.leave(connection)
+            await self._rust_heartbeat.deregister(connection)

@@ -1,7 +1,7 @@
-"""One sweep: see which worker pools are out of reach, and take the jobs of those that are dead.
+"""One sweep: find unreachable worker pools and recover the orphaned jobs of dead ones.
 
-Whoever sweeps calls it: a worker every few seconds, or a person. It runs in two transactions, with the
-interceptors asked in between, so that no lock is held while code that is not ours decides.
+Workers sweep every few seconds; `graphile-worker sweep` does it once. It takes two transactions, with the
+interceptors called in between, so that no lock is held while user code runs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .orphaned_jobs import (
     Decision,
     OrphanedJob,
     Recovered,
-    dead_worker_jobs,
     delete_dead_workers,
-    forget_recoveries,
+    orphaned_jobs,
+    purge_recoveries,
     recover_jobs,
     sweep_lock,
 )
 from .worker_rows import (
-    LostWorker,
+    UnreachablePool,
+    deregister_rust_workers,
     has_rust_workers,
-    judge_workers,
-    leave_rust_workers,
     list_workers,
+    mark_unreachable_workers,
 )
 
 DEFAULT_MAX_RECOVERIES = 5
@@ -45,23 +45,23 @@ T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
 
 
-class RunsStatements(Protocol):
-    """Calls a function with a connection and gives back its result."""
+class StatementRunner(Protocol):
+    """Calls a function with a connection and returns its result."""
 
     def __call__(self, work: Callable[[Connection], Awaitable[T]], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredWorker:
-    """A pool that was dead, and what became of its jobs, by id."""
+    """A dead pool, and what became of its jobs, by id."""
 
     id: str
     returned: list[int] = field(default_factory=list)
-    """To be run by others."""
+    """Returned to the queue."""
     failed: list[int] = field(default_factory=list)
-    """Failed: recovered too often, or because an interceptor said so."""
+    """Failed: recovered too often, or by an interceptor."""
     left: list[int] = field(default_factory=list)
-    """Left locked, because an interceptor said so."""
+    """Left locked by an interceptor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,19 +70,19 @@ class SweepReport:
 
     recovered: list[RecoveredWorker] = field(default_factory=list)
     lost: dict[str, float] = field(default_factory=dict)
-    """Pools that are out of reach but not dead yet, and in how many seconds they will be."""
+    """Pools that are unreachable but not dead yet, and the seconds until they are declared dead."""
     is_busy: bool = False
-    """Whether nothing was done because somebody else sweeps at this moment."""
+    """Whether nothing was done because another sweep is in progress."""
     is_dry_run: bool = False
-    """Whether `recovered` says what would have been done."""
+    """Whether `recovered` is what would have been done."""
 
 
 class Sweep:
-    """How dead pools are dealt with."""
+    """Recovers the jobs of dead pools."""
 
     def __init__(
         self,
-        run: RunsStatements,
+        run: StatementRunner,
         schema: SchemaName,
         hooks: Hooks,
         *,
@@ -99,78 +99,81 @@ class Sweep:
 
     async def __call__(self) -> SweepReport:
         """Sweep once."""
-        found = await self._run(self._look)
+        found = await self._run(self._find)
         if found is None:
             return SweepReport(is_busy=True)
-        lost, orphans = found
-        for worker in lost:
-            if worker.newly:
-                self._emit(WorkerLost(pool_id=self._own_id, lost_pool_id=worker.id, dead_in=worker.remaining))
-        dead = [worker.id for worker in lost if worker.remaining <= 0]
-        waiting = {worker.id: worker.remaining for worker in lost if worker.remaining > 0}
+        unreachable, orphans = found
+        for pool in unreachable:
+            if pool.is_new:
+                self._emit(WorkerLost(pool_id=self._own_id, lost_pool_id=pool.id, dead_in=pool.dead_in))
+        dead = [pool.id for pool in unreachable if pool.dead_in <= 0]
+        lost = {pool.id: pool.dead_in for pool in unreachable if pool.dead_in > 0}
         if not dead:
-            return SweepReport(lost=waiting)
+            return SweepReport(lost=lost)
         decisions, left = await self._decide(orphans)
-        taken = await self._run(lambda connection: self._recover(connection, dead, decisions, left))
-        if taken is None:
-            return SweepReport(lost=waiting, is_busy=True)
-        return SweepReport(recovered=self._tell(taken, orphans, decisions, left), lost=waiting)
+        done = await self._run(lambda connection: self._recover(connection, dead, decisions, left))
+        if done is None:
+            return SweepReport(lost=lost, is_busy=True)
+        return SweepReport(recovered=self._report(done, orphans, decisions, left), lost=lost)
 
     async def dry(self) -> SweepReport:
-        """What a sweep would do now, with every pool that is out of reach; interceptors are not asked."""
-        workers = await self._run(lambda connection: list_workers(connection, self._schema))
+        """What a sweep would do now with all unreachable pools; interceptors are not called."""
+        return await self._run(self._dry)
+
+    async def _dry(self, connection: Connection) -> SweepReport:
+        workers = await list_workers(connection, self._schema)
         lost = [worker for worker in workers if worker.is_alive is False and worker.id != self._own_id]
+        recovered = {worker.id: RecoveredWorker(id=worker.id) for worker in lost if worker.dead_in == 0.0}
+        if recovered:
+            for orphan in await orphaned_jobs(connection, self._schema, list(recovered)):
+                recovered[orphan.job.locked_by or ""].returned.append(orphan.job.id)
         return SweepReport(
-            recovered=[
-                RecoveredWorker(id=worker.id, returned=worker.job_ids)
-                for worker in lost
-                if worker.dead_in == 0.0
-            ],
+            recovered=list(recovered.values()),
             lost={worker.id: worker.dead_in for worker in lost if worker.dead_in},
             is_dry_run=True,
         )
 
     # -- in the database -----------------------------------------------------------------------------------
 
-    async def _look(self, connection: Connection) -> tuple[list[LostWorker], list[OrphanedJob]] | None:
+    async def _find(self, connection: Connection) -> tuple[list[UnreachablePool], list[OrphanedJob]] | None:
         async with _transaction(connection):
             if not await sweep_lock(connection, self._schema):
                 return None
-            lost = await judge_workers(connection, self._schema, self._own_id)
-            dead = [worker.id for worker in lost if worker.remaining <= 0]
-            return lost, await dead_worker_jobs(connection, self._schema, dead) if dead else []
+            unreachable = await mark_unreachable_workers(connection, self._schema, self._own_id)
+            dead = [pool.id for pool in unreachable if pool.dead_in <= 0]
+            return unreachable, await orphaned_jobs(connection, self._schema, dead) if dead else []
 
     async def _recover(
         self, connection: Connection, dead: Sequence[str], decisions: Sequence[Decision], left: Sequence[Job]
     ) -> tuple[set[str], dict[int, Recovered]] | None:
-        """Look again and act; the pools that are gone now, and the jobs that were taken."""
+        """Check again and act; return the deleted pools and the recovered jobs."""
         schema = self._schema
         async with _transaction(connection):
             if not await sweep_lock(connection, schema):
                 return None
-            lost = await judge_workers(connection, schema, self._own_id)
-            still = {worker.id for worker in lost if worker.remaining <= 0}.intersection(dead)
-            # A row stays as long as a job does, so that the job is looked at again.
-            keep = still.intersection(job.locked_by or "" for job in left)
-            gone = await delete_dead_workers(connection, schema, sorted(still - keep))
-            pools = sorted(gone | keep)
+            unreachable = await mark_unreachable_workers(connection, schema, self._own_id)
+            still_dead = {pool.id for pool in unreachable if pool.dead_in <= 0}.intersection(dead)
+            # Keep the row of a pool while one of its jobs stays locked, so that later sweeps find the job.
+            keep = still_dead.intersection(job.locked_by or "" for job in left)
+            deleted = await delete_dead_workers(connection, schema, sorted(still_dead - keep))
+            pools = sorted(deleted | keep)
             if not pools:
                 return set(), {}
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
-            taken = await self._take(connection, pools, decisions, queues)
-            await forget_recoveries(connection, schema)
-            if gone and await has_rust_workers(connection, schema):
-                await leave_rust_workers(connection, schema, sorted(gone))
-            return gone, taken
+            recovered = await self._apply(connection, pools, decisions, queues)
+            await purge_recoveries(connection, schema)
+            if deleted and await has_rust_workers(connection, schema):
+                await deregister_rust_workers(connection, schema, sorted(deleted))
+            return deleted, recovered
 
-    async def _take(
+    async def _apply(
         self,
         connection: Connection,
         pools: Sequence[str],
         decisions: Sequence[Decision],
         queues_to_leave: Sequence[int],
     ) -> dict[int, Recovered]:
-        """Do what was decided; a job that a trigger or a constraint refuses to change holds up no other."""
+        """Apply the decisions; split the batch if a trigger or a constraint refuses one of the jobs."""
         try:
             async with connection.transaction():
                 return await recover_jobs(
@@ -186,8 +189,7 @@ class Sweep:
                 raise
             if len(decisions) == 1:
                 logger.error(
-                    "job %d of a dead worker stays locked, for four hours at most: the database refuses to "
-                    "change it: %s",
+                    "orphaned job %d stays locked for up to four hours: the database refuses the update: %s",
                     decisions[0].job_id,
                     message_of(error),
                 )
@@ -195,68 +197,71 @@ class Sweep:
             elif not decisions:
                 raise
         middle = len(decisions) // 2
-        parts = (decisions[:middle], decisions[middle:]) if decisions else ((),)
-        taken: dict[int, Recovered] = {}
-        for part in parts:
-            taken |= await self._take(connection, pools, part, queues_to_leave)
-        return taken
+        halves = (decisions[:middle], decisions[middle:]) if decisions else ((),)
+        recovered: dict[int, Recovered] = {}
+        for half in halves:
+            recovered |= await self._apply(connection, pools, half, queues_to_leave)
+        return recovered
 
     # -- deciding ------------------------------------------------------------------------------------------
 
     async def _decide(self, orphans: Sequence[OrphanedJob]) -> tuple[list[Decision], list[Job]]:
-        """What becomes of each job, and those that stay locked."""
+        """The decision about each job, and the jobs that stay locked."""
         decisions: list[Decision] = []
         left: list[Job] = []
         for orphan in orphans:
-            wanted = await self._ask(orphan.job)
-            if isinstance(wanted, LeaveLocked):
+            verdict = await self._intercept(orphan.job)
+            if isinstance(verdict, LeaveLocked):
                 left.append(orphan.job)
             else:
-                decisions.append(self._decision(orphan, wanted))
+                decisions.append(self._decision(orphan, verdict))
         return decisions, left
 
-    def _decision(self, orphan: OrphanedJob, wanted: FailJob | None) -> Decision:
+    def _decision(self, orphan: OrphanedJob, verdict: FailJob | None) -> Decision:
         job_id = orphan.job.id
-        if wanted is not None:
-            return Decision(job_id, "fail", storable(wanted.message), orphan.counts)
+        if verdict is not None:
+            return Decision(job_id, "fail", storable(verdict.message), orphan.counts)
         if orphan.counts and orphan.recoveries >= self._max_recoveries:
             return Decision(
-                job_id, "give_up", too_often(job_id, orphan.recoveries + 1, self._max_recoveries), True
+                job_id,
+                "give_up",
+                recovered_too_often(job_id, orphan.recoveries + 1, self._max_recoveries),
+                True,
             )
         return Decision(job_id, "return", RECOVERED, orphan.counts)
 
-    async def _ask(self, job: Job) -> FailJob | LeaveLocked | None:
+    async def _intercept(self, job: Job) -> FailJob | LeaveLocked | None:
         for interceptor in self._hooks._on_recovery:
             try:
-                wanted: Any = await resolve(interceptor(job))
+                verdict: Any = await resolve(interceptor(job))
             except Exception:
-                logger.exception("on_recovery failed for job %d; the job is given back", job.id)
+                logger.exception("on_recovery failed for job %d; the job is returned", job.id)
                 continue
-            if isinstance(wanted, FailJob | LeaveLocked):
-                return wanted
-            if wanted is not None:
-                logger.error("on_recovery returned %r; allowed: FailJob, LeaveLocked or None", wanted)
+            if isinstance(verdict, FailJob | LeaveLocked):
+                return verdict
+            if verdict is not None:
+                logger.error("on_recovery returned %r; allowed: FailJob, LeaveLocked or None", verdict)
         return None
 
-    # -- telling -------------------------------------------------------------------------------------------
+    # -- reporting -----------------------------------------------------------------------------------------
 
-    def _tell(
+    def _report(
         self,
         done: tuple[set[str], dict[int, Recovered]],
         orphans: Sequence[OrphanedJob],
         decisions: Sequence[Decision],
         left: Sequence[Job],
     ) -> list[RecoveredWorker]:
-        gone, taken = done
+        deleted, recovered_jobs = done
         by_id = {orphan.job.id: orphan.job for orphan in orphans}
-        pools = gone | {by_id[job_id].locked_by or "" for job_id in taken}
+        pools = deleted | {by_id[job_id].locked_by or "" for job_id in recovered_jobs}
         reports = {pool: RecoveredWorker(id=pool) for pool in sorted(pools)}
         for decision in decisions:
             job = by_id[decision.job_id]
             report = reports.get(job.locked_by or "")
-            if report is None or job.id not in taken:
+            if report is None or job.id not in recovered_jobs:
                 continue
-            recovered = taken[job.id]
+            recovered = recovered_jobs[job.id]
             is_returned = decision.verdict == "return" and recovered.can_run
             (report.returned if is_returned else report.failed).append(job.id)
             self._emit(
@@ -283,17 +288,17 @@ class Sweep:
         self._hooks.events.emit(event)
 
 
-def too_often(job_id: int, times: int, allowed: int) -> str:
+def recovered_too_often(job_id: int, times: int, allowed: int) -> str:
     """The last error of a job that was recovered too often."""
     return (
-        f"Given up: the worker that ran this job died {times} times (max_recoveries is {allowed}). Find out "
-        f"whether the job kills it; then run it again with: graphile-worker reschedule {job_id} --attempts 0 "
+        f"Given up: the worker that ran this job died {times} times (max_recoveries is {allowed}). Check "
+        f"whether the job kills it; then retry with: graphile-worker reschedule {job_id} --attempts 0 "
         "--run-at now"
     )
 
 
 def _transaction(connection: Connection) -> Any:
-    """Rows are looked at again after a wait; that is what READ COMMITTED does, whatever the default is."""
+    """READ COMMITTED whatever the default is: rows must be read again after waiting for a lock."""
     if connection.is_in_transaction():
         return connection.transaction()
     return connection.transaction(isolation="read_committed")

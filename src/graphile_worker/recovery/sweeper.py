@@ -1,8 +1,7 @@
-"""Sweeper: looks every few seconds for workers that are out of reach, and takes the jobs of dead ones.
+"""Sweeper: sweeps every few seconds.
 
-Every worker has one; an advisory lock lets only one sweep at a time. Between sweeps it waits a little more or
-less than the interval, so that many of them do not march in step, and not beyond the moment at which a worker
-that is out of reach counts as dead.
+Every worker has one; an advisory lock lets only one sweep at a time. The interval has jitter, so that workers
+do not sweep in lockstep, and ends early when an unreachable worker is about to be declared dead.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections.abc import Callable
 from ..clock import Clock
 from ..hooks import Hooks
 from ..options import WorkerOptions
-from .orphaned_jobs import forget_recoveries
+from .orphaned_jobs import purge_recoveries
 from .periodic import Periodic
-from .sweep import RunsStatements, Sweep
+from .sweep import StatementRunner, Sweep
 
-SPREAD = 0.2  # of the interval, to either side
-SOON = 0.05  # seconds after the moment for which a sweep waits
-FORGET_EVERY = 100  # sweeps
+JITTER = 0.2  # of the interval, either way
+MARGIN = 0.05  # seconds after a worker is due to be declared dead
+PURGE_EVERY = 100  # sweeps
 
 
 class Sweeper:
@@ -27,18 +26,19 @@ class Sweeper:
 
     def __init__(
         self,
-        run: RunsStatements,
+        run: StatementRunner,
         options: WorkerOptions,
         hooks: Hooks,
         clock: Clock,
         *,
         pool_id: str,
-        is_in_reach: Callable[[], bool],
+        is_alive: Callable[[], bool],
         share: Callable[[], float] = random.random,
     ) -> None:
+        """`is_alive`: whether this worker's own heartbeats arrive."""
         self._run = run
         self._options = options
-        self._is_in_reach = is_in_reach
+        self._is_alive = is_alive
         self._share = share
         self._count = 0
         self._sweep = Sweep(
@@ -49,17 +49,17 @@ class Sweeper:
             delay=options.recovery_delay,
             max_recoveries=options.max_recoveries,
         )
-        self.loop = Periodic("looking for dead workers", self._turn, clock, first_after=self._delay() / 2)
+        self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)
 
-    async def _turn(self) -> float:
+    async def _run_sweep(self) -> float:
         delay = self._delay()
-        if not self._is_in_reach():  # one that does not know about itself does not judge others
+        if not self._is_alive():  # a worker that is unreachable itself does not judge others
             return delay
         report = await self._sweep()
         self._count += 1
-        if self._count % FORGET_EVERY == 0:
-            await self._run(lambda connection: forget_recoveries(connection, self._options.schema_name))
-        return min([delay, *(remaining + SOON for remaining in report.lost.values())])
+        if self._count % PURGE_EVERY == 0:
+            await self._run(lambda connection: purge_recoveries(connection, self._options.schema_name))
+        return min([delay, *(dead_in + MARGIN for dead_in in report.lost.values())])
 
     def _delay(self) -> float:
-        return self._options.sweep_interval * (1 - SPREAD + 2 * SPREAD * self._share())
+        return self._options.sweep_interval * (1 - JITTER + 2 * JITTER * self._share())

@@ -1,11 +1,13 @@
-"""The table of worker pools: writing oneself down, showing signs of life, and seeing who shows none."""
+"""The table of worker pools: registration, heartbeats, and which pools are alive."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection, Row
@@ -13,12 +15,15 @@ from ..job import instant
 from ..schema_name import SchemaName
 from ..sql import load
 
-LivenessKind = Literal["lock", "heartbeat"]
+Liveness = Literal["lock", "heartbeat"]
+
+SCANNED_PAGES = 1000
+"""Up to this size of the jobs table, `list_workers` scans it for locked jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerCard:
-    """What a worker pool tells about itself."""
+class Registration:
+    """What a worker pool registers about itself."""
 
     id: str
     host: str
@@ -30,87 +35,125 @@ class WorkerCard:
     grace: float
 
 
+class JobReport(NamedTuple):
+    """What a pool holds and runs, as sent with a heartbeat."""
+
+    jobs_held: int
+    running: dict[int, float]
+    """Job id to start time, by `time.monotonic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that a pool is running."""
+
+    id: int
+    started_at: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSummary:
-    """A worker pool as others see it; what is None is not known, because it is of another runtime."""
+    """A worker pool. For pools of other runtimes most fields are None: they do not register here."""
 
     id: str
-    """What stands in `locked_by` of its jobs."""
+    """The value of `locked_by` in its jobs."""
     host: str | None
     pid: int | None
     version: str | None
     tasks: list[str] | None
     concurrency: int | None
-    liveness: LivenessKind | None
-    """How its life shows: by a lock that it holds, or, behind a pooler, by heartbeats."""
+    liveness: Liveness | None
+    """What proves it alive: an advisory lock or, behind a pooler, fresh heartbeats."""
     started_at: datetime | None
     last_seen_at: datetime | None
     is_alive: bool | None
     dead_in: float | None
-    """Seconds until a pool that is out of reach counts as dead; 0 if it does, None if it is in reach."""
+    """Seconds until an unreachable pool is declared dead; 0 if it is dead, None if it is alive."""
+    jobs_held: int | None
+    """How many jobs it has locked: running or prefetched. None if unknown."""
+    running: list[RunningJob] | None
+    """What it runs, the longest-running first, as of `last_seen_at`; the first 200. None if not reported."""
     job_ids: list[int]
-    """The jobs that it has locked: those that run and those locked ahead."""
+    """Ids of the jobs it has locked; without a scan of the jobs table, only of those in `running`."""
     locked_since: datetime | None
-    """When the oldest of these locks was taken or renewed."""
+    """When its oldest lock was taken or renewed; without a scan, when its oldest running job started."""
+
+
+class WorkerList(list[WorkerSummary]):
+    """Worker pools, our own first."""
+
+    def __init__(self, workers: Sequence[WorkerSummary], *, is_complete: bool) -> None:
+        super().__init__(workers)
+        self.is_complete = is_complete
+        """Whether the jobs table was scanned, so that pools of other runtimes are included."""
 
 
 @dataclass(frozen=True, slots=True)
-class LostWorker:
-    """A pool that is out of reach: for how many seconds more that may be, and whether it is so only now."""
+class UnreachablePool:
+    """A pool that missed its heartbeats, and whether this sweep noticed first."""
 
     id: str
-    remaining: float
-    newly: bool
+    dead_in: float
+    """Seconds until it is declared dead; not positive if it is dead."""
+    is_new: bool
 
 
 async def register_worker(
     connection: Connection,
     schema: SchemaName,
-    card: WorkerCard,
+    registration: Registration,
     *,
-    liveness: LivenessKind,
+    liveness: Liveness,
     backend_pid: int | None = None,
     started_at: datetime | None = None,
     timeout: float | None = None,
 ) -> datetime:
-    """Write the pool down; since when it runs by the server's clock."""
+    """Register the pool; return its start time by the server's clock."""
     found: datetime = await connection.fetchval(
         load("recovery/register_worker", schema),
-        card.id,
-        card.host,
-        card.pid,
-        card.version,
-        list(card.tasks),
-        card.concurrency,
+        registration.id,
+        registration.host,
+        registration.pid,
+        registration.version,
+        list(registration.tasks),
+        registration.concurrency,
         started_at,
         liveness,
         backend_pid,
-        timedelta(seconds=card.heartbeat_interval),
-        timedelta(seconds=card.grace),
+        timedelta(seconds=registration.heartbeat_interval),
+        timedelta(seconds=registration.grace),
         timeout=timeout,
     )
     return found
 
 
-async def beat_worker(
+async def send_heartbeat(
     connection: Connection,
     schema: SchemaName,
     pool_id: str,
     *,
-    liveness: LivenessKind,
+    liveness: Liveness,
     backend_pid: int | None,
+    report: tuple[int, list[int], list[float]] | None,
     timeout: float,
 ) -> int | None:
-    """Show that the pool lives; the session's process id, or None if the pool was taken for dead."""
-    statement = load("recovery/beat_worker", schema)
-    pid: int | None = await connection.fetchval(statement, pool_id, liveness, backend_pid, timeout=timeout)
+    """Return the session's process id, or None if the pool was declared dead.
+
+    `report`: the number of jobs held, ids of running jobs, and the seconds since each was started.
+    """
+    values: tuple[Any, ...] = (pool_id, liveness, backend_pid)
+    statement = load("recovery/heartbeat", schema)
+    if report is not None:
+        teach_arrays(connection)
+        statement, values = load("recovery/heartbeat_with_jobs", schema), (*values, *report)
+    pid: int | None = await connection.fetchval(statement, *values, timeout=timeout)
     return pid
 
 
 async def deregister_worker(
     connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float | None = None
 ) -> None:
-    """The pool has ended."""
+    """Remove the row of a pool that has shut down."""
     await connection.execute(load("recovery/deregister_worker", schema), pool_id, timeout=timeout)
 
 
@@ -118,52 +161,67 @@ async def deregister_worker(
 
 
 async def is_direct(connection: Connection, schema: SchemaName, *, timeout: float) -> bool:
-    """Whether the session is the server's own, so that a lock lasts as long as it does; not with a pooler."""
+    """Whether the session is the server's own and can keep a lock; behind a pooler it is not."""
     pid = await connection.fetchval(load("session/backend_pid", schema), timeout=timeout)
     return bool(pid == connection.get_server_pid())
 
 
 async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> bool:
-    """Take the pool's lock for this session; whether it was free."""
+    """Take the pool's lock for this session; return whether it was free."""
     statement = load("recovery/lock_worker", schema)
     return bool(await connection.fetchval(statement, schema.name, pool_id, timeout=timeout))
 
 
 async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
-    """Let go of it."""
+    """Release the pool's lock."""
     await connection.fetchval(load("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
 
 
-async def tune_liveness(connection: Connection, schema: SchemaName, *, timeout: float) -> None:
+async def tune_heartbeat_session(connection: Connection, schema: SchemaName, *, timeout: float) -> None:
     """Let the server notice soon when this machine is gone."""
-    await connection.fetchrow(load("recovery/tune_liveness", schema), timeout=timeout)
+    await connection.fetchrow(load("recovery/tune_heartbeat_session", schema), timeout=timeout)
 
 
 async def end_old_session(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> int:
-    """End the session that holds the lock although its connection is lost; how many there were."""
+    """Terminate the session that holds the lock although its connection is lost; return how many."""
     statement = load("recovery/end_old_worker_session", schema)
     count: int = await connection.fetchval(statement, schema.name, pool_id, timeout=timeout)
     return count
 
 
-# -- looking -----------------------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------------------
 
 
-async def judge_workers(connection: Connection, schema: SchemaName, own_id: str | None) -> list[LostWorker]:
-    """The pools that are out of reach; since when is noted. Call it inside a transaction."""
-    rows = await connection.fetch(load("recovery/judge_workers", schema), schema.name, own_id)
-    return [LostWorker(row["id"], row["remaining"], row["newly"]) for row in rows]
+async def mark_unreachable_workers(
+    connection: Connection, schema: SchemaName, own_id: str | None
+) -> list[UnreachablePool]:
+    """Find unreachable pools and record since when they are. Call it inside a transaction."""
+    rows = await connection.fetch(load("recovery/mark_unreachable_workers", schema), schema.name, own_id)
+    return [UnreachablePool(row["id"], row["remaining"], row["newly"]) for row in rows]
 
 
-async def list_workers(connection: Connection, schema: SchemaName) -> list[WorkerSummary]:
-    """Everybody who is at work or has jobs locked."""
+async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool = False) -> WorkerList:
+    """Registered worker pools, with the jobs that each reported.
+
+    A small jobs table is scanned for locked jobs, which finds pools of other runtimes and exact job ids;
+    `scan` does that whatever its size.
+    """
     teach_arrays(connection)
-    rows = await connection.fetch(load("recovery/list_workers", schema), schema.name)
-    return [_summary(row) for row in rows]
+    statement = load("recovery/list_workers", schema)
+    rows = await connection.fetch(statement, schema.name, scan, SCANNED_PAGES)
+    is_complete = bool(rows and rows[0]["is_scanned"])
+    summaries = [_summary(row, is_complete) for row in rows if row["id"] is not None]
+    return WorkerList(summaries, is_complete=is_complete)
 
 
-def _summary(row: Row) -> WorkerSummary:
+def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
     remaining = row["remaining"]
+    running = _running(row["running"])
+    jobs_held, job_ids, locked_since = row["jobs_held"], row["job_ids"], _instant(row["locked_since"])
+    if is_scanned:
+        jobs_held = len(job_ids)
+    elif running:
+        job_ids, locked_since = sorted(job.id for job in running), running[0].started_at
     return WorkerSummary(
         id=row["id"],
         host=row["host"],
@@ -176,28 +234,39 @@ def _summary(row: Row) -> WorkerSummary:
         last_seen_at=_instant(row["last_seen_at"]),
         is_alive=row["is_alive"],
         dead_in=None if remaining is None else max(0.0, remaining),
-        job_ids=row["job_ids"],
-        locked_since=_instant(row["locked_since"]),
+        jobs_held=jobs_held,
+        running=running,
+        job_ids=job_ids,
+        locked_since=locked_since,
     )
+
+
+def _running(reported: str | None) -> list[RunningJob] | None:
+    if reported is None:
+        return None
+    pairs = msgspec.json.decode(reported, type=list[tuple[int, float]])
+    return [RunningJob(job_id, instant(started)) for job_id, started in pairs]
 
 
 def _instant(seconds: float | None) -> datetime | None:
     return None if seconds is None else instant(seconds)
 
 
-# -- beside the Rust port ----------------------------------------------------------------------------------
+# -- the Rust port's table ---------------------------------------------------------------------------------
 
 
 async def has_rust_workers(connection: Connection, schema: SchemaName) -> bool:
-    """Whether the Rust port's table of workers is here."""
+    """Whether the Rust port's table of workers exists."""
     return bool(await connection.fetchval(load("recovery/has_rust_workers", schema), schema.name))
 
 
-async def beat_beside_rust(connection: Connection, schema: SchemaName, pool_id: str, pid: int) -> None:
-    """Show there that the pool lives."""
-    await connection.execute(load("recovery/beat_beside_rust", schema), pool_id, pid)
+async def send_rust_heartbeat(connection: Connection, schema: SchemaName, pool_id: str, pid: int) -> None:
+    """Write a heartbeat into the Rust port's table."""
+    await connection.execute(load("recovery/rust_heartbeat", schema), pool_id, pid)
 
 
-async def leave_rust_workers(connection: Connection, schema: SchemaName, pool_ids: Sequence[str]) -> None:
-    """These pools have ended."""
-    await connection.execute(load("recovery/leave_rust_workers", schema), list(pool_ids))
+async def deregister_rust_workers(
+    connection: Connection, schema: SchemaName, pool_ids: Sequence[str]
+) -> None:
+    """Remove pools that have ended from the Rust port's table."""
+    await connection.execute(load("recovery/deregister_rust_workers", schema), list(pool_ids))

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
-from ..db.connection import Borrowing, Connection
+from ..db.connection import AcquireContext, Connection
 from ..db.dsn import Dsn
 from ..db.open import connect
 
@@ -22,7 +22,7 @@ class ConnectionPerUse:
         self._dsn = Dsn.parse(url)
         self._lent = 0
 
-    def acquire(self, *, timeout: float | None = None) -> Borrowing:
+    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
         """Use it with `async with`, or `await` it and call `release`."""
         return _Borrowing(self)
 

@@ -44,6 +44,11 @@ class Holdings:
                 self.given_up.difference_update(self._jobs)
         return self._jobs
 
+    @property
+    def count(self) -> int:
+        """How many jobs are held; may be read from any thread."""
+        return len(self._jobs) + sum(map(len, self._added))
+
     def add(self, jobs: Sequence[Job]) -> None:
         """Record jobs that were locked."""
         self._added.append(jobs)

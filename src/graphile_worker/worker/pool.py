@@ -236,6 +236,11 @@ class WorkerPool:
         holdings = self._sessions.holdings
         return not holdings.jobs and not holdings.in_doubt and not holdings.given_up
 
+    def running_report(self) -> tuple[int, dict[int, float]]:
+        """How many jobs are held, and when each running job was started; may be called from any thread."""
+        slots = self._slots
+        return self._sessions.holdings.count, slots.running_since if slots is not None else {}
+
     @property
     def running(self) -> list[Job]:
         """The jobs that run now."""

@@ -109,6 +109,11 @@ class Slots:
         """The jobs that run now."""
         return [slot.job for slot in self._all if slot.job is not None]
 
+    @property
+    def running_since(self) -> dict[int, float]:
+        """Ids of running jobs and when each was started, by `time.monotonic`; may be read from any thread."""
+        return {job.id: slot.started for slot in self._all if (job := slot.job) is not None}
+
     def wake(self, count: int) -> None:
         """Wake up to `count` idle slots, because there are jobs to take."""
         while count > 0 and self._idle:

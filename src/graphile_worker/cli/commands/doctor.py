@@ -34,11 +34,13 @@ INDENT = 9
     metavar="PERIOD",
     help="Transactions open for longer are named.",
 )
+@click.option("--all", "scan", is_flag=True, help="Scan the jobs table for locks even if it is large.")
 @click.pass_context
 def doctor_command(
     ctx: click.Context,
     /,
     as_json: bool,
+    scan: bool,
     lock_age: datetime | timedelta,
     transaction_age: datetime | timedelta,
     **_: Any,
@@ -62,7 +64,7 @@ def doctor_command(
     )
     settings = load_settings(ctx, {})
     start_logging(settings, quiet=True)
-    found = run_async(examine(settings, thresholds=thresholds, no_database_hint=database_hint))
+    found = run_async(examine(settings, thresholds=thresholds, scan=scan, no_database_hint=database_hint))
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     if as_json:
         print_json(findings_as_json(found))

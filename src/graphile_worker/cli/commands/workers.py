@@ -15,24 +15,32 @@ from ..support.parameters import command_options
 if TYPE_CHECKING:
     from ...config import Settings
     from ...recovery.sweep import SweepReport
-    from ...recovery.worker_rows import WorkerSummary
+    from ...recovery.worker_rows import WorkerList, WorkerSummary
 
 SHOWN_JOBS = 5
+NOT_SCANNED = (
+    "The jobs table is large and was not scanned: workers of other runtimes are missing, and job ids are "
+    "those of running jobs. Use --all to scan it."
+)
 SWEEPING = 0.2  # seconds to wait for somebody else who sweeps
 
 
 @click.command("workers")
 @command_options
+@click.option("--all", "scan", is_flag=True, help="Find workers of other runtimes in a large jobs table too.")
 @click.pass_context
-def workers_command(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Show which workers there are, whether they live, and which jobs they hold.
+def workers_command(ctx: click.Context, /, as_json: bool, scan: bool, **_: Any) -> None:
+    """Show which workers there are, whether they are alive, and what they run.
 
-    Workers of other runtimes are shown while they hold jobs; nobody can tell whether they live.
+    Workers of other runtimes are shown while they have jobs locked; whether they are alive is not known.
 
     \b
     graphile-worker workers
+    graphile-worker workers --all
     """
-    found = run_async(_workers(ctx))
+    found = run_async(_workers(ctx, scan=scan))
+    if not found.is_complete:
+        click.echo(NOT_SCANNED, err=True)
     if as_json:
         print_json([worker_as_json(worker) for worker in found])
         return
@@ -44,7 +52,7 @@ def workers_command(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
             worker.host,
             worker.pid,
             worker.concurrency,
-            len(worker.job_ids),
+            worker.jobs_held,
             _ids(worker.job_ids),
             worker.started_at,
             worker.last_seen_at,
@@ -80,9 +88,9 @@ def sweep_command(ctx: click.Context, /, as_json: bool, dry_run: bool, wait: boo
         _describe(report)
 
 
-async def _workers(ctx: click.Context) -> list[WorkerSummary]:
+async def _workers(ctx: click.Context, *, scan: bool) -> WorkerList:
     async with open_utils(ctx) as utils:
-        return await utils.list_workers()
+        return await utils.list_workers(all=scan)
 
 
 async def _sweep(settings: Settings, *, dry_run: bool, wait: bool) -> SweepReport:
@@ -110,7 +118,7 @@ def _state(worker: WorkerSummary) -> str:
         return "unknown"
     if worker.is_alive:
         return "alive"
-    return f"out of reach, dead in {worker.dead_in:.0f} s" if worker.dead_in else "dead"
+    return f"unreachable, dead in {worker.dead_in:.0f} s" if worker.dead_in else "dead"
 
 
 def _ids(ids: list[int]) -> str:

@@ -1,4 +1,4 @@
--- Jobs that failed permanently, by task, the newest of them, for the doctor; through the index of such jobs.
+-- Permanently failed jobs by task, for the doctor; the newest ones, through their index.
 -- $1 how many jobs at most.
 -- Returns task_identifier, jobs, and last_error of the one that failed last.
 with failed as materialized (

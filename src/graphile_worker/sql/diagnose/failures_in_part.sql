@@ -1,5 +1,5 @@
--- Jobs that failed permanently, by task, in a part of the table, for the doctor.
--- $1 the percentage of the table's pages to look at; 100 counts all.
+-- Permanently failed jobs by task, in a sample of the table, for the doctor.
+-- $1 the percentage of the table's pages to read; 100 counts all.
 -- Returns task_identifier, jobs (as counted, not scaled up), and last_error of the one that failed last.
 with failed as materialized (
     select

@@ -1,5 +1,5 @@
--- Waiting jobs whose named queue has no row, for the doctor: a fetch locks the row of the queue, so they are never taken.
--- Goes from queue to queue through the index of waiting jobs of named queues (own_objects/0002_queue_indexes).
+-- Waiting jobs whose named queue has no row, for the doctor: a fetch locks the row of the queue, so they never run.
+-- Skips from queue to queue in the index of waiting jobs of named queues (own_objects/0002_queue_indexes).
 -- Returns job_queue_id, and job_id and task_identifier of its next job; at most 100 rows.
 with recursive waiting_queue (id) as (
     (

@@ -1,5 +1,5 @@
--- Named queues that are locked although none of their jobs is, for the doctor: nobody will ever free them, short of
--- the four hours after which locks expire. One look at a snapshot, so a queue that is just being freed does not appear.
+-- Named queues that are locked although none of their jobs is, for the doctor: they stay locked until the lock is four
+-- hours old. Scans the jobs table. One snapshot, so a queue that is just being freed does not appear.
 -- Returns queue_name, locked_by, age (seconds since it was locked).
 select
     queues.queue_name,

@@ -1,7 +1,7 @@
--- What the connected role may do with each table of the schema, for the doctor.
+-- Permissions of the connected role on each table of the schema, for the doctor.
 -- $1 the schema's name (text).
--- Returns for each table: name, owner, may_use (all four rights), row_security (whether it hides rows from this role).
--- Without the right to use the schema nothing else matters: may_enter says so in each row, may_create for new objects.
+-- Returns for each table: name, owner, may_use (all four permissions), row_security (whether it hides rows from this
+-- role), and in each row the permissions on the schema: may_enter (without it nothing else matters) and may_create.
 select
     class.relname::text as name,
     pg_get_userbyid(class.relowner)::text as owner,

@@ -1,4 +1,4 @@
--- What kind of server this is and what the session may do there, for the doctor.
+-- The server and the session, for the doctor.
 -- Returns one row: server_version (integer), version (text), role, database, is_superuser, is_standby, is_read_only,
 -- isolation, idle_session_timeout (seconds, null before PostgreSQL 14), autovacuum, track_counts, fsync, full_page_writes,
 -- connections (in use), max_connections, notification_queue (share that is full), schemas (text[], in the order of search_path).

@@ -1,8 +1,8 @@
--- Size and upkeep of the jobs table, for the doctor. Reads statistics only.
+-- Size and maintenance of the jobs table, for the doctor. Reads statistics only.
 -- $1 the table's name with its schema, quoted.
 -- Returns one row: live and dead (rows, estimated), table_bytes, index_bytes, row_bytes (average width, null if never
 -- analysed), changes (rows deleted or updated since statistics began), vacuumed_ago and analysed_ago (seconds, null if
--- never), settings (text[], those of this table alone).
+-- never), settings (text[], of this table only).
 select
     coalesce(stat.n_live_tup, 0)::bigint as live,
     coalesce(stat.n_dead_tup, 0)::bigint as dead,

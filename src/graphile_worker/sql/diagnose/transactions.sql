@@ -1,5 +1,5 @@
 -- What keeps vacuum from removing dead rows of this database, for the doctor.
--- $1 age in seconds from which it counts.
+-- $1 minimum age in seconds.
 -- Returns kind (session, prepared transaction or replication slot), name (process id, its name), what (whose, which
 -- application, and its state) and age in seconds, null for slots.
 select

@@ -1,6 +1,6 @@
--- The job that has been ready for longest, for the doctor: looks at the first job of each priority (at most 100
--- priorities) through the index that workers use, and so touches a few rows however many jobs there are. Jobs of
--- queues that are locked wait for a reason and are passed over if they come first.
+-- The job that has been ready for longest, for the doctor: reads the first job of each priority (at most 100) through
+-- the workers' index, so the cost does not depend on the number of jobs. First jobs of locked queues are skipped: they
+-- wait for a reason.
 -- Returns task_identifier and age (seconds since it could have run); no row when none is ready.
 with recursive first_of_priority as (
     (

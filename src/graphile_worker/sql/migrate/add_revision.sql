@@ -1,3 +1,3 @@
--- Write one row of the shared ledger. Its primary key is the lock among the installers of all runtimes.
+-- Add a row to the shared ledger. Its primary key serialises the installers of all runtimes.
 -- Parameters: $1 revision (integer), $2 whether it is breaking (boolean).
 insert into :GRAPHILE_WORKER_SCHEMA.migrations (id, breaking) values ($1, $2)

@@ -1,8 +1,8 @@
--- What is in the schema before anything is read from its tables.
+-- What the schema contains, from the catalogue only.
 -- Parameters: $1 the schema's name (text).
 -- Result: one row: server_version (integer), schema_exists (boolean), ledger_columns (text[], empty without one),
--- objects (text[], relations of any revision of the shared schema), has_extension_ledger (boolean), jobs_table (bigint,
--- the object id of the jobs table: another one when the schema was dropped and installed again).
+-- objects (text[], relations of any revision of the shared schema), has_own_ledger (boolean), jobs_table (bigint,
+-- the oid of the jobs table; it changes when the schema is dropped and installed again).
 with relations as (
     select class.oid, class.relname::text as name
     from pg_catalog.pg_class as class
@@ -28,5 +28,5 @@ select
         )
         order by relations.name
     ) as objects,
-    exists (select from relations where relations.name = '_private_py_migrations') as has_extension_ledger,
+    exists (select from relations where relations.name = '_private_py_migrations') as has_own_ledger,
     (select relations.oid::bigint from relations where relations.name = '_private_jobs') as jobs_table

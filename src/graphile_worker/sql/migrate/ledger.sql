@@ -1,4 +1,4 @@
--- How far the shared ledger has come.
+-- The current revision of the shared ledger.
 -- Result: one row: revision, breaking_revision (integers, null when there are none), age (interval since then).
 select
     max(id) as revision,

@@ -1,4 +1,4 @@
--- Revision 17: the public view of the jobs. It has the rights of its owner and leaves payloads out.
+-- Revision 17: the public view of the jobs. It has the permissions of its owner and omits payloads.
 
 create view :GRAPHILE_WORKER_SCHEMA.jobs as
 select

@@ -1,4 +1,4 @@
--- The end of an installation: running workers are told of the last revision only. Telling them of the breaking
--- ones before it would stop the workers of other schemas in this database, for the channel is common to all.
+-- The end of an installation: notify running workers of the last revision only. Notifications of earlier, breaking ones
+-- would stop workers of other schemas in this database, because they share the channel.
 
 select pg_notify('worker:migrate', '{"migrationNumber":20,"breaking":false}');

@@ -1,4 +1,4 @@
--- The ledger of this package's own objects. The other runtimes never look at it, nor we into theirs for ours.
+-- The ledger of the Python-only objects, separate from the shared one. Other runtimes do not use it.
 
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_migrations (
     id integer not null,
@@ -9,7 +9,7 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_migrations (
 
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_migrations enable row level security;
 
--- Every extension ends by writing itself down.
+-- Every file ends by recording itself.
 insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
 values (1, 'ledger')
 on conflict (id) do nothing;

@@ -1,9 +1,8 @@
 -- Adds one job that has neither key nor queue, with the effect of add_job, for callers outside a transaction.
 --
--- PostgreSQL lets only one transaction at a time commit that notifies, and it waits for the disk meanwhile: ten who
--- add at the same time would commit one after the other. Here, whoever finds somebody else at it commits the job
--- first, together with all others, and notifies in a transaction of its own, which has nothing to wait for.
--- Should the session end in between, the job is found when workers poll.
+-- PostgreSQL commits transactions that notify one at a time, including their wait for the disk, so concurrent adders
+-- would queue up. Here an adder that is not alone commits the job first, in a group commit with the others, and notifies
+-- in a second transaction, which has nothing to flush. If the session ends in between, workers find the job by polling.
 
 create or replace procedure :GRAPHILE_WORKER_SCHEMA._private_py_add_plain_job(
     job_task text,

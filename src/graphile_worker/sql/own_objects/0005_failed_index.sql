@@ -1,5 +1,5 @@
--- Jobs that failed permanently, by id: to list, count and delete them without reading the whole table. A job is in it only
--- after its last attempt has failed, so adding, running and completing jobs costs nothing for it.
+-- Permanently failed jobs by id, to list, count and delete them without a scan. A job enters it only when its last
+-- attempt has failed, so adding, running and completing jobs pays nothing for it.
 create index if not exists _private_py_jobs_failed_index
 on :GRAPHILE_WORKER_SCHEMA._private_jobs (id)
 where not is_available and locked_at is null;

@@ -1,8 +1,8 @@
--- End sessions of ours whose connection was given up: a statement that is still on its way to the server, or waits
--- there for a lock, must not be committed after we have looked at what is locked.
+-- Terminate sessions of ours whose connection was abandoned. A statement that is still in flight, or waits for a lock,
+-- must not commit after we have read what is locked.
 --
 -- $1 integer[]  process ids
--- Returns the process ids of those that had not ended yet. Materialized, so that only sessions of ours are ended.
+-- Returns the process ids of sessions that were still alive. Materialized, so that only our own are terminated.
 with ours as materialized (
   select pid
   from pg_stat_activity

@@ -1,8 +1,8 @@
--- End the session with which this pool held its lock before: the connection is lost, but the server has not noticed.
+-- Terminate this pool's previous session: its connection is lost, but the server has not noticed and keeps the lock.
 --
 -- $1 text  name of the schema
 -- $2 text  pool id
--- Returns how many were ended: one, or none if something else holds the lock for a moment.
+-- Returns the number of terminated sessions: 0 if something else holds the lock briefly.
 select pg_catalog.count(pg_terminate_backend(held.pid))
 from pg_locks held
 join :GRAPHILE_WORKER_SCHEMA._private_py_workers worker on worker.backend_pid = held.pid

@@ -1,4 +1,4 @@
--- Whether the Rust port's table of workers is here.
+-- Whether the Rust port's table of workers exists.
 --
 -- $1 text  name of the schema
 select exists (

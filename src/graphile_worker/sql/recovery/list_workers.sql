@@ -1,18 +1,29 @@
--- Everybody who is at work or has jobs locked.
+-- Worker pools that are registered or, where the jobs table is scanned, have jobs locked.
 --
--- $1 text  name of the schema
--- Returns a row for each pool, our own first: what it wrote down about itself (null for pools of other runtimes,
--- and for those without a row), is_alive (null where nobody can tell), remaining (seconds until one that is out of
--- reach counts as dead) and the jobs it holds. Changes nothing, unlike judge_workers.
+-- $1 text     name of the schema
+-- $2 boolean  whether to scan the jobs table whatever its size
+-- $3 bigint   size in pages up to which it is scanned in any case: no index leads to locked jobs
+-- Returns is_scanned and, for each pool, our own first: its registration and its last report (null for pools of other
+-- runtimes), is_alive (null if unknown), remaining (seconds until an unreachable pool is declared dead), and the jobs that
+-- the scan found. One row with a null id if there is no pool. Changes nothing, unlike mark_unreachable_workers.
 with
+scan as materialized (
+  select
+    $2::boolean
+    or pg_catalog.pg_relation_size(class.oid) <= $3::bigint * current_setting('block_size')::bigint as is_scanned
+  from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where namespace.nspname = $1::text and class.relname = '_private_jobs'
+),
 held as (
   select locked_by as id, pg_catalog.array_agg(id order by id) as job_ids, min(locked_at) as locked_since
   from :GRAPHILE_WORKER_SCHEMA._private_jobs
-  where locked_by is not null
+  where (select is_scanned from scan) and locked_by is not null
   group by locked_by
 ),
-:include judged_workers
+:include workers_with_liveness
 select
+  scan.is_scanned,
   id,
   worker.host, worker.pid, worker.version, worker.tasks, worker.concurrency, worker.liveness,
   date_part('epoch', worker.started_at) as started_at,
@@ -22,7 +33,10 @@ select
     when not worker.is_alive
     then date_part('epoch', coalesce(worker.lost_at, now())) + date_part('epoch', worker.grace) - date_part('epoch', now())
   end as remaining,
+  -- By name, because the columns are missing until own_objects/0007_running_jobs is applied.
+  (pg_catalog.to_jsonb(worker) ->> 'jobs_held'::text)::integer as jobs_held,
+  pg_catalog.to_jsonb(worker) ->> 'running'::text as running,
   coalesce(held.job_ids, '{}') as job_ids,
   date_part('epoch', held.locked_since) as locked_since
-from worker full join held using (id)
+from scan left join (worker full join held using (id)) on true
 order by worker.started_at nulls last, id

@@ -1,4 +1,4 @@
--- Take the lock that shows that a worker pool lives; it ends with the session.
+-- Take the advisory lock that proves a worker pool alive. It ends with the session.
 --
 -- $1 text  name of the schema
 -- $2 text  pool id

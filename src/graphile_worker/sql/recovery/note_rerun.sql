@@ -1,4 +1,4 @@
--- Note that a pool is about to run a job again whose worker died: if this one dies too, the job may be the reason.
+-- Record that a pool is about to run a recovered job: if it dies too, the job may be the cause.
 --
 -- $1 text    pool id
 -- $2 bigint  job id

@@ -1,13 +1,13 @@
--- Give back jobs that a pool has locked without knowing it, because the answer to its fetch was lost.
+-- Return jobs that a pool has locked without knowing it, because the reply to its fetch was lost.
 --
 -- $1 text      pool id
 -- $2 bigint[]  ids of the jobs that the pool knows it holds
--- Returns the ids that went back; the attempt does not count. Queues held for no job that is known are freed.
+-- Returns the ids of the returned jobs; the attempt does not count. Queues locked for no known job are freed.
 with
 lost as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    attempts = case -- one that was replaced by its key meanwhile does not come back (see recover_jobs)
+    attempts = case -- a job that was replaced by its key does not come back (see recover_jobs)
       when job.key is null and job.attempts >= job.max_attempts
         and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.attempts
       else greatest(0, job.attempts - 1)
@@ -25,8 +25,8 @@ freed_queue as (
     where job.locked_by = $1 and job.id = any ($2) and job.job_queue_id = queue.id
   )
 ),
-told as materialized (
+notified as materialized (
   select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
   from lost having count(*) > 0
 )
-select lost.id from lost left join told on true
+select lost.id from lost left join notified on true

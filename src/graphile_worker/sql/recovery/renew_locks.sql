@@ -1,16 +1,15 @@
--- Renew the locks on jobs that run for long, and on their queues, so that nobody takes them for forgotten: every
--- runtime clears locks that are older than four hours.
+-- Renew the locks of long-running jobs and of their queues: every runtime clears locks older than four hours.
 --
 -- $1 text         pool id
--- $2 bigint[]     ids of the jobs that it runs
--- $3 timestamptz  the time to go by, or null for the server's
--- Returns how many jobs had a lock of more than an hour.
+-- $2 bigint[]     ids of the jobs that it holds
+-- $3 timestamptz  the current time, or null for the server's
+-- Returns the number of renewed locks: those older than an hour.
 with
 renewed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs
   set
     locked_at = coalesce($3::timestamptz, now()),
-    -- That a job was changed after it was locked says that its key was used again (see recover_jobs).
+    -- updated_at > locked_at means that the job's key was reused (see recover_jobs): keep it so.
     updated_at = case
       when updated_at > locked_at then coalesce($3::timestamptz, now()) + interval '1 microsecond'
       else updated_at

@@ -1,7 +1,7 @@
--- Clear locks older than four hours, whoever holds them: what is left of workers that died unseen.
+-- Clear locks older than four hours, whatever runtime holds them.
 --
--- $1 timestamptz  the time to go by, or null for the server's
--- Returns the number of jobs and of queues that were freed.
+-- $1 timestamptz  the current time, or null for the server's
+-- Returns the number of freed jobs and of freed queues.
 with
 freed_job as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs

@@ -1,6 +1,6 @@
--- Which of these jobs a pool still has locked.
+-- Which of these jobs a pool still holds.
 --
 -- $1 text      pool id
 -- $2 bigint[]  job ids
--- Returns the ids that it has.
+-- Returns their ids.
 select id from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = any ($2::bigint[]) and locked_by = $1

@@ -1,4 +1,4 @@
--- Let go of the lock that shows that a worker pool lives.
+-- Release the advisory lock that proves a worker pool alive.
 --
 -- $1 text  name of the schema
 -- $2 text  pool id

@@ -1,6 +1,6 @@
 -- add_job(...): add one job, or replace, keep or merge the waiting one that has the same key.
 --
--- Returns the job's row, never an empty one. Three roads, the most travelled first:
+-- Returns the job's row, never an empty one. Three cases, the most frequent first:
 --   no key            one insert (task and queue are created first only if it finds them missing)
 --   a key             update the job that has it; insert where none is left to update
 --   unsafe_dedupe     count a repetition on the job that has the key, whatever its state; else insert

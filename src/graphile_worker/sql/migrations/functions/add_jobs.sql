@@ -1,7 +1,7 @@
 -- add_jobs(specs, job_key_preserve_run_at): add many jobs at once, with one notification.
 --
 -- Returns one row per spec, in the order of the specs. Jobs without a key go in with one insert. A spec with a
--- key updates the waiting job that has it, or cuts a running or failed one off from it and adds a new job.
+-- key updates the waiting job that has it, or detaches a running or failed one from it and adds a new job.
 
 create or replace function :GRAPHILE_WORKER_SCHEMA.add_jobs(
     specs :GRAPHILE_WORKER_SCHEMA.job_spec[],

@@ -1,4 +1,4 @@
--- complete_jobs(job_ids): delete those of the jobs that nobody runs (or whose lock is four hours old).
+-- complete_jobs(job_ids): delete those of the jobs that are not running (or whose lock is four hours old).
 --
 -- Returns the deleted rows; running jobs and unknown ids are left out.
 

@@ -1,4 +1,4 @@
--- force_unlock_workers(worker_ids): take the locks of these pools off jobs and queues; used attempts stay used.
+-- force_unlock_workers(worker_ids): clear the locks of these pools on jobs and queues; used attempts still count.
 
 create or replace function :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(worker_ids text[])
 returns void

@@ -1,4 +1,4 @@
--- permanently_fail_jobs(job_ids, error_message): use up the attempts of those jobs that nobody runs.
+-- permanently_fail_jobs(job_ids, error_message): use up the attempts of those jobs that are not running.
 --
 -- Returns the changed rows. Locks, keys and run_at stay as they are.
 

@@ -1,7 +1,7 @@
--- remove_job(job_key): delete the job that has the key, or cut a running one off from its key and its retries.
+-- remove_job(job_key): delete the job that has the key, or detach a running one from its key and its retries.
 --
 -- Returns the row as it was deleted or as it is now; all columns null when no job has the key.
--- The row is locked before it is judged: a job cannot start or end between the look and the deed.
+-- The row is locked before it is checked, so that the job cannot start or end in between.
 
 create or replace function :GRAPHILE_WORKER_SCHEMA.remove_job(job_key text)
 returns :GRAPHILE_WORKER_SCHEMA._private_jobs

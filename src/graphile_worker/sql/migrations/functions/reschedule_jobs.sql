@@ -1,6 +1,6 @@
 -- reschedule_jobs(job_ids, run_at, priority, attempts, max_attempts): overwrite what is given, keep the rest.
 --
--- Touches only jobs that nobody runs; returns the changed rows. Nobody is notified: workers find them by polling.
+-- Changes only jobs that are not running; returns the changed rows. Sends no notification: workers find them by polling.
 
 create or replace function :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
     job_ids bigint[],

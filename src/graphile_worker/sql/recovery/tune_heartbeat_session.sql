@@ -1,6 +1,5 @@
--- Settings for the session that holds a worker's lock: the server shall notice soon when the machine at the other
--- end is gone without a word. They mean nothing, and do no harm, on a Unix socket. Limits of time and an isolation
--- level that the role or the database sets for others do not apply here.
+-- Settings for the session that holds a worker's lock. Keepalives let the server notice soon that a machine is gone; on a
+-- Unix socket they have no effect. Timeouts and isolation level override what the role or the database sets.
 select
 :include safe_search_path
   pg_catalog.set_config('tcp_keepalives_idle', '5', false),

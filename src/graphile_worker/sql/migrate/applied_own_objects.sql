@@ -1,3 +1,3 @@
--- The numbers of our own extensions that were applied.
+-- The numbers of the Python-only objects that were applied.
 -- Result: rows with id (integer).
 select id from :GRAPHILE_WORKER_SCHEMA._private_py_migrations

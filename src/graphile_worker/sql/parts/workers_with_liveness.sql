@@ -1,5 +1,5 @@
--- Worker pools of this package and whether each is alive, judged as the sweep does it (see judge_workers) but without
--- taking a lock. $1 is the name of the schema.
+-- Worker pools of this package and whether each is alive, by the rules of mark_unreachable_workers but without taking a
+-- lock. $1 is the name of the schema.
 lock as (
   select (classid::bigint << 32) | objid::bigint as key
   from pg_catalog.pg_locks

@@ -1,4 +1,4 @@
-"""The package's own objects: behind a ledger of their own, re-created when lost, and never required."""
+"""Python-only objects: a ledger of their own, recreated when lost, never required."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.migrate import known_extensions, migrate
+from graphile_worker.migrate import known_own_objects, migrate
 from graphile_worker.migrate.own_functions import EARLIER, digest
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from migrations.earlier import MARKED_FUNCTION
 
 SCHEMA = SchemaName()
-NUMBERS = tuple(extension.number for extension in known_extensions())
+NUMBERS = tuple(step.number for step in known_own_objects())
 
 
-async def test_every_extension_writes_itself_into_our_ledger(connection: Any) -> None:
+async def test_every_file_writes_itself_into_our_ledger(connection: Any) -> None:
     rows = await connection.fetch("select id, name from graphile_worker._private_py_migrations order by id")
-    assert [tuple(row) for row in rows] == [(each.number, each.name) for each in known_extensions()]
+    assert [tuple(row) for row in rows] == [(each.number, each.name) for each in known_own_objects()]
     assert list(NUMBERS) == list(range(1, len(NUMBERS) + 1))
 
 
@@ -32,29 +32,29 @@ async def test_the_shared_ledger_knows_nothing_of_them(connection: Any) -> None:
     assert await connection.fetchval("select max(id) from graphile_worker.migrations") == 20
 
 
-async def test_they_are_added_to_a_schema_that_somebody_else_installed(connection: Any) -> None:
+async def test_they_are_added_to_a_schema_of_another_runtime(connection: Any) -> None:
     await connection.execute("drop table graphile_worker._private_py_migrations")
     report = await migrate(connection, SCHEMA)
     assert report.applied_revisions == ()
-    assert report.applied_extensions == NUMBERS
+    assert report.applied_own_objects == NUMBERS
 
 
 async def test_only_what_is_missing_is_applied(connection: Any) -> None:
     await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", NUMBERS[-1])
-    assert (await migrate(connection, SCHEMA)).applied_extensions == NUMBERS[-1:]
+    assert (await migrate(connection, SCHEMA)).applied_own_objects == NUMBERS[-1:]
 
 
 async def test_they_come_back_after_the_schema_was_dropped(connection: Any) -> None:
     await connection.execute("drop schema graphile_worker cascade")
     report = await migrate(connection, SCHEMA)
-    assert report.applied_extensions == NUMBERS
+    assert report.applied_own_objects == NUMBERS
     assert not (await migrate(connection, SCHEMA)).changed
 
 
 async def test_they_can_be_left_out(connection: Any) -> None:
     await connection.execute("drop schema graphile_worker cascade")
-    report = await migrate(connection, SCHEMA, extensions=False)
-    assert not report.has_extensions
+    report = await migrate(connection, SCHEMA, own_objects=False)
+    assert not report.has_own_objects
     assert await connection.fetchval("select to_regclass('graphile_worker._private_py_migrations') is null")
 
 
@@ -64,7 +64,7 @@ async def test_a_read_only_session_goes_on_without_them(
     await connection.execute("drop table graphile_worker._private_py_migrations")
     await connection.execute("set default_transaction_read_only = on")
     report = await migrate(connection, SCHEMA)
-    assert not report.has_extensions
+    assert not report.has_own_objects
     assert "works without them" in caplog.text
 
 
@@ -83,7 +83,7 @@ async def test_functions_of_an_earlier_version_are_replaced_and_those_of_others_
     assert digest(earlier, SCHEMA) in EARLIER["remove_job"][1]
     await connection.execute(EARLIER_REMOVE_JOB.format(body=earlier))
     await connection.execute(MARKED_FUNCTION)
-    assert (await migrate(connection, SCHEMA)).applied_extensions == (6,)
+    assert (await migrate(connection, SCHEMA)).applied_own_objects == (6,)
     bodies = {
         row["proname"]: row["prosrc"]
         for row in await connection.fetch(
@@ -91,4 +91,4 @@ async def test_functions_of_an_earlier_version_are_replaced_and_those_of_others_
         )
     }
     assert bodies["remove_job"] == present
-    assert "the body of an earlier revision" in bodies["add_jobs"]  # nobody knows whose it is
+    assert "the body of an earlier revision" in bodies["add_jobs"]  # of unknown origin

@@ -1,4 +1,4 @@
--- A sign of life where the Rust port looks for it: it takes jobs from pools that gave none for some minutes.
+-- A heartbeat in the Rust port's table. Its workers recover the jobs of pools that send none for some minutes.
 --
 -- $1 text     pool id
 -- $2 integer  process id

@@ -1,9 +1,9 @@
 -- The jobs that dead worker pools have locked.
 --
 -- $1 text[]  pool ids
--- Returns the columns of a job, the task's identifier, recoveries (how often it was recovered before) and
--- counts (whether this time counts: always at first; later only if the job is known to have been started,
--- so that one that was merely locked ahead is not blamed for what another one did).
+-- Returns the columns of a job, the task's identifier, recoveries (how often the job was recovered before) and counts
+-- (whether this recovery counts: the first always does; later ones only if the job is known to have been started, so
+-- that a prefetched job is not blamed for another one).
 select
 :include job_columns
   task.identifier,
