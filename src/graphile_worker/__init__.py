@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .client import WorkerUtils, add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
+    from .client import WorkerUtils, add_job_adhoc, make_worker_utils, run_migrations
     from .cron import CronItem, parse_cron_items, parse_crontab
     from .hooks import Events, FailJob, Hooks, Plugin, SkipJob
     from .job import Job
@@ -49,7 +49,6 @@ __all__ = [
     "make_worker_utils",
     "parse_cron_items",
     "parse_crontab",
-    "quick_add_job",
     "run",
     "run_migrations",
     "run_once",
@@ -57,7 +56,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "client": ("WorkerUtils", "add_job_adhoc", "make_worker_utils", "quick_add_job", "run_migrations"),
+    "client": ("WorkerUtils", "add_job_adhoc", "make_worker_utils", "run_migrations"),
     "cron": ("CronItem", "parse_cron_items", "parse_crontab"),
     "hooks": ("Events", "FailJob", "Hooks", "Plugin", "SkipJob"),
     "job": ("Job",),

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.client import WorkerUtils, add_job_adhoc, make_worker_utils, quick_add_job
+from graphile_worker.client import WorkerUtils, add_job_adhoc, make_worker_utils
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks import Hooks
 from graphile_worker.schema_name import SchemaName
@@ -59,11 +59,10 @@ async def test_the_three_job_key_modes(utils: WorkerUtils) -> None:
 
 
 @pytest.mark.compat("ADD-4")
-@pytest.mark.parametrize("function", [add_job_adhoc, quick_add_job])
 async def test_add_job_adhoc_adds_one_row_and_leaves_no_connection(
-    function: Any, database_url: str, connection: Any
+    database_url: str, connection: Any
 ) -> None:
-    job = await function("job1", {"a": 1}, connection_string=database_url, priority=-3, flags=["x"])
+    job = await add_job_adhoc("job1", {"a": 1}, connection_string=database_url, priority=-3, flags=["x"])
 
     assert len(await all_jobs(connection)) == 1
     assert (job.priority, job.flags) == (-3, {"x": True})
@@ -247,7 +246,7 @@ async def test_interceptors_may_change_or_refuse_a_job(database_url: str) -> Non
 
     @hooks.before_add
     async def to_queue(spec: JobSpec) -> JobSpec | None:
-        if spec.identifier == "forbidden":
+        if spec.task_identifier == "forbidden":
             raise JobRefusedError("not here")
         return spec.replace(queue_name="changed") if spec.queue_name is None else None
 

@@ -92,9 +92,9 @@ async def test_awaiting_it_leaves_closing_to_the_caller(database_url: str) -> No
     await utils.add_job("job1")
     await utils.release()
     for use in (utils.release, lambda: utils.add_job("job1"), utils.migrate):
-        with pytest.raises(GraphileWorkerError, match="have been released already"):
+        with pytest.raises(GraphileWorkerError, match="has been released"):
             await use()
-    with pytest.raises(GraphileWorkerError, match="have been released already"):
+    with pytest.raises(GraphileWorkerError, match="has been released"):
         utils.with_pg_client()
 
 

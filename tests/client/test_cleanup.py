@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.queries import maintenance
@@ -23,7 +24,7 @@ async def test_permanently_failed_jobs_are_deleted(utils: WorkerUtils, selection
     await utils.permanently_fail_jobs(selection.four_ids)
     report = await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])
     assert report == CleanupReport(permafailed_jobs=3)
-    assert [details.job for details in await utils.list_jobs()] == [selection.locked, selection.untouched]
+    assert [as_job(job) for job in await utils.list_jobs()] == [selection.locked, selection.untouched]
 
 
 async def test_many_failed_jobs_are_deleted_in_portions(

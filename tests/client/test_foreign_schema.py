@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import JobNotAddedError
 from graphile_worker.job import Job
@@ -157,7 +158,7 @@ async def test_a_job_taken_while_its_key_is_added_again_does_not_swallow_the_new
     assert (new.key, new.payload, new.locked_by) == ("K", {"a": 2}, None)
     details = await utils.get_job(old.id)
     assert details is not None
-    assert (details.job.key, details.job.attempts, details.job.locked_by) == (None, 25, "pool")
+    assert (details.key, details.attempts, details.locked_by) == (None, 25, "pool")
 
 
 @pytest.mark.usefixtures("foreign")
@@ -167,13 +168,13 @@ async def test_rows_come_back_in_order_although_the_function_mixes_them(utils: W
         for number in range(1200)
     ]
     jobs = await utils.add_jobs(specs)
-    assert [job.task_identifier for job in jobs] == [spec.identifier for spec in specs]
+    assert [job.task_identifier for job in jobs] == [spec.task_identifier for spec in specs]
     assert [(job.payload, job.priority) for job in jobs] == [(spec.payload, spec.priority) for spec in specs]
     assert len({job.id for job in jobs}) == 1200
     for job in jobs[:5]:
         details = await utils.get_job(job.id)
         assert details is not None
-        assert details.job == job
+        assert as_job(details) == job
 
 
 @pytest.mark.usefixtures("foreign")
@@ -198,9 +199,9 @@ async def test_rows_with_keys_flags_and_times_come_back_in_order_too(utils: Work
 @pytest.mark.usefixtures("foreign")
 async def test_an_add_that_is_lost_every_time_ends_in_an_error(utils: WorkerUtils, connection: Any) -> None:
     await connection.execute(ALWAYS_LOST)
-    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 tries"):
+    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 attempts"):
         await utils.add_job("job1", job_key="K")
-    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 tries"):
+    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 attempts"):
         await utils.add_jobs([JobSpec("job1", job_key="K")])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.spec import JobSpec
@@ -14,14 +15,14 @@ from graphile_worker.spec import JobSpec
 
 async def current(utils: WorkerUtils, job: Any) -> Any:
     details = await utils.get_job(job.id)
-    return None if details is None else details.job
+    return None if details is None else as_job(details)
 
 
 @pytest.mark.compat("ADM-1")
 async def test_complete_jobs_deletes_what_is_not_locked(utils: WorkerUtils, selection: Any) -> None:
     completed = await utils.complete_jobs(selection.four_ids)
     assert completed == [selection.failed, selection.regular_1, selection.regular_2]
-    assert [details.job for details in await utils.list_jobs()] == [selection.locked, selection.untouched]
+    assert [as_job(job) for job in await utils.list_jobs()] == [selection.locked, selection.untouched]
 
 
 @pytest.mark.compat("ADM-2")

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from graphile_worker.cron import CronScheduler, parse_crontab
-from graphile_worker.hooks import Events
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import CronBackfill, CronSchedule, CronScheduled
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
@@ -40,7 +40,12 @@ class StationProcess:
         logger = logging.Logger("station")
         logger.addFilter(self.note_failure)
         self.scheduler = CronScheduler(
-            self.pool.acquire, SchemaName(), self.items, events=events, clock=self.clock, logger=logger
+            self.pool.acquire,
+            SchemaName(),
+            self.items,
+            hooks=Hooks(events=events),
+            clock=self.clock,
+            logger=logger,
         )
         await self.scheduler.start()
         await self.clock.until_sleeping()

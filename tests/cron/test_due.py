@@ -15,15 +15,15 @@ from cron.reference import at, utc_minutes
 from graphile_worker.cron import CronItem, ParsedCronItem, parse_cron_item, parse_crontab
 from graphile_worker.cron.due import (
     DueMinute,
+    KnownCrontab,
+    backoff,
     cron_job,
     due_between,
     due_for_backfill,
     due_when_late,
     first_tick,
-    rest_after,
 )
 from graphile_worker.cron.matcher import round_down
-from graphile_worker.queries.crontabs import KnownCrontab
 
 
 def shown(due: Iterable[DueMinute]) -> list[tuple[str, list[str]]]:
@@ -217,6 +217,6 @@ def test_a_job_takes_the_options_of_its_item_and_an_empty_key_is_none() -> None:
 
 @pytest.mark.compat("RP5")
 def test_the_rest_grows_from_a_fifth_of_a_second_to_a_minute() -> None:
-    assert [round(rest_after(failures, 0.5), 4) for failures in (1, 2, 3)] == [0.2, 0.3, 0.45]
-    assert rest_after(50, 0.5) == rest_after(1_000_000, 0.5) == 60
-    assert (rest_after(1, 0), rest_after(1, 1)) == pytest.approx((0.1, 0.3))
+    assert [round(backoff(failures, 0.5), 4) for failures in (1, 2, 3)] == [0.2, 0.3, 0.45]
+    assert backoff(50, 0.5) == backoff(1_000_000, 0.5) == 60
+    assert (backoff(1, 0), backoff(1, 1)) == pytest.approx((0.1, 0.3))

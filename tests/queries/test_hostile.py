@@ -261,7 +261,9 @@ async def _look(utils: WorkerUtils) -> None:
     for state in (None, *JOB_STATES):
         for order in JOB_ORDERS:
             if order != "run_order" or state in (None, "ready", "scheduled"):
-                await utils.list_jobs(JobFilter(state=state, order=order, task="a", queue="q"))
+                await utils.list_jobs(
+                    JobFilter(state=state, order=order, task_identifier="a", queue_name="q")
+                )
     await utils.statistics()
     await utils.list_queues()
     await utils.list_workers()

@@ -81,7 +81,7 @@ async def test_a_statement_that_is_used_often_is_planned_no_worse(desk: Desk) ->
     assert count == FAILED
     assert_bounded(plan, FAILED)
     desk.explaining.plans.clear()
-    count, plan = await listed(desk, JobFilter(key="the key"))
+    count, plan = await listed(desk, JobFilter(job_key="the key"))
     assert count == 1
     assert_bounded(plan, 1)
 
@@ -101,7 +101,7 @@ async def test_jobs_that_wait_are_listed_in_run_order_through_the_index_of_worke
 async def test_the_next_page_in_run_order_does_not_read_the_one_before(desk: Desk) -> None:
     read = JobFilter(order="run_order", limit=min(SIZE // 4, inspect.MAX_LIMIT))
     page = await inspect.list_jobs(desk.connection, desk.schema, read)
-    count, plan = await listed(desk, JobFilter(order="run_order", after=page[-1].job, limit=LIMIT))
+    count, plan = await listed(desk, JobFilter(order="run_order", after=page[-1], limit=LIMIT))
     assert count == LIMIT
     assert_bounded(plan, LIMIT + 5)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..awaitable import AwaitableContext
-from .api import add_job_adhoc, make_worker_utils, quick_add_job, run_migrations
+from .api import add_job_adhoc, make_worker_utils, run_migrations
 from .worker_utils import WorkerUtils
 
 __all__ = [
@@ -11,6 +11,5 @@ __all__ = [
     "WorkerUtils",
     "add_job_adhoc",
     "make_worker_utils",
-    "quick_add_job",
     "run_migrations",
 ]

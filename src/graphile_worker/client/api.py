@@ -1,9 +1,7 @@
-"""The functions with which a program begins: open a client, add one job, install the schema."""
+"""Entry points of a program: open a client, add a single job, install the schema."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack, overload
 
 from ..awaitable import AwaitableContext
@@ -12,11 +10,12 @@ from ..config import combine
 from ..db.connection import AnyPool
 from ..db.dsn import Dsn
 from ..db.open import open_pool, resolve_connection
-from ..hooks import Hooks
+from ..errors import ConfigError
+from ..hooks import Events, Hooks
 from ..job import Job
 from ..migrate import MigrationReport
 from ..options import WorkerOptions
-from ..spec import JobKeyMode, JobOptions, TaskLike
+from ..spec import JobOptions, JobSpec, TaskLike
 from .worker_utils import WorkerUtils
 
 P = TypeVar("P")
@@ -30,18 +29,20 @@ def make_worker_utils(
     max_pool_size: int | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
+    events: Events | None = None,
     hooks: Hooks | None = None,
     clock: Clock | None = None,
     options: WorkerOptions | None = None,
 ) -> AwaitableContext[WorkerUtils]:
     """A client: `async with make_worker_utils(…) as utils`, or `await` it and call `release` at the end.
 
-    The database is `pg_pool`, else `connection_string`, else DATABASE_URL, else what the PG* variables say.
-    What is not given comes from `options` if there is such an object, else from the environment and the
-    configuration file.
-    A pool that was given stays open; one that was made here is closed. The schema is not installed unasked:
-    call `utils.migrate()`, or run `graphile-worker migrate`.
+    The database is `pg_pool`, else `connection_string`, else DATABASE_URL, else the PG* variables.
+    Other settings come from `options`, if given, else from the environment and the configuration file.
+    The client closes its own pool, but not a `pg_pool`. It does not install the schema: call
+    `utils.migrate()`, or run `graphile-worker migrate`.
     """
+    if events is not None and hooks is not None:
+        raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
     given = {
         "connection_string": connection_string,
         "schema": schema,
@@ -50,7 +51,7 @@ def make_worker_utils(
         "use_local_time": use_local_time,
     }
     chosen = combine(options, given)
-    # A string from the environment gives way to a pool that was given.
+    # A given pool takes precedence over a string from the environment.
     database = chosen.connection_string if pg_pool is None else connection_string
 
     async def open_() -> WorkerUtils:
@@ -70,7 +71,7 @@ def make_worker_utils(
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=hooks,
+            hooks=hooks if hooks is not None else Hooks(events=events),
             clock=clock if clock is not None else SystemClock(),
         )
 
@@ -109,6 +110,19 @@ async def add_job_adhoc(
 ) -> Job: ...
 
 
+@overload
+async def add_job_adhoc(
+    spec: JobSpec,
+    /,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+) -> Job: ...
+
+
 async def add_job_adhoc(
     task: Any,
     payload: Any = None,
@@ -118,15 +132,9 @@ async def add_job_adhoc(
     schema: str | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
-    queue_name: str | None = None,
-    run_at: datetime | timedelta | None = None,
-    max_attempts: int | None = None,
-    job_key: str | None = None,
-    job_key_mode: JobKeyMode | None = None,
-    priority: int | None = None,
-    flags: Collection[str] | None = None,
+    **options: Unpack[JobOptions],
 ) -> Job:
-    """Add one job with a connection that is opened and closed for it; for scripts, not for servers."""
+    """Add one job over a connection opened for it alone; for scripts, not for servers."""
     async with make_worker_utils(
         connection_string=connection_string,
         pg_pool=pg_pool,
@@ -135,21 +143,7 @@ async def add_job_adhoc(
         prepared_statements=prepared_statements,
         use_local_time=use_local_time,
     ) as utils:
-        return await utils.add_job(
-            task,
-            payload,
-            queue_name=queue_name,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            job_key=job_key,
-            job_key_mode=job_key_mode,
-            priority=priority,
-            flags=flags,
-        )
-
-
-quick_add_job = add_job_adhoc
-"""The older name of `add_job_adhoc`."""
+        return await utils.add_job(task, payload, **options)
 
 
 async def run_migrations(
@@ -159,7 +153,7 @@ async def run_migrations(
     schema: str | None = None,
     prepared_statements: bool | None = None,
 ) -> MigrationReport:
-    """Install the schema, or bring it to the revision that this package supports."""
+    """Install the schema, or upgrade it to the revision that this package supports."""
     async with make_worker_utils(
         connection_string=connection_string,
         pg_pool=pg_pool,

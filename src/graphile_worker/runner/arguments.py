@@ -22,7 +22,7 @@ from ..hooks import Events, Hooks, Plugin
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
-from ..queries.task_ids import is_anything_waiting
+from ..queries.names import is_anything_waiting
 from ..tasks.registry import TaskRegistry, build_registry
 from .pool_size import pool_size
 

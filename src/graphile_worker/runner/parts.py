@@ -15,7 +15,7 @@ from ..db.open import lend
 from ..hooks import Events, Hooks
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
-from ..queries.queue_names import get_queue_names
+from ..queries.names import get_queue_names
 from ..recovery.stale_locks import StaleLocks
 from ..tasks.extensions import Extensions
 from ..tasks.queue_names import QueueNames
@@ -68,6 +68,7 @@ class Parts:
             use_local_time=options.use_local_time,
             hooks=hooks,
             clock=clock,
+            source="worker",
         )
         kept = SESSIONS_WITH_LISTENER + _kept_for_recovery(options, database, self.dsn)
         self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - kept))
@@ -132,7 +133,7 @@ class Parts:
             self._lend_in_time,
             self.options.schema_name,
             self.cron_items,
-            events=self.hooks.events,
+            hooks=self.hooks,
             clock=self.clock,
             known_tasks=tuple(self.tasks),
             logger=self.log.cron_logger,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,7 +13,7 @@ from ..hooks import Events
 from ..hooks.events import Stopped
 from ..job import Job
 from ..recovery.stale_locks import StaleLocks
-from ..spec import JobOptions
+from ..spec import JobOptions, JobSpec
 from ..worker.pool import WorkerPool
 from ..worker.signals import signal_handling
 from .arguments import CLOSE_WITHIN
@@ -54,6 +55,10 @@ class Runner:
     async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job, as `WorkerUtils.add_job` does."""
         return await self._parts.client.add_job(task, payload, **options)
+
+    async def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]:
+        """Add many jobs, as `WorkerUtils.add_jobs` does."""
+        return await self._parts.client.add_jobs(specs, return_jobs=return_jobs)
 
     async def wait(self) -> None:
         """Until the worker has ended; raises if it died of an error."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .database import DatabaseServer
     from .fake_clock import FakeClock
+    from .job_factory import make_job
     from .jobs import AddedJobs, RunJobs
     from .recorder import EventRecorder
     from .results import JobRun, JobsRun
@@ -24,6 +25,7 @@ __all__ = [
     "JobRun",
     "JobsRun",
     "RunJobs",
+    "make_job",
     "scratch_server",
 ]
 
@@ -35,6 +37,7 @@ _HOME_OF = {
     "JobRun": "results",
     "JobsRun": "results",
     "RunJobs": "jobs",
+    "make_job": "job_factory",
     "scratch_server": "scratch",
 }
 

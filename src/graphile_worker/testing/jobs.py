@@ -141,10 +141,13 @@ class AddedJobs:
         `connection` looks from inside of a transaction, which sees what it has not committed yet.
         """
         condition = JobFilter(
-            task=None if task is None else identifier_of(task), queue=queue, key=key, limit=MAX_LIMIT
+            task_identifier=None if task is None else identifier_of(task),
+            queue_name=queue,
+            job_key=key,
+            limit=MAX_LIMIT,
         )
         found = await self._utils.list_jobs(condition, connection=connection)
-        return [details.job for details in found if details.job.is_available]
+        return [job for job in found if job.is_available]
 
 
 class _WorkerClock(SystemClock):

@@ -23,7 +23,7 @@ from ..queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
-from ..queries.task_ids import register_tasks
+from ..queries.names import register_tasks
 from ..queries.write import Continuation, return_jobs
 from ..schema_name import SchemaName
 from .failure_log import FailureLog

@@ -54,7 +54,7 @@ async def add_from(
     with progress_bar("adding jobs", total=size, wanted=size is None or size >= LONG) as bar:
         async with utils.with_pg_client() as connection, connection.transaction():
             while chunk := list(islice(specs, CHUNK)):
-                check_names({spec.identifier for spec in chunk})
+                check_names({spec.task_identifier for spec in chunk})
                 added += len(await utils.add_jobs(chunk, connection=connection))
                 # How far it was read, not how much of it was decoded: bytes are what is known of the whole.
                 bar.show(f"{added:,} jobs", done=lines.buffer.tell() if size is not None else None)
