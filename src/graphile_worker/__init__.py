@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from .job import Job
     from .options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
     from .outcome import Completed, Failed, Interrupted, Outcome
-    from .queries.inspection import JobFilter
+    from .queries.inspection import JobDetails, JobFilter, JobState, QueueSummary, Statistics
+    from .queries.maintenance import CleanupReport, CleanupTask
     from .runner import run, run_once
     from .runner.runner import Runner
-    from .spec import JobSpec
+    from .spec import JobKeyMode, JobSpec
     from .tasks import JobHelpers, Task, get_current_job, task
 
 __all__ = [
+    "CleanupReport",
+    "CleanupTask",
     "Completed",
     "CronItem",
     "Events",
@@ -31,15 +34,20 @@ __all__ = [
     "Hooks",
     "Interrupted",
     "Job",
+    "JobDetails",
     "JobFilter",
     "JobHelpers",
+    "JobKeyMode",
     "JobSpec",
+    "JobState",
     "LocalQueueOptions",
     "Outcome",
     "Plugin",
+    "QueueSummary",
     "RefetchDelayOptions",
     "Runner",
     "SkipJob",
+    "Statistics",
     "Task",
     "WorkerOptions",
     "WorkerUtils",
@@ -62,10 +70,11 @@ _HOMES = {
     "job": ("Job",),
     "options": ("LocalQueueOptions", "RefetchDelayOptions", "WorkerOptions"),
     "outcome": ("Completed", "Failed", "Interrupted", "Outcome"),
-    "queries.inspection": ("JobFilter",),
+    "queries.inspection": ("JobDetails", "JobFilter", "JobState", "QueueSummary", "Statistics"),
+    "queries.maintenance": ("CleanupReport", "CleanupTask"),
     "runner": ("run", "run_once"),
     "runner.runner": ("Runner",),
-    "spec": ("JobSpec",),
+    "spec": ("JobKeyMode", "JobSpec"),
     "tasks": ("JobHelpers", "Task", "get_current_job", "task"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

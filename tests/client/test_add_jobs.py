@@ -165,7 +165,7 @@ async def test_jobs_that_are_not_asked_back_take_no_memory(database_url: str, co
 
 async def test_a_late_mistake_undoes_the_whole_call(utils: WorkerUtils) -> None:
     specs = [JobSpec("job1", number) for number in range(2000)] + [JobSpec("job1", {1, object()})]
-    with pytest.raises(InvalidArgumentError, match=r"specs\[2000\]\.payload: cannot be written as JSON"):
+    with pytest.raises(InvalidArgumentError, match=r"specs\[2000\]\.payload: cannot be encoded as JSON"):
         await utils.add_jobs(specs)
     assert await utils.list_jobs() == []
 

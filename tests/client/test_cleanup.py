@@ -30,7 +30,7 @@ async def test_permanently_failed_jobs_are_deleted(utils: WorkerUtils, selection
 async def test_many_failed_jobs_are_deleted_in_portions(
     utils: WorkerUtils, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "DELETED_AT_ONCE", 100)
+    monkeypatch.setattr(maintenance, "DELETE_BATCH", 100)
     jobs = await utils.add_jobs([JobSpec("job1", number) for number in range(700)])
     doomed = [job.id for job in jobs[::2]]
     await utils.permanently_fail_jobs(doomed)

@@ -1,4 +1,4 @@
-"""Adding one job through the database's own function; jobs with a key, a queue or a transaction go this way.
+"""Adding one job through the database's function: any job, inside or outside a transaction.
 
 `add_statement` and `job_from_row` are pure, so that an adapter for another driver needs nothing else:
 
