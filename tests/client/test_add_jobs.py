@@ -101,7 +101,7 @@ def _all_filter() -> Any:
     return JobFilter(limit=100_000)
 
 
-async def test_names_stay_right_when_the_schema_is_made_anew(utils: WorkerUtils, connection: Any) -> None:
+async def test_names_stay_right_when_the_schema_is_created_again(utils: WorkerUtils, connection: Any) -> None:
     await utils.add_jobs([JobSpec("a"), JobSpec("b")])
     await connection.execute("drop schema graphile_worker cascade")
     await utils.migrate()

@@ -1,4 +1,4 @@
-"""A job with neither key nor queue: each quick way has the effect of the function, or makes way for it."""
+"""The fast path for a job with neither key nor queue has the effect of the function."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ async def one_session(database_url: str, connection: Any) -> Any:
         yield utils, statements
 
 
-@pytest.mark.parametrize("way", ["insert", "procedure"])
+@pytest.mark.parametrize("kind", ["insert", "procedure"])
 @pytest.mark.parametrize("given", OPTIONS)
 async def test_the_row_is_the_one_that_the_function_would_make(
-    one_session: tuple[WorkerUtils, list[str]], connection: Any, given: str, way: str
+    one_session: tuple[WorkerUtils, list[str]], connection: Any, given: str, kind: str
 ) -> None:
     utils, statements = one_session
     options = dict(OPTIONS[given])
     payload = options.pop("payload", None)
-    if way == "procedure":
+    if kind == "procedure":
         async with another_client_adds(connection):
             await utils.add_job("note")
         await connection.execute("delete from graphile_worker._private_jobs where id > 1")
         statements.clear()
     quick = await utils.add_job("note", payload, **options)
-    assert kinds(statements) == [way]
+    assert kinds(statements) == [kind]
     async with connection.transaction():
         slow = await utils.add_job("note", payload, connection=connection, **options)
     _, first, second = await connection.fetch(ALL)

@@ -38,7 +38,7 @@ async def test_many_failed_jobs_are_deleted_in_portions(
     assert (await utils.statistics()).jobs.total == 350
 
 
-async def test_a_failed_job_that_somebody_holds_does_not_hold_up_the_cleanup(
+async def test_a_failed_job_that_is_locked_does_not_hold_up_the_cleanup(
     utils: WorkerUtils, connection: Any
 ) -> None:
     jobs = await utils.add_jobs([JobSpec("job1"), JobSpec("job1")])

@@ -71,7 +71,7 @@ create or replace function graphile_worker.add_jobs(
 as 'select * from graphile_worker._private_jobs limit 0';
 """
 LOST_TWICE_WITH_AN_ERROR = """
-create sequence public.tries;
+create sequence public.attempts;
 alter function graphile_worker.add_job rename to real_add_job;
 create function graphile_worker.add_job(
     identifier text, payload json default null, queue_name text default null, run_at timestamptz default null,
@@ -79,7 +79,7 @@ create function graphile_worker.add_job(
     flags text[] default null, job_key_mode text default 'replace'
 ) returns graphile_worker._private_jobs language plpgsql as $$
 begin
-    if nextval('public.tries') <= 2 then
+    if nextval('public.attempts') <= 2 then
         raise exception 'no row' using errcode = 'GWNOR';
     end if;
     return graphile_worker.real_add_job(identifier, payload, queue_name, run_at, max_attempts, job_key,
@@ -104,11 +104,11 @@ async def worker(database_url: str) -> AsyncIterator[Any]:
         await session.close()
 
 
-async def until_somebody_waits(connection: Any) -> None:
+async def until_a_session_waits(connection: Any) -> None:
     """Returns as soon as a session of this database waits for a lock."""
     async with asyncio.timeout(60):
         waits = False
-        while not waits:  # every look is a round trip, so this does not spin
+        while not waits:  # every query is a round trip, so this does not spin
             waits = await connection.fetchval(
                 "select exists (select from pg_stat_activity where datname = current_database() "
                 "and wait_event_type = 'Lock')"
@@ -148,7 +148,7 @@ async def test_a_job_taken_while_its_key_is_added_again_does_not_swallow_the_new
     )
     adding = asyncio.ensure_future(add(utils))
     try:
-        await until_somebody_waits(connection)
+        await until_a_session_waits(connection)
         await taking.commit()
         new = await adding
     finally:
@@ -210,7 +210,7 @@ async def test_an_add_that_is_lost_with_an_error_is_tried_again(utils: WorkerUti
     await connection.execute(LOST_TWICE_WITH_AN_ERROR)
     job = await utils.add_job("job1", {"a": 1}, job_key="K")
     assert (job.key, job.payload) == ("K", {"a": 1})
-    assert await connection.fetchval("select last_value from public.tries") == 3
+    assert await connection.fetchval("select last_value from public.attempts") == 3
 
 
 @pytest.mark.usefixtures("foreign")

@@ -1,4 +1,4 @@
-"""Looking at jobs and queues."""
+"""Inspecting jobs and queues."""
 
 from __future__ import annotations
 

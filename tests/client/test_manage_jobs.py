@@ -82,7 +82,7 @@ async def test_remove_job_deletes_a_waiting_job(utils: WorkerUtils) -> None:
 
 @pytest.mark.compat("EXT-7")
 async def test_remove_job_of_an_unknown_key_is_none(utils: WorkerUtils) -> None:
-    assert await utils.remove_job("nobody") is None
+    assert await utils.remove_job("unknown") is None
 
 
 async def test_remove_job_cuts_a_running_job_off_from_its_key(utils: WorkerUtils, connection: Any) -> None:

@@ -30,7 +30,7 @@ class StationProcess:
         self.failures = 0
 
     async def start(self, now: datetime) -> None:
-        """A new life: nothing is remembered but what the database knows."""
+        """Start over: only the database remembers anything."""
         self.clock = FakeClock(now)
         self.latest = None
         events = Events()
@@ -67,7 +67,7 @@ class StationProcess:
             await self.scheduler.stop()
             await self.start(argument)
         elif name == "finish":
-            # After a failure the scheduler rests on the same clock, so time must go on until it is through.
+            # After a failure the scheduler backs off on the same clock, so time must pass.
             while self.latest is None or self.latest < argument:
                 await self.clock.set(max(argument, self.clock.now()) + timedelta(seconds=20))
 

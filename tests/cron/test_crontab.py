@@ -1,4 +1,4 @@
-"""A whole crontab, what its errors tell, and where crontabs come from."""
+"""Whole crontabs: parsing, error messages, and loading."""
 
 from __future__ import annotations
 

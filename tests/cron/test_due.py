@@ -150,13 +150,13 @@ def test_a_backfill_period_longer_than_the_calendar_is_no_error() -> None:
     st.lists(st.tuples(st.integers(1, 40_000), st.integers(0, 40_000)), min_size=1, max_size=5),
 )
 @settings(deadline=None, max_examples=60)
-def test_backfill_and_ticks_take_each_due_minute_once(pattern: str, lives: list[tuple[int, int]]) -> None:
-    """A worker lives for some seconds and is away for some, again and again."""
+def test_backfill_and_ticks_take_each_due_minute_once(pattern: str, lifetimes: list[tuple[int, int]]) -> None:
+    """A worker is alive for some seconds and down for some, again and again."""
     item = parse_cron_item(CronItem("a", pattern, {"backfill_period": "4w"}))
     begin = now = at("2026-01-01 00:00") + timedelta(seconds=17)
     row = KnownCrontab("a", begin, None)
     taken: list[datetime] = []
-    for alive, away in lives:
+    for alive, away in lifetimes:
         backfilled = [minute for minute, _ in due_for_backfill([item], {"a": row}, now)]
         end = now + timedelta(seconds=alive)
         ticked = [minute for minute, _ in due_between([item], first_tick(now, None), end)]

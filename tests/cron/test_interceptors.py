@@ -158,7 +158,7 @@ async def test_missed_runs_pass_the_interceptors(station: MakeStation) -> None:
 
 
 async def test_the_first_scheduler_decides(station: MakeStation) -> None:
-    """Each of three asks its interceptor; one job is added, and one of them says so."""
+    """All three call their interceptors; one job is added, and one scheduler reports it."""
     crons = [station("* * * * * a", "2021-01-01 01:00:30") for _ in range(3)]
     asked = []
     for number, cron in enumerate(crons):

@@ -300,7 +300,7 @@ async def test_a_zone_of_an_item_moves_its_runs_and_not_its_timestamp(station: M
 
 
 class Trouble:
-    """A way to connections that can be cut, before a statement or after it."""
+    """Connections that can be cut, before a statement or after it."""
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
@@ -320,7 +320,7 @@ class Trouble:
 
 
 @pytest.mark.compat("CS7", "RP5")
-async def test_a_database_that_is_away_at_start_is_tried_again_with_growing_rests(
+async def test_a_database_that_is_down_at_start_is_retried_with_back_off(
     station: MakeStation, pool: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     trouble = Trouble(pool)

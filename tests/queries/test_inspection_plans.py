@@ -1,7 +1,7 @@
-"""Plans of the statements with which people and the doctor look at jobs, in a table full of them.
+"""Plans of the statements that inspect jobs, in a full table.
 
-As in `test_plans`: no timings, but rows and pages that are read, with statistics that are fresh and with
-those of a table that was empty. TEST_PLAN_ROWS=1000000 takes a closer look.
+As in `test_plans`: no timings, but rows and pages read, with fresh statistics and with those of an empty
+table. TEST_PLAN_ROWS=1000000 runs them on a larger table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BACKLOG = (
     queues(100),
     jobs(SIZE, run_at=LATER),
     jobs(SIZE // 2, priority=1, queue="1 + number % 100"),
-    # In the middle of all ids, and few: whoever looks for them row by row reads most of the table.
+    # Few, and in the middle of all ids: a scan for them reads most of the table.
     "update graphile_worker._private_jobs set attempts = max_attempts, last_error = 'no' "
     f"where id between {SIZE // 2} and {SIZE // 2 + FAILED - 1}",
     "update graphile_worker._private_jobs set key = 'the key' where id = 7",
