@@ -106,7 +106,7 @@ def test_add_job_adds_what_it_was_given_or_says_which_argument_is_wrong(
         async with desk.undone() as connection:
             job, refused = await attempt(utils.add_job(identifier, payload, connection=connection, **options))
             if job is None:
-                assert refused in ("identifier", "payload", *OPTIONS)
+                assert refused in ("task_identifier", "payload", *OPTIONS)
                 return
             spec = JobSpec(identifier, payload, **options)
             after = await look(connection)
