@@ -111,10 +111,10 @@ class WorkerUtils:
 
         The first argument is a task, a task identifier, or a whole `JobSpec`.
         """
-        if isinstance(task, JobSpec):
-            spec = _whole(task, payload, options)
-        else:
+        if type(task) is str or not isinstance(task, JobSpec):
             spec = JobSpec(task, payload, **options)
+        else:
+            spec = _whole(task, payload, options)
         if self.hooks.interceptors_before_add:
             spec = await self.hooks.intercept_add(spec)
         try:

@@ -24,7 +24,6 @@ from ..payload import encode
 from ..schema_name import SchemaName
 from ..spec import JobSpec
 from .foreign_schema import ADD_ATTEMPTS, LOST_ADD, lost_add_error
-from .rows import job_from_values
 from .spec_columns import time_and_delay
 from .statement import Statement, load_statement
 
@@ -34,13 +33,15 @@ _INVALID_PAYLOAD = ("22P02", "22P05", "22003")
 
 def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = None) -> Statement:
     """The statement that adds one job; `now` replaces the server's clock. It returns one row."""
+    run_at, delay = time_and_delay(spec.run_at, now)
     return Statement(
         load_statement("add/add_job", schema),
         (
             spec.task_identifier,
             encode(spec.payload),
             spec.queue_name,
-            *time_and_delay(spec.run_at, now),
+            run_at,
+            delay,
             spec.max_attempts,
             spec.job_key,
             spec.priority,
@@ -54,11 +55,10 @@ def job_from_row(row: Row | Sequence[Any] | None, statement: Statement) -> Job |
     """The job that `add_statement` has added; None if the add got lost and has to be repeated."""
     if row is None or row[0] is None:
         return None
-    job_id, stored_payload, *columns = row
-    identifier, payload, *_ = statement.arguments
-    # The server sends the payload back only where a key may have merged it with another one.
-    stored = payload if stored_payload is None else stored_payload
-    return job_from_values((job_id, stored, *columns, identifier))
+    arguments = statement.arguments
+    # The server returns the payload only where a key may have merged it with another one.
+    payload = arguments[1] if row[1] is None else row[1]
+    return Job(row[0], payload, *row[2:], arguments[0])  # type: ignore[call-arg]
 
 
 async def add_job(
