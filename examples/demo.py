@@ -129,7 +129,7 @@ async def demo(url: str) -> None:
             job = await utils.add_job(import_rows, [1, -2, 3], max_attempts=1)
             await outcomes.failures(2)
             left = await utils.get_job(job.id)
-            say(f"    what is left of the job: {left.job.payload if left else None}")
+            say(f"    what is left of the job: {left.payload if left else None}")
             say("\n* The worker stops: running jobs finish, all outcomes are written.")
     say("* Done.\n")
 

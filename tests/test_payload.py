@@ -138,10 +138,10 @@ def nested_in_itself() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Plain(), "payload: cannot be written as JSON at $: Plain is not JSON-serialisable"),
-        ({"a": [1, Plain()]}, "payload: cannot be written as JSON at $.a[1]: Plain is not JSON-serialisable"),
-        (Person("Ann", Plain()), "payload: cannot be written as JSON at $.address: Plain is not"),  # type: ignore[arg-type]
-        ({"a": {None: 1}}, "payload: cannot be written as JSON at a key of $.a: NoneType is not JSON"),
+        (Plain(), "payload: cannot be encoded as JSON at $: Plain is not JSON-serialisable"),
+        ({"a": [1, Plain()]}, "payload: cannot be encoded as JSON at $.a[1]: Plain is not JSON-serialisable"),
+        (Person("Ann", Plain()), "payload: cannot be encoded as JSON at $.address: Plain is not"),  # type: ignore[arg-type]
+        ({"a": {None: 1}}, "payload: cannot be encoded as JSON at a key of $.a: NoneType is not JSON"),
         (float("nan"), "payload: nan at $ is not a JSON number"),
         ({"a": [float("inf")]}, "payload: inf at $.a[0] is not a JSON number"),
         (Point(1, float("-inf")), "payload: -inf at $.y is not a JSON number"),
@@ -149,9 +149,9 @@ def nested_in_itself() -> list[Any]:
         ({"k\0": 1}, "payload: contains a NUL character at a key of $"),
         (Model(to="a\0"), "payload: contains a NUL character at $.to"),
         ({"a": "\ud800"}, "payload: contains half a surrogate pair at $.a, which is not valid text"),
-        (nested_in_itself(), "payload: refers to itself, or is nested too deep for JSON"),
-        (lambda: None, "payload: cannot be written as JSON at $: function is not JSON-serialisable"),
-        (Model, "payload: cannot be written as JSON at $: "),
+        (nested_in_itself(), "payload: contains itself, or is nested too deeply for JSON"),
+        (lambda: None, "payload: cannot be encoded as JSON at $: function is not JSON-serialisable"),
+        (Model, "payload: cannot be encoded as JSON at $: "),
     ],
 )
 def test_values_that_are_no_json_are_refused_with_their_place(value: Any, message: str) -> None:

@@ -13,7 +13,7 @@ from graphile_worker.spec import JobSpec
 
 def test_a_spec_takes_identifier_and_payload_by_position() -> None:
     spec = JobSpec("send_email", {"to": "a@example.com"}, job_key="welcome:1")
-    assert (spec.identifier, spec.payload, spec.job_key) == (
+    assert (spec.task_identifier, spec.payload, spec.job_key) == (
         "send_email",
         {"to": "a@example.com"},
         "welcome:1",
@@ -58,12 +58,12 @@ def test_values_up_to_the_limits_are_taken(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"identifier": ""}, "identifier: must not be empty (1 to 128 characters)"),
-        ({"identifier": "i" * 129}, "identifier: has 129 characters; at most 128 are allowed"),
-        ({"identifier": "a\0b"}, "identifier: contains a NUL byte, which PostgreSQL cannot store"),
-        ({"identifier": "a\ud800"}, "identifier: contains half a surrogate pair at position 1"),
-        ({"identifier": None}, "identifier: expected a task or its name, got None"),
-        ({"identifier": 5}, "identifier: expected a task or its name, got 5"),
+        ({"task_identifier": ""}, "task_identifier: must not be empty (1 to 128 characters)"),
+        ({"task_identifier": "i" * 129}, "task_identifier: has 129 characters; at most 128 are allowed"),
+        ({"task_identifier": "a\0b"}, "task_identifier: contains a NUL byte, which PostgreSQL cannot store"),
+        ({"task_identifier": "a\ud800"}, "task_identifier: contains half a surrogate pair at position 1"),
+        ({"task_identifier": None}, "task_identifier: expected a task or its identifier, got None"),
+        ({"task_identifier": 5}, "task_identifier: expected a task or its identifier, got 5"),
         ({"queue_name": ""}, "queue_name: must not be empty (1 to 128 characters)"),
         ({"queue_name": "q" * 129}, "queue_name: has 129 characters; at most 128 are allowed"),
         ({"queue_name": "a\0"}, "queue_name: contains a NUL byte"),
@@ -102,7 +102,7 @@ def test_values_up_to_the_limits_are_taken(options: dict[str, Any]) -> None:
 )
 def test_values_beyond_the_limits_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        JobSpec(**({"identifier": "job1"} | options))
+        JobSpec(**({"task_identifier": "job1"} | options))
     assert str(caught.value).startswith(message)
     assert caught.value.argument == message.split(":")[0]
     assert isinstance(caught.value, ValueError)
@@ -127,7 +127,7 @@ class ATask:
 def test_a_task_gives_its_options_where_none_are_given() -> None:
     spec = JobSpec(ATask(), 5, max_attempts=9)
     assert spec == JobSpec("from/task", 5, queue_name="q", max_attempts=9, priority=0, flags=["f"])
-    assert type(spec.identifier) is str
+    assert type(spec.task_identifier) is str
 
 
 def test_the_options_of_a_task_are_checked_too() -> None:
@@ -143,5 +143,5 @@ def test_names_that_are_a_kind_of_text_become_plain_text() -> None:
     class Name(StrEnum):
         SEND = "send"
 
-    assert type(JobSpec(Name.SEND).identifier) is str
+    assert type(JobSpec(Name.SEND).task_identifier) is str
     assert JobSpec(Name.SEND) == JobSpec("send")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from graphile_worker import spec
 from graphile_worker.hooks import events
-from graphile_worker.hooks.events import EVENT_TYPES, CronBackfillItem, CronJob, Event
+from graphile_worker.hooks.events import EVENT_TYPES, CronBackfillItem, Event
+from graphile_worker.spec import CronJob
 
 from .members import cell, field_types, first_paragraph, text
 
@@ -107,7 +109,7 @@ def _row(kind: type[Event]) -> str:
 def _members(kind: type[msgspec.Struct]) -> str:
     types: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        if base.__module__ == events.__name__:
+        if base.__module__ in (events.__name__, spec.__name__):
             types |= field_types(base)
     fields = [name for name in kind.__struct_fields__ if name in types]
     return ", ".join(f"`{name}: {cell(types[name])}`" for name in fields)

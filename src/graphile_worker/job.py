@@ -1,4 +1,4 @@
-"""Job: one row of the jobs table, read only, as tasks, hooks and callers see it."""
+"""Job: one row of the jobs table, read-only, for tasks, hooks and callers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """A job as it was when the row was read.
+    """A job as it was when its row was read.
 
-    The `raw_…` fields hold what the database sent: the JSON text of payload and flags, and instants as
-    seconds since 1970. They are turned into Python values only when asked for, because most tasks look at
-    the payload alone and jobs pass through by the ten thousand. For the same reason a job that was fetched to
-    be run has no `raw_created_at` if that is the same as `raw_run_at`, and no `raw_updated_at` if that is the
-    same as `raw_created_at`. The order of the fields is that of the columns in the statements that return
-    jobs, with the task's name last.
+    To build one in a test, use `graphile_worker.testing.make_job`.
+
+    The `raw_…` fields hold what the database sent: payload and flags as JSON text, times as seconds since
+    1970. Properties decode them on access, because most tasks read only the payload and jobs pass through by
+    the ten thousand. For the same reason a fetched job has no `raw_created_at` if it equals `raw_run_at`, and
+    no `raw_updated_at` if it equals `raw_created_at`. The fields are in the order of the columns in the
+    statements that return jobs, the task identifier last.
     """
 
     id: int
@@ -44,7 +45,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload(self) -> Any:
-        """The payload as plain JSON values, decoded at each call; PayloadError if it cannot be."""
+        """The payload as plain JSON values, decoded on each access. Raises PayloadError."""
         try:
             return msgspec.json.decode(self.raw_payload)
         except msgspec.DecodeError as error:
@@ -58,7 +59,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def run_at(self) -> datetime:
-        """When the job may run at the soonest."""
+        """The earliest time at which the job may run."""
         return instant(self.raw_run_at)
 
     @property
@@ -68,27 +69,38 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def updated_at(self) -> datetime:
-        """When the job was last added again or managed; workers do not touch it."""
+        """When the job was last replaced or changed by hand; workers do not touch it."""
         return self.created_at if self.raw_updated_at is None else instant(self.raw_updated_at)
 
     @property
     def locked_at(self) -> datetime | None:
-        """Since when a worker holds the job."""
+        """When a worker locked the job."""
         return None if self.raw_locked_at is None else instant(self.raw_locked_at)
 
     @property
     def is_available(self) -> bool:
-        """Whether a worker could lock the job once its time has come."""
+        """Whether a worker may lock the job once its `run_at` has passed."""
         return self.raw_locked_at is None and self.attempts < self.max_attempts
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by column name, for printing; a payload that cannot be decoded as its text."""
+        """Plain values by column name, for printing. An unreadable payload stays text."""
         values = {name: getattr(self, name) for name in _COLUMNS if name != "payload"}
         try:
             payload = self.payload
         except PayloadError:
             payload = self.raw_payload
         return {"id": values.pop("id"), "payload": payload} | values
+
+    def __repr__(self) -> str:
+        """Every value that is not None: times readable, the payload as JSON text of bounded length."""
+        shown = []
+        for field in self.__struct_fields__:
+            name = field.removeprefix("raw_")
+            value = _shortened(self.raw_payload) if name == "payload" else getattr(self, name)
+            if value is not None:
+                text = str(value) if name == "payload" or isinstance(value, datetime) else repr(value)
+                shown.append(f"{name}={text}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 _COLUMNS = (
@@ -99,8 +111,12 @@ _COLUMNS = (
 
 
 def instant(seconds: float) -> datetime:
-    """PostgreSQL's instants reach beyond Python's; those, and infinity, become the nearest there is."""
+    """Seconds since 1970 as a datetime. PostgreSQL's range is wider, so values are clamped to Python's."""
     try:
         return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
     except OverflowError:
         return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def _shortened(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

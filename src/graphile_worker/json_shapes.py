@@ -31,7 +31,7 @@ def job_as_json(job: Job, **more: Any) -> dict[str, Any]:
 
 def details_as_json(details: JobDetails) -> dict[str, Any]:
     """The same with the state and the name of the queue."""
-    return job_as_json(details.job, state=details.state, queue_name=details.queue_name)
+    return job_as_json(details, state=details.state, queue_name=details.queue_name)
 
 
 def statistics_as_json(found: Statistics) -> dict[str, Any]:

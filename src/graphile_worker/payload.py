@@ -1,11 +1,11 @@
-"""Payloads: from Python values to JSON text, and from JSON text to the type that a task asks for.
+"""Payloads: from Python values to JSON text, and from JSON text to the type that a task wants.
 
-`encode` takes whatever msgspec takes (plain values, dataclasses, structs, datetime, UUID, Decimal, enums…),
-mappings, and pydantic models. pydantic is never imported here unless a payload or an annotation uses it.
+`encode` accepts everything that msgspec does (plain values, dataclasses, structs, datetime, UUID, Decimal,
+enums…), mappings, and pydantic models. pydantic is imported only if a payload or an annotation uses it.
 
-Refused, because PostgreSQL or other runtimes could not read it back: NaN and infinities, half surrogate
-pairs, and NUL characters (the `json` type would store them, but merging two array payloads or reading the
-value with `->>` would fail later, far from the cause).
+Rejected, because PostgreSQL or other runtimes could not read it back: NaN and infinities, half surrogate
+pairs, and NUL characters (`json` columns store them, but merging two array payloads or reading the value with
+`->>` fails later, far from the cause).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .surrogates import half_surrogate_in
 
 MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
 EMPTY = "{}"
-"""The payload of a job that was given none."""
+"""The payload of a job that was added without one."""
 
 Decode = Callable[[str | bytes], Any]
 
@@ -34,7 +34,7 @@ def encode(payload: object) -> str:
     try:
         raw = _encoder.encode(payload)
     except (RecursionError, TypeError, ValueError, OverflowError) as error:
-        raise _unfit(payload, error) from (None if isinstance(error, RecursionError) else error)
+        raise _encode_error(payload, error) from (None if isinstance(error, RecursionError) else error)
     return _as_text(raw, payload)
 
 
@@ -44,25 +44,25 @@ def encode_all(payloads: Sequence[object]) -> list[str]:
     try:
         raws = [b"{}" if payload is None else encode_one(payload) for payload in payloads]
     except Exception:
-        return [encode(payload) for payload in payloads]  # which finds the words for it
+        return [encode(payload) for payload in payloads]  # slow path: raises an error that names the item
     joined = b"\n".join(raws)
     if b"null" not in joined and b"\\u0000" not in joined and len(joined) <= MAX_PAYLOAD_BYTES:
         texts = joined.decode().split("\n")
-        if len(texts) == len(raws):  # else a value that writes itself brought line breaks
+        if len(texts) == len(raws):  # else a custom encoding contains line breaks
             return texts
     return [_as_text(raw, payload) for raw, payload in zip(raws, payloads, strict=True)]
 
 
-def _unfit(payload: object, error: Exception) -> InvalidArgumentError:
+def _encode_error(payload: object, error: Exception) -> InvalidArgumentError:
     if isinstance(error, RecursionError):
-        return InvalidArgumentError("payload", "refers to itself, or is nested too deep for JSON")
+        return InvalidArgumentError("payload", "contains itself, or is nested too deeply for JSON")
     return InvalidArgumentError("payload", _explain(payload, error))
 
 
 def _as_text(raw: bytes, payload: object) -> str:
-    # msgspec writes NaN and infinities as null, and NUL as an escape: only then is it worth looking closer.
+    # msgspec writes NaN and infinities as null, and NUL as an escape: only then check the values.
     if b"null" in raw or b"\\u0000" in raw:
-        _refuse_unreadable(payload)
+        _reject_unreadable(payload)
     if len(raw) > MAX_PAYLOAD_BYTES:
         raise InvalidArgumentError(
             "payload", f"has {len(raw):,} bytes as JSON; at most {MAX_PAYLOAD_BYTES:,} are allowed"
@@ -71,7 +71,7 @@ def _as_text(raw: bytes, payload: object) -> str:
 
 
 def decoder_for(annotation: Any) -> Decode:
-    """A function that turns JSON text into `annotation`, or raises PayloadError that names the field."""
+    """A function that decodes JSON text to `annotation`, or raises PayloadError, which names the field."""
     if annotation in (Any, object, None):
         return _decode_plain
     if hasattr(annotation, "model_validate_json"):
@@ -108,7 +108,7 @@ def _decode_plain(text: str | bytes) -> Any:
 
 
 def _encode_foreign(value: Any) -> Any:
-    """msgspec asks here what to write in place of a value whose type it does not know."""
+    """Called by msgspec for values of unknown types; returns what to encode instead."""
     dump = getattr(value, "model_dump_json", None)
     if dump is not None and not isinstance(value, type):
         return msgspec.Raw(dump().encode())
@@ -121,7 +121,7 @@ def _encode_foreign(value: Any) -> Any:
 
 
 def _decode_foreign(annotation: Any, value: Any) -> Any:
-    """msgspec asks here for types that it does not know, such as a pydantic model inside a dataclass."""
+    """Called by msgspec for unknown types, such as a pydantic model inside a dataclass."""
     validate = getattr(annotation, "model_validate", None)
     if validate is None:
         if isinstance(annotation, type) and isinstance(value, annotation):
@@ -130,7 +130,7 @@ def _decode_foreign(annotation: Any, value: Any) -> Any:
     try:
         return validate(value)
     except ValueError as error:
-        raise ValueError(_first_problem(error, "in {}")) from error  # msgspec adds where that lies
+        raise ValueError(_first_problem(error, "in {}")) from error  # msgspec adds the path
 
 
 def _guard_pydantic(validate: Callable[[str | bytes], Any], annotation: Any) -> Decode:
@@ -145,7 +145,7 @@ def _guard_pydantic(validate: Callable[[str | bytes], Any], annotation: Any) -> 
 
 
 def _first_problem(error: ValueError, where: str = "- at `${}`") -> str:
-    """The first complaint of a pydantic error, in one line, with the place."""
+    """The first problem of a pydantic error, in one line, with its path."""
     problems = error.errors() if hasattr(error, "errors") else []
     if not problems:
         return str(error)
@@ -168,22 +168,22 @@ def _name(annotation: Any) -> str:
 _encoder = msgspec.json.Encoder(enc_hook=_encode_foreign)
 
 
-# -- saying what is wrong, and where -----------------------------------------------------------------------
+# -- error messages ----------------------------------------------------------------------------------------
 
 
 def _explain(payload: object, error: Exception) -> str:
-    """Where the first value lies that cannot be written, and why; found only after encoding failed."""
+    """The path of the first value that cannot be encoded, and why; called only after encoding failed."""
     for path, value in _walk(payload, "$"):
         try:
             _encoder.encode(value)
         except UnicodeEncodeError:
             return f"contains half a surrogate pair at {path}, which is not valid text"
         except (TypeError, ValueError, OverflowError) as problem:
-            return f"cannot be written as JSON at {path}: {problem}"
-    return f"cannot be written as JSON: {error}"
+            return f"cannot be encoded as JSON at {path}: {problem}"
+    return f"cannot be encoded as JSON: {error}"
 
 
-def _refuse_unreadable(payload: object) -> None:
+def _reject_unreadable(payload: object) -> None:
     for path, value in _walk(payload, "$"):
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidArgumentError("payload", f"{value} at {path} is not a JSON number")
@@ -194,7 +194,7 @@ def _refuse_unreadable(payload: object) -> None:
 
 
 def _walk(value: object, path: str) -> Iterator[tuple[str, Any]]:
-    """Every value inside with its path, the innermost first."""
+    """Every nested value with its path, innermost first."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str):

@@ -1,40 +1,42 @@
-"""JobSpec: what to add, checked when it is built, so that a mistake shows where it was made.
+"""JobSpec: a job to add, validated when it is built, so that an error points at the code that made it.
 
-A value that is None means "the default": the task's own, if the spec was made from a task object that has
-one, else the database's. Zero is a value. Limits are those of the shared tables.
+None means the default: the task's own, if the spec was built from a task object that has one, else the
+database's. Zero is a value. Limits are those of the shared tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
 from .errors import InvalidArgumentError
 
 JobKeyMode = Literal["replace", "preserve_run_at", "unsafe_dedupe"]
-"""What a second add with the same key does: replace the job, the same but keep its time, or nothing."""
+"""What a second add with the same key does: replace the job, replace all but its run_at, or nothing."""
 JOB_KEY_MODES: tuple[str, ...] = get_args(JobKeyMode)
 
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
+DEFAULT_PRIORITY = 0  # as the shared tables have it
+DEFAULT_MAX_ATTEMPTS = 25
 MAX_DELAY = timedelta(days=2_900_000)  # keeps run_at before the year 10000, which datetime cannot express
 
-_good_identifiers: set[str] = set()
-"""Identifiers that were checked before; the same few are used for every job."""
-MAX_REMEMBERED = 1000
+_valid_identifiers: set[str] = set()
+"""Task identifiers that have passed the check; a program uses the same few for all its jobs."""
+MAX_CACHED = 1000
 
 P_contra = TypeVar("P_contra", contravariant=True)
 
 
 class TaskLike(Protocol[P_contra]):
-    """A task object: it knows its identifier and what payload it takes.
+    """A task object: its identifier, and the type of its payload.
 
-    It may also have `spec_defaults`, a mapping of option names of JobSpec to values.
+    It may also have `spec_defaults`, a mapping of JobSpec's option names to values.
     """
 
     @property
@@ -44,7 +46,7 @@ class TaskLike(Protocol[P_contra]):
 
 
 class JobOptions(TypedDict, total=False):
-    """The options of a job besides its task and its payload, as keyword arguments."""
+    """The options of a job besides task and payload, as keyword arguments."""
 
     queue_name: str | None
     run_at: datetime | timedelta | None
@@ -56,60 +58,60 @@ class JobOptions(TypedDict, total=False):
 
 
 class _TaskAndPayload(msgspec.Struct, frozen=True):
-    """The two values that JobSpec takes by position."""
+    """The two positional fields of JobSpec."""
 
-    identifier: str
+    task_identifier: str
     payload: Any = None
 
 
 class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
-    """A job to be added: `JobSpec("send_email", {"to": "a@example.com"}, job_key="welcome:1")`.
+    """A job to add: `JobSpec("send_email", {"to": "a@example.com"}, job_key="welcome:1")`.
 
-    In place of the identifier a task object may be given; then the payload's type is checked by type
-    checkers, and the task's own options apply where none is given here.
+    A task object may take the place of the task identifier. Then type checkers check the payload, and the
+    task's own options fill in what is not given here.
     """
 
     queue_name: str | None = None
-    """Jobs with the same queue name run one after the other."""
+    """Jobs of one queue run one after another."""
     run_at: datetime | timedelta | None = None
-    """Not before this time, or so long from now by the server's clock."""
+    """The earliest start: a time, or a delay from now by the server's clock."""
     max_attempts: int | None = None
-    """Tries in all before the job counts as failed; the database's default is 25."""
+    """Attempts before the job fails permanently; the database's default is 25."""
     job_key: str | None = None
-    """Names the job, so that it can be replaced or removed."""
+    """A unique name, by which the job can be replaced or removed."""
     job_key_mode: JobKeyMode | None = None
     """What happens to a waiting job with the same key; default: replace."""
     priority: int | None = None
-    """Smaller numbers run first; the database's default is 0."""
+    """Lower numbers run first; the database's default is 0."""
     flags: Collection[str] | None = None
-    """Labels by which a worker can refuse jobs for a time."""
+    """Labels; a worker skips jobs with a forbidden flag."""
 
     if TYPE_CHECKING:
 
         @overload
         def __init__(
-            self, identifier: TaskLike[P_contra], payload: P_contra, **options: Unpack[JobOptions]
+            self, task_identifier: TaskLike[P_contra], payload: P_contra, **options: Unpack[JobOptions]
         ) -> None: ...
 
         @overload
         def __init__(
-            self, identifier: TaskLike[None], payload: None = None, **options: Unpack[JobOptions]
+            self, task_identifier: TaskLike[None], payload: None = None, **options: Unpack[JobOptions]
         ) -> None: ...
 
         @overload
         def __init__(
-            self, identifier: str, payload: object = None, **options: Unpack[JobOptions]
+            self, task_identifier: str, payload: object = None, **options: Unpack[JobOptions]
         ) -> None: ...
 
-        def __init__(self, identifier: Any, payload: Any = None, **options: Any) -> None: ...
+        def __init__(self, task_identifier: Any, payload: Any = None, **options: Any) -> None: ...
 
     def __post_init__(self) -> None:
-        if type(self.identifier) is not str:
+        if type(self.task_identifier) is not str:
             _take_from_task(self)
-        if self.identifier not in _good_identifiers:
-            check_name("identifier", self.identifier, MAX_IDENTIFIER_LENGTH)
-            if len(_good_identifiers) < MAX_REMEMBERED:
-                _good_identifiers.add(self.identifier)
+        if self.task_identifier not in _valid_identifiers:
+            check_name("task_identifier", self.task_identifier, MAX_IDENTIFIER_LENGTH)
+            if len(_valid_identifiers) < MAX_CACHED:
+                _valid_identifiers.add(self.task_identifier)
         if self.queue_name is not None:
             check_name("queue_name", self.queue_name, MAX_QUEUE_NAME_LENGTH)
         if self.run_at is not None:
@@ -118,33 +120,57 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             check_smallint("max_attempts", self.max_attempts, least=1)
         if self.job_key is not None:
             check_name("job_key", self.job_key, MAX_JOB_KEY_LENGTH)
-        if self.job_key_mode is not None and self.job_key_mode not in JOB_KEY_MODES:
-            modes = ", ".join(JOB_KEY_MODES)
-            raise InvalidArgumentError("job_key_mode", f"expected one of {modes}; got {self.job_key_mode!r}")
+        if self.job_key_mode is not None:
+            check_job_key_mode(self.job_key_mode)
         if self.priority is not None:
             check_smallint("priority", self.priority)
         if self.flags is not None:
             check_flags(self.flags)
 
-    def replace(self, **changes: Any) -> JobSpec:
-        """A copy with some values changed, checked again."""
+    def replace(self, **changes: Any) -> Self:
+        """A validated copy with some values changed."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
-        return JobSpec(**(values | changes))
+        return type(self)(**(values | changes))
 
 
-def check_name(argument: str, value: object, longest: int) -> None:
-    """Refuse what is not text of 1 to `longest` characters that PostgreSQL can store."""
+class CronJob(JobSpec, frozen=True, kw_only=True):
+    """A recurring job that is due: the spec of the job to add, and the cron item it comes from."""
+
+    identifier: str
+    """The identifier of the cron item, not of the task."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            task_identifier: str,
+            payload: object = None,
+            *,
+            identifier: str,
+            **options: Unpack[JobOptions],
+        ) -> None: ...
+
+    def with_spec(self, spec: JobSpec) -> CronJob:
+        """The job that `spec` describes, for the same cron item."""
+        if isinstance(spec, CronJob) and spec.identifier == self.identifier:
+            return spec
+        values = {name: getattr(spec, name) for name in JobSpec.__struct_fields__}
+        return CronJob(**values, identifier=self.identifier)
+
+
+def check_name(argument: str, value: object, max_length: int) -> None:
+    """Reject anything but text of 1 to `max_length` characters that PostgreSQL can store."""
     if not isinstance(value, str):
         raise InvalidArgumentError(argument, f"expected text, got {value!r}")
     if not value:
-        raise InvalidArgumentError(argument, f"must not be empty (1 to {longest} characters)")
-    if len(value) > longest:
-        raise InvalidArgumentError(argument, f"has {len(value)} characters; at most {longest} are allowed")
+        raise InvalidArgumentError(argument, f"must not be empty (1 to {max_length} characters)")
+    if len(value) > max_length:
+        raise InvalidArgumentError(argument, f"has {len(value)} characters; at most {max_length} are allowed")
     check_text(argument, value)
 
 
 def check_text(argument: str, value: str) -> None:
-    """Refuse text that PostgreSQL cannot store."""
+    """Reject text that PostgreSQL cannot store."""
     if "\0" in value:
         raise InvalidArgumentError(argument, "contains a NUL byte, which PostgreSQL cannot store")
     if not value.isascii():
@@ -156,15 +182,21 @@ def check_text(argument: str, value: str) -> None:
 
 
 def check_smallint(argument: str, value: object, *, least: int = SMALLINT_MIN) -> None:
-    """Refuse what is not a whole number that fits the column."""
+    """Reject anything but an integer that fits the column."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgumentError(argument, f"expected a whole number, got {value!r}")
     if not least <= value <= SMALLINT_MAX:
         raise InvalidArgumentError(argument, f"must be from {least} to {SMALLINT_MAX}, got {value}")
 
 
+def check_job_key_mode(value: object, allowed: Collection[str] = JOB_KEY_MODES) -> None:
+    """Reject an unknown mode."""
+    if value not in allowed:
+        raise InvalidArgumentError("job_key_mode", f"expected one of {', '.join(allowed)}; got {value!r}")
+
+
 def check_run_at(value: object) -> None:
-    """Refuse what is neither an aware datetime nor a timedelta."""
+    """Reject anything but an aware datetime or a timedelta."""
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise InvalidArgumentError(
@@ -188,7 +220,7 @@ def check_run_at(value: object) -> None:
 
 
 def check_flags(value: object) -> None:
-    """Refuse what is not a collection of names."""
+    """Reject anything but a collection of names."""
     if isinstance(value, str) or not isinstance(value, Collection) or isinstance(value, Mapping):
         raise InvalidArgumentError("flags", f"expected a list of names, got {value!r}")
     for flag in value:
@@ -198,13 +230,15 @@ def check_flags(value: object) -> None:
 
 
 def _take_from_task(spec: JobSpec) -> None:
-    """Put the task's identifier, and its options where none were given, in place of the task object."""
-    task: Any = spec.identifier
+    """Replace the task object by its identifier, and fill in its options where none were given."""
+    task: Any = spec.task_identifier
     identifier = task if isinstance(task, str) else getattr(task, "identifier", None)
     if not isinstance(identifier, str):
         hint = "; is it decorated with @task?" if callable(task) else ""
-        raise InvalidArgumentError("identifier", f"expected a task or its name, got {task!r}{hint}")
-    msgspec.structs.force_setattr(spec, "identifier", str(identifier))
+        raise InvalidArgumentError(
+            "task_identifier", f"expected a task or its identifier, got {task!r}{hint}"
+        )
+    msgspec.structs.force_setattr(spec, "task_identifier", str(identifier))
     defaults: Mapping[str, Any] = getattr(task, "spec_defaults", None) or {}
     for name, value in defaults.items():
         if getattr(spec, name) is None:

@@ -91,7 +91,11 @@ class Adder:
     async def _add_one(self, utils: WorkerUtils, spec: JobSpec, connection: Any) -> Any:
         values = {name: getattr(spec, name) for name in ("queue_name", "job_key", "job_key_mode", "run_at")}
         return await utils.add_job(
-            spec.identifier, spec.payload, max_attempts=spec.max_attempts, connection=connection, **values
+            spec.task_identifier,
+            spec.payload,
+            max_attempts=spec.max_attempts,
+            connection=connection,
+            **values,
         )
 
     def _spec(self, *, may_have_key: bool) -> JobSpec:

@@ -49,7 +49,7 @@ def test_check_shows_all_faults_at_once_unknown_tasks_included(call: Call, place
     assert result.status == 1
     assert "my-crontab:1:1: minute: 60 is too large; allowed: 0 to 59" in result.out
     assert "my-crontab:2:11: unknown task 'reprot'; did you mean 'report'?" in result.out
-    assert "my-crontab:3:17: the option 'max': found 0" in result.out
+    assert "my-crontab:3:17: the option 'max': must be from 1 to 32767, got 0" in result.out
     assert "my-crontab:3:23: the payload is not JSON5" in result.out
     assert result.out.endswith("my-crontab: 4 problems.\n")
 

@@ -23,7 +23,7 @@ def test_the_examples_in_the_crontab_can_be_used(call: Call, place: Path) -> Non
     call("init").check()
     lines = (place / "crontab").read_text().splitlines()
     examples = [line.removeprefix("# ") for line in lines if " * * hello" in line]
-    assert [item.task for item in parse_crontab("\n".join(examples))] == ["hello", "hello"]
+    assert [item.task_identifier for item in parse_crontab("\n".join(examples))] == ["hello", "hello"]
 
 
 def test_the_example_runs(gw: Call, spawn: Call, database_url: str) -> None:

@@ -96,8 +96,8 @@ def test_wrong_values_of_add_are_explained_and_end_with_status_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["", "{}"], "identifier: must not be empty"),
-        (["x" * 129], "identifier: has 129 characters; at most 128 are allowed"),
+        (["", "{}"], "task_identifier: must not be empty"),
+        (["x" * 129], "task_identifier: has 129 characters; at most 128 are allowed"),
         (["t", "--queue", ""], "queue_name: must not be empty"),
         (["t", "--key", "k" * 513], "job_key: has 513 characters"),
         (["t", "--max-attempts", "0"], "max_attempts: must be from 1 to 32767, got 0"),

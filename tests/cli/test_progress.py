@@ -11,12 +11,12 @@ import pytest
 
 from cli.terminal import Terminal
 from graphile_worker.cli.support.bulk_input import CHUNK, LONG
-from graphile_worker.queries.maintenance import DELETED_AT_ONCE
+from graphile_worker.queries.maintenance import DELETE_BATCH
 from support.command_line import COMMAND, clean_environment
 from support.server import DatabaseServer
 
 JOBS = 2 * CHUNK + 1
-FAILED = DELETED_AT_ONCE + 1
+FAILED = DELETE_BATCH + 1
 BENCH = ["bench", "--jobs", "10", "--rounds", "1", "--only", "adding"]
 
 
@@ -100,7 +100,7 @@ def test_a_small_file_needs_no_bar(show: Show, place: Path) -> None:
 def test_deleting_many_jobs(show: Show) -> None:
     seen, out = show("cleanup", "DELETE_PERMAFAILED_JOBS", "--json")
     assert "deleting failed jobs" in seen
-    assert f"{DELETED_AT_ONCE:,} jobs" in seen
+    assert f"{DELETE_BATCH:,} jobs" in seen
     assert json.loads(out)["permafailed_jobs"] == FAILED
     assert show("cleanup", "DELETE_PERMAFAILED_JOBS")[0] == ""
 

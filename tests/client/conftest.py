@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils, make_worker_utils
 from graphile_worker.job import Job
 
@@ -36,7 +37,7 @@ class Selection:
 
 @pytest.fixture
 async def selection(utils: WorkerUtils, connection: Any) -> Selection:
-    """Five jobs an hour ahead: one failed for good, one locked, three regular ones."""
+    """Five jobs an hour ahead: one permanently failed, one locked, three regular ones."""
     run_at = datetime.now(UTC) + timedelta(hours=1)
     jobs = [await utils.add_job("job3", {"a": number}, run_at=run_at) for number in range(1, 6)]
     await connection.execute(
@@ -48,5 +49,4 @@ async def selection(utils: WorkerUtils, connection: Any) -> Selection:
         "update graphile_worker._private_jobs set locked_by = 'test', locked_at = now() where id = $1",
         jobs[2].id,
     )
-    fresh = [(await utils.get_job(job.id)).job for job in jobs]  # type: ignore[union-attr]
-    return Selection(*fresh)
+    return Selection(*[as_job(await utils.get_job(job.id)) for job in jobs])

@@ -229,7 +229,7 @@ async def test_our_statements_make_the_driver_look_no_types_up(database_url: str
         async with pool.acquire() as watched:
             watched.add_query_logger(lambda record: statements.append(record.query))
         async with make_worker_utils(pg_pool=pool) as utils:
-            await utils.add_job("job1", {"a": 1}, flags=["x"], run_at=timedelta(1))  # by two ways: it is new
+            await utils.add_job("job1", {"a": 1}, flags=["x"], run_at=timedelta(1))  # new task: both paths
             await utils.add_jobs([JobSpec("job1", {"a": 1}, queue_name="q", run_at=timedelta(1))])
             await utils.complete_jobs([1])
     finally:
@@ -246,7 +246,7 @@ async def test_interceptors_may_change_or_refuse_a_job(database_url: str) -> Non
 
     @hooks.before_add
     async def to_queue(spec: JobSpec) -> JobSpec | None:
-        if spec.identifier == "forbidden":
+        if spec.task_identifier == "forbidden":
             raise JobRefusedError("not here")
         return spec.replace(queue_name="changed") if spec.queue_name is None else None
 
@@ -304,7 +304,7 @@ async def test_plugins_serve_one_client_only(database_url: str) -> None:
 
     class Watcher:
         def install(self, hooks: Hooks) -> None:
-            hooks.before_add(lambda spec: seen.append(spec.identifier))
+            hooks.before_add(lambda spec: seen.append(spec.task_identifier))
 
     hooks = Hooks()
     async with make_worker_utils(connection_string=database_url, hooks=hooks, plugins=[Watcher()]) as utils:

@@ -1,4 +1,4 @@
-"""A job with neither key nor queue: each quick way has the effect of the function, or makes way for it."""
+"""The fast path for a job with neither key nor queue has the effect of the function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.queries.add_plain_job import CROWD
+from graphile_worker.queries.add_plain_job import CONTENDED_ADDS
 
 ALL = "select * from graphile_worker.jobs order by id"
 PROCEDURE = "graphile_worker._private_py_add_plain_job"
@@ -41,20 +41,20 @@ async def watched(utils: WorkerUtils, statements: list[str]) -> None:
         session.add_query_logger(lambda record: statements.append(record.query))
 
 
-def ways(statements: list[str]) -> list[str]:
-    """What each statement does that adds or announces a job."""
-    marks = {"insert into": "insert", "call ": "procedure", ".add_job(": "function", "-- Tell": "announce"}
-    return [
-        way
-        for statement in statements
-        for mark, way in marks.items()
-        if mark in statement and statement.startswith(("-- Add", "-- Tell"))
-    ]
+def kinds(statements: list[str]) -> list[str]:
+    """What each statement does that adds a job or notifies workers."""
+    beginnings = {"with added": "insert", "call ": "procedure", "select pg_notify": "notify"}
+    found = []
+    for statement in statements:
+        if ".add_job(" in statement:
+            found.append("function")
+        found += [kind for beginning, kind in beginnings.items() if statement.startswith(beginning)]
+    return found
 
 
 @asynccontextmanager
-async def somebody_else_adds(connection: Any) -> AsyncIterator[None]:
-    """The lock is held that is taken by who is about to commit a notification."""
+async def another_client_adds(connection: Any) -> AsyncIterator[None]:
+    """Holds the lock that a client takes before it commits a notification."""
     await connection.execute(f"select pg_advisory_lock({LOCK})")
     try:
         yield
@@ -72,21 +72,21 @@ async def one_session(database_url: str, connection: Any) -> Any:
         yield utils, statements
 
 
-@pytest.mark.parametrize("way", ["insert", "procedure"])
+@pytest.mark.parametrize("kind", ["insert", "procedure"])
 @pytest.mark.parametrize("given", OPTIONS)
 async def test_the_row_is_the_one_that_the_function_would_make(
-    one_session: tuple[WorkerUtils, list[str]], connection: Any, given: str, way: str
+    one_session: tuple[WorkerUtils, list[str]], connection: Any, given: str, kind: str
 ) -> None:
     utils, statements = one_session
     options = dict(OPTIONS[given])
     payload = options.pop("payload", None)
-    if way == "procedure":
-        async with somebody_else_adds(connection):
+    if kind == "procedure":
+        async with another_client_adds(connection):
             await utils.add_job("note")
         await connection.execute("delete from graphile_worker._private_jobs where id > 1")
         statements.clear()
     quick = await utils.add_job("note", payload, **options)
-    assert ways(statements) == [way]
+    assert kinds(statements) == [kind]
     async with connection.transaction():
         slow = await utils.add_job("note", payload, connection=connection, **options)
     _, first, second = await connection.fetch(ALL)
@@ -104,17 +104,17 @@ async def test_the_row_is_the_one_that_the_function_would_make(
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 5])
-@pytest.mark.parametrize("crowded", [False, True])
-async def test_workers_hear_of_it(
-    one_session: tuple[WorkerUtils, list[str]], connection: Any, database_url: str, crowded: bool, jobs: int
+@pytest.mark.parametrize("contended", [False, True])
+async def test_workers_are_notified(
+    one_session: tuple[WorkerUtils, list[str]], connection: Any, database_url: str, contended: bool, jobs: int
 ) -> None:
-    """Of each job once, be somebody else about to announce one or not."""
+    """Once for each job, with and without contention."""
     utils, statements = one_session
     listener = await asyncpg.connect(database_url)
     heard: asyncio.Queue[str] = asyncio.Queue()
     try:
         await listener.add_listener("jobs:insert", lambda *message: heard.put_nowait(message[-1]))
-        async with somebody_else_adds(connection) if crowded else nullcontext():
+        async with another_client_adds(connection) if contended else nullcontext():
             for _ in range(jobs):
                 await utils.add_job("note")
         await connection.execute("notify \"jobs:insert\", 'the last'")
@@ -124,19 +124,19 @@ async def test_workers_hear_of_it(
     finally:
         await listener.close(timeout=30)
     assert messages == [1] * jobs
-    first = ["insert", "announce"] if crowded else ["insert"]
-    assert ways(statements) == first + ["procedure" if crowded else "insert"] * (jobs - 1)
+    first = ["insert", "notify"] if contended else ["insert"]
+    assert kinds(statements) == first + ["procedure" if contended else "insert"] * (jobs - 1)
 
 
-async def test_when_the_others_are_gone_one_statement_does_it_again(
+async def test_after_contention_one_statement_does_it_again(
     one_session: tuple[WorkerUtils, list[str]], connection: Any
 ) -> None:
     utils, statements = one_session
-    async with somebody_else_adds(connection):
+    async with another_client_adds(connection):
         await utils.add_job("note")
-    for _ in range(CROWD + 1):
+    for _ in range(CONTENDED_ADDS + 1):
         await utils.add_job("note")
-    assert ways(statements) == ["insert", "announce", *["procedure"] * CROWD, "insert"]
+    assert kinds(statements) == ["insert", "notify", *["procedure"] * CONTENDED_ADDS, "insert"]
 
 
 async def test_inside_a_transaction_the_job_belongs_to_it(
@@ -150,13 +150,13 @@ async def test_inside_a_transaction_the_job_belongs_to_it(
     assert len(await connection.fetch(ALL)) == 1
 
 
-async def test_jobs_with_a_key_or_a_queue_go_the_other_way(
+async def test_jobs_with_a_key_or_a_queue_use_the_function(
     one_session: tuple[WorkerUtils, list[str]],
 ) -> None:
     utils, statements = one_session
     await utils.add_job("note", job_key="key")
     await utils.add_job("note", queue_name="queue")
-    assert ways(statements) == ["function", "function"]
+    assert kinds(statements) == ["function", "function"]
 
 
 async def test_a_task_that_is_new_gets_its_row(
@@ -165,7 +165,7 @@ async def test_a_task_that_is_new_gets_its_row(
     utils, statements = one_session
     await utils.add_job("new")
     await utils.add_job("new")
-    assert ways(statements) == ["insert", "function", "insert"]
+    assert kinds(statements) == ["insert", "function", "insert"]
     assert [row["task_identifier"] for row in await connection.fetch(ALL)] == ["note", "new", "new"]
 
 
@@ -175,11 +175,11 @@ async def test_without_the_procedure_two_statements_do_it(
     """As in a schema that another runtime installed."""
     utils, statements = one_session
     await connection.execute(f"drop procedure {PROCEDURE}")
-    async with somebody_else_adds(connection):
+    async with another_client_adds(connection):
         for _ in range(3):
             await utils.add_job("note")
-    in_two = ["insert", "announce"]
-    assert ways(statements) == [*in_two, "procedure", "function", *in_two]  # it was asked for once
+    in_two = ["insert", "notify"]
+    assert kinds(statements) == [*in_two, "procedure", "function", *in_two]  # it was asked for once
     assert len(await connection.fetch(ALL)) == 4
 
 
@@ -205,7 +205,7 @@ async def test_a_role_that_may_not_insert_uses_the_function(database_url: str, c
             await utils.add_job("note")
             await watched(utils, statements)
             await utils.add_job("note")
-            assert ways(statements) == ["function"]  # the other was tried once
+            assert kinds(statements) == ["function"]  # the other was tried once
         assert len(await connection.fetch(ALL)) == 2
     finally:
         await connection.execute("drop owned by add_only")
@@ -221,4 +221,4 @@ async def test_another_error_is_the_callers(
     )
     with pytest.raises(asyncpg.CheckViolationError, match="few"):
         await utils.add_job("note", priority=6)
-    assert ways(statements) == ["insert"]
+    assert kinds(statements) == ["insert"]

@@ -1,4 +1,4 @@
-"""AwaitableContext and closing a client, and the ways to say which database is meant."""
+"""AwaitableContext, closing a client, and choosing the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphile_worker.spec import JobSpec
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No database in the environment, whoever runs the tests."""
+    """No database in the environment."""
     for name in [*os.environ]:
         if name.startswith("PG") or name == "DATABASE_URL":
             monkeypatch.delenv(name)
@@ -33,8 +33,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_no_database_at_all_names_the_four_ways() -> None:
     with pytest.raises(ConnectionConfigError) as caught:
         await make_worker_utils()
-    for way in ("pg_pool", "connection_string", "DATABASE_URL", "PG*", "PGDATABASE"):
-        assert way in str(caught.value)
+    for name in ("pg_pool", "connection_string", "DATABASE_URL", "PG*", "PGDATABASE"):
+        assert name in str(caught.value)
 
 
 @pytest.mark.compat("RUN-4")
@@ -70,7 +70,7 @@ async def test_only_the_pg_variables(database_url: str, monkeypatch: pytest.Monk
 
 @pytest.mark.compat("RUN-7")
 async def test_only_a_connection_string(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgres://nobody@localhost:1/nothing")
+    monkeypatch.setenv("DATABASE_URL", "postgres://unknown@localhost:1/nothing")
     async with make_worker_utils(connection_string=database_url) as utils:
         assert (await utils.add_job("job1")).id == 1
 
@@ -92,9 +92,9 @@ async def test_awaiting_it_leaves_closing_to_the_caller(database_url: str) -> No
     await utils.add_job("job1")
     await utils.release()
     for use in (utils.release, lambda: utils.add_job("job1"), utils.migrate):
-        with pytest.raises(GraphileWorkerError, match="have been released already"):
+        with pytest.raises(GraphileWorkerError, match="has been released"):
             await use()
-    with pytest.raises(GraphileWorkerError, match="have been released already"):
+    with pytest.raises(GraphileWorkerError, match="has been released"):
         utils.with_pg_client()
 
 
@@ -104,7 +104,7 @@ async def test_releasing_inside_the_block_is_no_error_at_its_end(database_url: s
 
 
 def test_nothing_happens_before_it_is_opened() -> None:
-    make_worker_utils(connection_string="postgres://nobody@localhost:1/nothing")
+    make_worker_utils(connection_string="postgres://unknown@localhost:1/nothing")
     make_worker_utils()
 
 

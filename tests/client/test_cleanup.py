@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.queries import maintenance
@@ -23,13 +24,13 @@ async def test_permanently_failed_jobs_are_deleted(utils: WorkerUtils, selection
     await utils.permanently_fail_jobs(selection.four_ids)
     report = await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])
     assert report == CleanupReport(permafailed_jobs=3)
-    assert [details.job for details in await utils.list_jobs()] == [selection.locked, selection.untouched]
+    assert [as_job(job) for job in await utils.list_jobs()] == [selection.locked, selection.untouched]
 
 
 async def test_many_failed_jobs_are_deleted_in_portions(
     utils: WorkerUtils, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "DELETED_AT_ONCE", 100)
+    monkeypatch.setattr(maintenance, "DELETE_BATCH", 100)
     jobs = await utils.add_jobs([JobSpec("job1", number) for number in range(700)])
     doomed = [job.id for job in jobs[::2]]
     await utils.permanently_fail_jobs(doomed)
@@ -37,7 +38,7 @@ async def test_many_failed_jobs_are_deleted_in_portions(
     assert (await utils.statistics()).jobs.total == 350
 
 
-async def test_a_failed_job_that_somebody_holds_does_not_hold_up_the_cleanup(
+async def test_a_failed_job_that_is_locked_does_not_hold_up_the_cleanup(
     utils: WorkerUtils, connection: Any
 ) -> None:
     jobs = await utils.add_jobs([JobSpec("job1"), JobSpec("job1")])

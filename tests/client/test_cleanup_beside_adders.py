@@ -58,7 +58,7 @@ async def test_giving_up_is_said_and_leaves_no_setting_behind(
                 assert await connection.fetchval("show lock_timeout") == "0"
     finally:
         await holder.close()
-    assert "unused queues were left" in caplog.text
+    assert "unused queues were not deleted" in caplog.text
 
 
 async def test_no_job_is_lost_when_many_add_while_queues_are_cleaned_up(

@@ -1,4 +1,4 @@
-"""Calls that the server undoes because another transaction was in their way are repeated."""
+"""Calls are retried after the server rolls them back because of a conflict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CALLS: Calls = {
 
 @pytest.fixture
 async def strict_utils(database_url: str, connection: Any) -> AsyncIterator[WorkerUtils]:
-    """In a database that does not let a transaction change what another one has changed meanwhile."""
+    """In a database whose transactions are repeatable read."""
     name = await connection.fetchval("select current_database()")
     await connection.execute(f"alter database {name} set default_transaction_isolation = 'repeatable read'")
     async with make_worker_utils(connection_string=database_url) as utils:
@@ -37,7 +37,7 @@ async def strict_utils(database_url: str, connection: Any) -> AsyncIterator[Work
 
 @pytest.fixture
 async def foreign(database_url: str) -> AsyncIterator[Any]:
-    """Somebody else, who never gives way in a deadlock."""
+    """Another client, which never loses a deadlock."""
     foreign = await asyncpg.connect(database_url)
     await foreign.execute(
         "set deadlock_timeout = '1min'; set default_transaction_isolation = 'read committed'"
@@ -107,7 +107,7 @@ async def test_a_serialization_failure_is_not_the_callers_business(
 async def test_on_a_connection_of_the_caller_it_is(
     strict_utils: WorkerUtils, connection: Any, foreign: Any, name: str, database_url: str
 ) -> None:
-    """The transaction may be the caller's, who alone can begin it again."""
+    """The transaction is the caller's, and only the caller can start it again."""
     given = await asyncpg.connect(database_url)
     try:
         with pytest.raises(asyncpg.SerializationError):
@@ -142,7 +142,7 @@ async def test_an_add_that_is_the_victim_of_a_deadlock_is_repeated(
 async def test_specs_of_a_generator_are_not_added_in_part(
     strict_utils: WorkerUtils, connection: Any, foreign: Any
 ) -> None:
-    """They cannot be read again, so the caller hears of the conflict."""
+    """It cannot be read again, so the caller gets the error."""
 
     async def add(utils: WorkerUtils, *_: Any) -> Any:
         return await utils.add_jobs(JobSpec("task", n, job_key=key) for n, key in enumerate(["a", "k"]))

@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import JobNotAddedError
 from graphile_worker.job import Job
@@ -70,7 +71,7 @@ create or replace function graphile_worker.add_jobs(
 as 'select * from graphile_worker._private_jobs limit 0';
 """
 LOST_TWICE_WITH_AN_ERROR = """
-create sequence public.tries;
+create sequence public.attempts;
 alter function graphile_worker.add_job rename to real_add_job;
 create function graphile_worker.add_job(
     identifier text, payload json default null, queue_name text default null, run_at timestamptz default null,
@@ -78,7 +79,7 @@ create function graphile_worker.add_job(
     flags text[] default null, job_key_mode text default 'replace'
 ) returns graphile_worker._private_jobs language plpgsql as $$
 begin
-    if nextval('public.tries') <= 2 then
+    if nextval('public.attempts') <= 2 then
         raise exception 'no row' using errcode = 'GWNOR';
     end if;
     return graphile_worker.real_add_job(identifier, payload, queue_name, run_at, max_attempts, job_key,
@@ -103,11 +104,11 @@ async def worker(database_url: str) -> AsyncIterator[Any]:
         await session.close()
 
 
-async def until_somebody_waits(connection: Any) -> None:
+async def until_a_session_waits(connection: Any) -> None:
     """Returns as soon as a session of this database waits for a lock."""
     async with asyncio.timeout(60):
         waits = False
-        while not waits:  # every look is a round trip, so this does not spin
+        while not waits:  # every query is a round trip, so this does not spin
             waits = await connection.fetchval(
                 "select exists (select from pg_stat_activity where datname = current_database() "
                 "and wait_event_type = 'Lock')"
@@ -147,7 +148,7 @@ async def test_a_job_taken_while_its_key_is_added_again_does_not_swallow_the_new
     )
     adding = asyncio.ensure_future(add(utils))
     try:
-        await until_somebody_waits(connection)
+        await until_a_session_waits(connection)
         await taking.commit()
         new = await adding
     finally:
@@ -157,7 +158,7 @@ async def test_a_job_taken_while_its_key_is_added_again_does_not_swallow_the_new
     assert (new.key, new.payload, new.locked_by) == ("K", {"a": 2}, None)
     details = await utils.get_job(old.id)
     assert details is not None
-    assert (details.job.key, details.job.attempts, details.job.locked_by) == (None, 25, "pool")
+    assert (details.key, details.attempts, details.locked_by) == (None, 25, "pool")
 
 
 @pytest.mark.usefixtures("foreign")
@@ -167,13 +168,13 @@ async def test_rows_come_back_in_order_although_the_function_mixes_them(utils: W
         for number in range(1200)
     ]
     jobs = await utils.add_jobs(specs)
-    assert [job.task_identifier for job in jobs] == [spec.identifier for spec in specs]
+    assert [job.task_identifier for job in jobs] == [spec.task_identifier for spec in specs]
     assert [(job.payload, job.priority) for job in jobs] == [(spec.payload, spec.priority) for spec in specs]
     assert len({job.id for job in jobs}) == 1200
     for job in jobs[:5]:
         details = await utils.get_job(job.id)
         assert details is not None
-        assert details.job == job
+        assert as_job(details) == job
 
 
 @pytest.mark.usefixtures("foreign")
@@ -198,9 +199,9 @@ async def test_rows_with_keys_flags_and_times_come_back_in_order_too(utils: Work
 @pytest.mark.usefixtures("foreign")
 async def test_an_add_that_is_lost_every_time_ends_in_an_error(utils: WorkerUtils, connection: Any) -> None:
     await connection.execute(ALWAYS_LOST)
-    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 tries"):
+    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 attempts"):
         await utils.add_job("job1", job_key="K")
-    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 tries"):
+    with pytest.raises(JobNotAddedError, match="the job with key 'K' could not be added in 10 attempts"):
         await utils.add_jobs([JobSpec("job1", job_key="K")])
 
 
@@ -209,7 +210,7 @@ async def test_an_add_that_is_lost_with_an_error_is_tried_again(utils: WorkerUti
     await connection.execute(LOST_TWICE_WITH_AN_ERROR)
     job = await utils.add_job("job1", {"a": 1}, job_key="K")
     assert (job.key, job.payload) == ("K", {"a": 1})
-    assert await connection.fetchval("select last_value from public.tries") == 3
+    assert await connection.fetchval("select last_value from public.attempts") == 3
 
 
 @pytest.mark.usefixtures("foreign")

@@ -1,4 +1,4 @@
-"""A client keeps connections for its next call, and nobody else goes without for it."""
+"""A client keeps idle connections for its next call, without starving others."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ async def test_all_of_it_can_be_lent(utils: WorkerUtils) -> None:
     await utils.add_job("note")
 
 
-async def test_who_waits_for_the_pool_comes_before_the_next_call(utils: WorkerUtils) -> None:
-    """With all but one connection in other hands, callers take turns."""
+async def test_a_waiting_caller_comes_before_the_next_call(utils: WorkerUtils) -> None:
+    """With all but one connection in use, callers take turns."""
     await add_at_once(utils, 10 * SIZE)
     async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
         for _ in range(SIZE - 1):
@@ -110,7 +110,7 @@ async def test_a_call_that_is_cancelled_leaves_no_half_read_answer(
     assert (await utils.add_job("note", {"number": 2})).payload == {"number": 2}
 
 
-async def test_what_nobody_uses_goes_back_after_a_while(database_url: str) -> None:
+async def test_idle_connections_are_released_after_a_while(database_url: str) -> None:
     async with asyncpg.create_pool(database_url, min_size=0, max_size=2 * SIZE) as pool:
         kept = IdleConnections(pool, keep_for=0.01)
         for connection in [await pool.acquire() for _ in range(SIZE)]:

@@ -1,4 +1,4 @@
-"""Looking at jobs and queues."""
+"""Inspecting jobs and queues."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
+from graphile_worker.job import Job
 from graphile_worker.queries import inspection as inspect
 from graphile_worker.queries.inspection import JobCounts, JobFilter
 from graphile_worker.spec import JobSpec
@@ -30,16 +31,19 @@ async def states(utils: WorkerUtils, connection: Any) -> dict[str, int]:
 
 
 async def ids(utils: WorkerUtils, **conditions: Any) -> list[int]:
-    return [details.job.id for details in await utils.list_jobs(JobFilter(**conditions))]
+    return [job.id for job in await utils.list_jobs(JobFilter(**conditions))]
 
 
-async def test_get_job_tells_queue_state_and_payload(utils: WorkerUtils, states: dict[str, int]) -> None:
+async def test_get_job_returns_queue_state_and_payload(utils: WorkerUtils, states: dict[str, int]) -> None:
     for state, job_id in states.items():
         details = await utils.get_job(job_id)
         assert details is not None
         assert details.state == state
     details = await utils.get_job(states["failed"])
     assert details is not None
+    assert isinstance(details, Job)
+    assert (details.id, details.queue_name) == (states["failed"], "p")
+    assert "state='failed'" in repr(details)
     values = details.to_dict()
     assert (values["queue_name"], values["payload"], values["last_error"]) == ("p", 4, "enough")
     assert values["task_identifier"] == "b"
@@ -50,12 +54,12 @@ async def test_list_jobs_filters_by_state_task_queue_key_and_holder(
 ) -> None:
     for state, job_id in states.items():
         assert await ids(utils, state=state) == [job_id]
-    assert await ids(utils, task="a") == [states["ready"], states["scheduled"]]
-    assert await ids(utils, queue="q") == [states["ready"], states["scheduled"]]
-    assert await ids(utils, queue="q", state="ready") == [states["ready"]]
-    assert await ids(utils, key="ready") == [states["ready"]]
+    assert await ids(utils, task_identifier="a") == [states["ready"], states["scheduled"]]
+    assert await ids(utils, queue_name="q") == [states["ready"], states["scheduled"]]
+    assert await ids(utils, queue_name="q", state="ready") == [states["ready"]]
+    assert await ids(utils, job_key="ready") == [states["ready"]]
     assert await ids(utils, locked_by="pool-1") == [states["locked"]]
-    assert await ids(utils, task="nobody") == []
+    assert await ids(utils, task_identifier="unknown") == []
     assert await ids(utils) == list(states.values())
 
 
@@ -71,8 +75,8 @@ async def test_list_jobs_pages_in_every_order(utils: WorkerUtils) -> None:
         seen: list[int] = []
         after = None
         while page := await utils.list_jobs(JobFilter(order=order, limit=4, after=after)):
-            seen += [details.job.payload for details in page]
-            after = page[-1].job
+            seen += [job.payload for job in page]
+            after = page[-1]
         assert seen == expected
 
 
@@ -138,7 +142,7 @@ async def test_a_large_table_is_estimated_and_says_so(
     assert [queue.jobs for queue in await utils.list_queues(exact=True)] == [2000] * 4
 
 
-async def test_list_queues_tells_size_and_holder(
+async def test_list_queues_returns_size_and_holder(
     utils: WorkerUtils, states: dict[str, int], connection: Any
 ) -> None:
     await connection.execute(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.spec import JobSpec
@@ -14,14 +15,14 @@ from graphile_worker.spec import JobSpec
 
 async def current(utils: WorkerUtils, job: Any) -> Any:
     details = await utils.get_job(job.id)
-    return None if details is None else details.job
+    return None if details is None else as_job(details)
 
 
 @pytest.mark.compat("ADM-1")
 async def test_complete_jobs_deletes_what_is_not_locked(utils: WorkerUtils, selection: Any) -> None:
     completed = await utils.complete_jobs(selection.four_ids)
     assert completed == [selection.failed, selection.regular_1, selection.regular_2]
-    assert [details.job for details in await utils.list_jobs()] == [selection.locked, selection.untouched]
+    assert [as_job(job) for job in await utils.list_jobs()] == [selection.locked, selection.untouched]
 
 
 @pytest.mark.compat("ADM-2")
@@ -81,7 +82,7 @@ async def test_remove_job_deletes_a_waiting_job(utils: WorkerUtils) -> None:
 
 @pytest.mark.compat("EXT-7")
 async def test_remove_job_of_an_unknown_key_is_none(utils: WorkerUtils) -> None:
-    assert await utils.remove_job("nobody") is None
+    assert await utils.remove_job("unknown") is None
 
 
 async def test_remove_job_cuts_a_running_job_off_from_its_key(utils: WorkerUtils, connection: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cron.reference import at
 from graphile_worker.cron import CronScheduler, ParsedCronItem, parse_crontab
-from graphile_worker.hooks import Events
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import CronStarted, Event
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
@@ -29,8 +29,14 @@ class Station:
         self.seen: list[Event] = []
         events = Events()
         events.on(Event, self.seen.append)
+        self.hooks = Hooks(events=events)
         self.scheduler = CronScheduler(
-            options.pop("acquire", pool.acquire), SchemaName(), items, events=events, clock=clock, **options
+            options.pop("acquire", pool.acquire),
+            SchemaName(),
+            items,
+            hooks=self.hooks,
+            clock=clock,
+            **options,
         )
 
     async def start(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 from graphile_worker.cron import CronScheduler, parse_crontab
-from graphile_worker.hooks import Events
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import CronBackfill, CronSchedule, CronScheduled
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
@@ -30,7 +30,7 @@ class StationProcess:
         self.failures = 0
 
     async def start(self, now: datetime) -> None:
-        """A new life: nothing is remembered but what the database knows."""
+        """Start over: only the database remembers anything."""
         self.clock = FakeClock(now)
         self.latest = None
         events = Events()
@@ -40,7 +40,12 @@ class StationProcess:
         logger = logging.Logger("station")
         logger.addFilter(self.note_failure)
         self.scheduler = CronScheduler(
-            self.pool.acquire, SchemaName(), self.items, events=events, clock=self.clock, logger=logger
+            self.pool.acquire,
+            SchemaName(),
+            self.items,
+            hooks=Hooks(events=events),
+            clock=self.clock,
+            logger=logger,
         )
         await self.scheduler.start()
         await self.clock.until_sleeping()
@@ -62,7 +67,7 @@ class StationProcess:
             await self.scheduler.stop()
             await self.start(argument)
         elif name == "finish":
-            # After a failure the scheduler rests on the same clock, so time must go on until it is through.
+            # After a failure the scheduler backs off on the same clock, so time must pass.
             while self.latest is None or self.latest < argument:
                 await self.clock.set(max(argument, self.clock.now()) + timedelta(seconds=20))
 

@@ -29,7 +29,7 @@ class Greeting:
 
 def test_the_least_an_item_needs_is_a_task_and_a_time() -> None:
     (item,) = parse_cron_items([CronItem(task="a", match="1 2 3 4 5")])
-    assert (item.task, item.identifier, item.payload, item.pattern) == ("a", "a", {}, "1 2 3 4 5")
+    assert (item.task_identifier, item.identifier, item.payload, item.pattern) == ("a", "a", {}, "1 2 3 4 5")
     assert item.options.backfill_period == 0
 
 
@@ -39,7 +39,7 @@ def test_an_item_takes_a_task_object_options_and_a_typed_payload() -> None:
         backfill_period=timedelta(hours=2), max_attempts=3, queue_name="any / name", job_key="k", priority=-1
     )
     item = parse_cron_item(CronItem(Named("users/greet"), "@daily", options, greeting, "greet-daily"))
-    assert (item.task, item.identifier) == ("users/greet", "greet-daily")
+    assert (item.task_identifier, item.identifier) == ("users/greet", "greet-daily")
     assert item.payload == {"to": "a@example.com", "at": "2026-01-02T03:04:00"}
     assert (item.options.backfill_period, item.options.job_key_mode) == (7200.0, "replace")
     assert (item.options.max_attempts, item.options.queue_name, item.options.priority) == (
@@ -76,18 +76,24 @@ def test_identifiers_need_not_be_unique_here() -> None:
         ("* * * * * a", "expected a CronItem"),
         (CronItem("a", "foo"), "expected five time fields"),
         (CronItem("a", 5), "must be a pattern or a function"),  # type: ignore[arg-type]
-        (CronItem(None, "* * * * *"), "must be a task or its name"),  # type: ignore[arg-type]
-        (CronItem("", "* * * * *"), "task: it is empty"),
+        (CronItem(None, "* * * * *"), "must be a task or its identifier"),  # type: ignore[arg-type]
+        (CronItem("", "* * * * *"), "task: must not be empty"),
         (CronItem("a" * 129, "* * * * *"), "at most 128"),
-        (CronItem("a", "* * * * *", identifier=""), "identifier: it is empty"),
+        (CronItem("a", "* * * * *", identifier=""), "identifier: must not be empty"),
         (CronItem("a", "* * * * *", identifier=5), "identifier: expected text"),  # type: ignore[arg-type]
         (CronItem("a", "* * * * *", {"max_attempt": 3}), "did you mean max_attempts?"),
-        (CronItem("a", "* * * * *", {"max_attempts": 0}), "max_attempts: found 0"),
-        (CronItem("a", "* * * * *", {"max_attempts": True}), "max_attempts: found True"),
-        (CronItem("a", "* * * * *", {"priority": 1.5}), "priority: found 1.5"),
+        (CronItem("a", "* * * * *", {"max_attempts": 0}), "max_attempts: must be from 1 to 32767, got 0"),
+        (
+            CronItem("a", "* * * * *", {"max_attempts": True}),
+            "max_attempts: expected a whole number",
+        ),
+        (CronItem("a", "* * * * *", {"priority": 1.5}), "priority: expected a whole number, got 1.5"),
         (CronItem("a", "* * * * *", {"queue_name": 5}), "queue_name: expected text"),
         (CronItem("a", "* * * * *", {"job_key": "a\0"}), "cannot store"),
-        (CronItem("a", "* * * * *", {"job_key_mode": "unsafe_dedupe"}), "job_key_mode: found"),
+        (
+            CronItem("a", "* * * * *", {"job_key_mode": "unsafe_dedupe"}),
+            "job_key_mode: expected one of",
+        ),
         (CronItem("a", "* * * * *", {"backfill_period": -1}), "0 or more seconds"),
         (CronItem("a", "* * * * *", {"backfill_period": "1y"}), "such as 4w3d2h1m"),
         (CronItem("a", "* * * * *", {"backfill_period": None}), "expected seconds or a timedelta"),
@@ -108,11 +114,11 @@ def test_a_coroutine_function_cannot_match() -> None:
     async def match(digest: TimestampDigest) -> bool:
         return True
 
-    with pytest.raises(CrontabError, match="must be a plain one"):
+    with pytest.raises(CrontabError, match="must be a plain function"):
         parse_cron_item(CronItem("a", match))
 
 
-def test_all_bad_items_are_told_at_once() -> None:
+def test_all_bad_items_are_reported_together() -> None:
     with pytest.raises(CrontabError) as caught:
         parse_cron_items([CronItem("a", "x"), CronItem("b", "* * * * *"), CronItem("c", "y")])
     assert [problem.source for problem in caught.value.problems] == [
@@ -164,7 +170,11 @@ def test_constructors_take_a_task_a_payload_and_the_options() -> None:
         tz="Europe/Berlin",
     )
     parsed = parse_cron_item(item)
-    assert (parsed.task, parsed.identifier, parsed.payload) == ("report", "daily-report", {"kind": "daily"})
+    assert (parsed.task_identifier, parsed.identifier, parsed.payload) == (
+        "report",
+        "daily-report",
+        {"kind": "daily"},
+    )
     options = parsed.options
     assert (options.backfill_period, options.max_attempts, options.queue_name) == (86400, 3, "reports")
     assert (options.job_key, options.job_key_mode, options.priority) == ("report", "preserve_run_at", 5)

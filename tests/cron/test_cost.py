@@ -1,4 +1,4 @@
-"""A thousand recurring jobs are no burden: not to read, not to look through, not to make up for."""
+"""A thousand recurring jobs are cheap to parse, to match and to backfill."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_thousand_items_and_a_week_to_make_up_for_start_in_seconds(pool:
 
 
 @pytest.mark.compat("CS2")
-async def test_a_backfill_is_committed_in_parts_so_that_nobody_waits_long(
+async def test_a_backfill_is_committed_in_parts_so_that_others_do_not_wait_long(
     pool: Any, database_url: str
 ) -> None:
     """Cut the connection in the middle: what was committed stays, and the rest follows once."""

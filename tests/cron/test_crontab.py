@@ -1,4 +1,4 @@
-"""A whole crontab, what its errors tell, and where crontabs come from."""
+"""Whole crontabs: parsing, error messages, and loading."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHOLE = """\
 @pytest.mark.compat("crontab")
 def test_a_whole_crontab_is_read_in_order() -> None:
     items = parse_crontab(WHOLE, source="my/crontab")
-    assert [(item.task, item.identifier) for item in items] == [
+    assert [(item.task_identifier, item.identifier) for item in items] == [
         ("simple", "simple"),
         ("four_a_m", "four_a_m"),
         ("sundays", "sundays"),
@@ -128,7 +128,7 @@ def test_strict_json_is_read_without_the_slow_reader_of_json5() -> None:
 def test_unknown_tasks_are_faults_if_the_known_ones_are_given() -> None:
     text = "* * * * * send_mail\n* * * * * other\n60 * * * * nothing ?max=0\n* * * * *"
     items, problems = read_crontab(text, known_tasks=["send_email", "third"])
-    assert [item.task for item in items] == ["send_mail", "other"]
+    assert [item.task_identifier for item in items] == ["send_mail", "other"]
     assert [(problem.line, problem.column) for problem in problems] == [
         (1, 11),
         (2, 11),
@@ -146,8 +146,8 @@ def test_unknown_tasks_are_faults_if_the_known_ones_are_given() -> None:
 def test_a_byte_order_mark_does_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "crontab"
     path.write_bytes(b"\xef\xbb\xbf* * * * * a\r\n")
-    assert [item.task for item in read_crontab_file(path)] == ["a"]
-    assert [item.task for item in parse_crontab("\ufeff* * * * * a")] == ["a"]
+    assert [item.task_identifier for item in read_crontab_file(path)] == ["a"]
+    assert [item.task_identifier for item in parse_crontab("\ufeff* * * * * a")] == ["a"]
 
 
 def test_a_missing_file_means_no_items_and_is_mentioned(
@@ -184,7 +184,7 @@ def test_items_of_several_places_must_not_share_an_identifier() -> None:
         ("two", 2),
         ("item 0 of parse_cron_items", None),
     ]
-    assert str(caught.value).count("the identifier 'daily' is used in one:2 already") == 2
+    assert str(caught.value).count("the identifier 'daily' is already used in one:2") == 2
 
 
 def test_a_file_with_faults_is_refused_by_its_name(tmp_path: Path) -> None:
@@ -202,10 +202,10 @@ def test_text_or_parsed_items_take_the_place_of_the_file(tmp_path: Path) -> None
     path = tmp_path / "crontab"
     path.write_text("* * * * * from_file\n")
     items = parse_cron_items([CronItem("from_code", "* * * * *")])
-    assert [item.task for item in collect_cron_items(crontab_file=path)] == ["from_file"]
-    assert [item.task for item in collect_cron_items(crontab="* * * * * from_text", crontab_file=path)] == [
-        "from_text"
-    ]
+    assert [item.task_identifier for item in collect_cron_items(crontab_file=path)] == ["from_file"]
+    assert [
+        item.task_identifier for item in collect_cron_items(crontab="* * * * * from_text", crontab_file=path)
+    ] == ["from_text"]
     assert collect_cron_items(parsed_cron_items=items, crontab_file=path) == items
     assert collect_cron_items() == []
 

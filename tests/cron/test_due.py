@@ -15,15 +15,15 @@ from cron.reference import at, utc_minutes
 from graphile_worker.cron import CronItem, ParsedCronItem, parse_cron_item, parse_crontab
 from graphile_worker.cron.due import (
     DueMinute,
+    KnownCrontab,
+    backoff,
     cron_job,
     due_between,
     due_for_backfill,
     due_when_late,
     first_tick,
-    rest_after,
 )
 from graphile_worker.cron.matcher import round_down
-from graphile_worker.queries.crontabs import KnownCrontab
 
 
 def shown(due: Iterable[DueMinute]) -> list[tuple[str, list[str]]]:
@@ -150,13 +150,13 @@ def test_a_backfill_period_longer_than_the_calendar_is_no_error() -> None:
     st.lists(st.tuples(st.integers(1, 40_000), st.integers(0, 40_000)), min_size=1, max_size=5),
 )
 @settings(deadline=None, max_examples=60)
-def test_backfill_and_ticks_take_each_due_minute_once(pattern: str, lives: list[tuple[int, int]]) -> None:
-    """A worker lives for some seconds and is away for some, again and again."""
+def test_backfill_and_ticks_take_each_due_minute_once(pattern: str, lifetimes: list[tuple[int, int]]) -> None:
+    """A worker is alive for some seconds and down for some, again and again."""
     item = parse_cron_item(CronItem("a", pattern, {"backfill_period": "4w"}))
     begin = now = at("2026-01-01 00:00") + timedelta(seconds=17)
     row = KnownCrontab("a", begin, None)
     taken: list[datetime] = []
-    for alive, away in lives:
+    for alive, away in lifetimes:
         backfilled = [minute for minute, _ in due_for_backfill([item], {"a": row}, now)]
         end = now + timedelta(seconds=alive)
         ticked = [minute for minute, _ in due_between([item], first_tick(now, None), end)]
@@ -217,6 +217,6 @@ def test_a_job_takes_the_options_of_its_item_and_an_empty_key_is_none() -> None:
 
 @pytest.mark.compat("RP5")
 def test_the_rest_grows_from_a_fifth_of_a_second_to_a_minute() -> None:
-    assert [round(rest_after(failures, 0.5), 4) for failures in (1, 2, 3)] == [0.2, 0.3, 0.45]
-    assert rest_after(50, 0.5) == rest_after(1_000_000, 0.5) == 60
-    assert (rest_after(1, 0), rest_after(1, 1)) == pytest.approx((0.1, 0.3))
+    assert [round(backoff(failures, 0.5), 4) for failures in (1, 2, 3)] == [0.2, 0.3, 0.45]
+    assert backoff(50, 0.5) == backoff(1_000_000, 0.5) == 60
+    assert (backoff(1, 0), backoff(1, 1)) == pytest.approx((0.1, 0.3))

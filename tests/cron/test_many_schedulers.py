@@ -101,29 +101,29 @@ class Simulation:
     def __init__(self, connection: Any, handles: list[Handle], seed: int) -> None:
         self.connection = connection
         self.handles = handles
-        self.chance = random.Random(seed)
+        self.random = random.Random(seed)
         self.now = START
         self.latest_clock = START
         self.happened: Counter[str] = Counter()
 
     async def run(self, length: timedelta) -> None:
         while self.now < START + length:
-            self.now += timedelta(minutes=self.chance.randint(5, 180))
+            self.now += timedelta(minutes=self.random.randint(5, 180))
             await asyncio.gather(self.everybody_moves(), self.connections_break())
 
     async def everybody_moves(self) -> None:
         doomed = []
         for handle in self.handles:
-            # The clock of each is up to an hour wrong either way.
-            target = self.now + timedelta(seconds=self.chance.randint(-3600, 3600))
-            event = self.chance.choices(["set", "restart", "kill"], [6, 2, 1])[0]
+            # Each clock is wrong by up to an hour.
+            target = self.now + timedelta(seconds=self.random.randint(-3600, 3600))
+            event = self.random.choices(["set", "restart", "kill"], [6, 2, 1])[0]
             self.happened[event] += 1
             self.happened["back"] += target < handle.clock
             handle.channel.send(("set" if event == "kill" else event, target))
             if event == "kill":
                 doomed.append((handle, target))
         for handle, target in doomed:  # while they are at work
-            await asyncio.sleep(self.chance.uniform(0, 0.01))
+            await asyncio.sleep(self.random.uniform(0, 0.01))
             handle.kill()
             handle.launch(target)
         for handle in self.handles:
@@ -131,8 +131,8 @@ class Simulation:
             self.latest_clock = max(self.latest_clock, handle.clock)
 
     async def connections_break(self) -> None:
-        for _ in range(self.chance.randint(0, 3)):
-            await asyncio.sleep(self.chance.uniform(0, 0.02))
+        for _ in range(self.random.randint(0, 3)):
+            await asyncio.sleep(self.random.uniform(0, 0.02))
             self.happened["terminated"] += await self.connection.fetchval(TERMINATE, APPLICATION_NAME)
 
     async def finish(self) -> datetime:

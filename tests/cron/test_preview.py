@@ -13,7 +13,7 @@ from graphile_worker.cron import CronItem, parse_cron_items, parse_crontab, upco
 def test_runs_come_in_order_of_time_and_then_of_the_lines() -> None:
     items = parse_crontab("*/30 * * * * half\n0 * * * * full\n0 0 29 2 * leap")
     runs = upcoming_runs(items, at("2097-02-28 23:10"), 4)
-    assert [(run.at, run.item.task) for run in runs] == [
+    assert [(run.at, run.item.task_identifier) for run in runs] == [
         (at("2097-02-28 23:30"), "half"),
         (at("2097-03-01 00:00"), "half"),
         (at("2097-03-01 00:00"), "full"),

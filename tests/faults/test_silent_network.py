@@ -191,7 +191,7 @@ async def test_recurring_jobs_go_on_after_a_connection_has_gone_silent(
         proxy.is_silent = True
         for link in proxy.links:
             link.is_silent = True
-        await log.says("recurring jobs: attempt 1 failed, starting again in ")
+        await log.says("recurring jobs: attempt 1 failed, retrying in ")
         await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
         proxy.is_silent = False
         await until(lambda: has_jobs(jobs), timeout=PATIENCE)

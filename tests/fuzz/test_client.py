@@ -68,7 +68,7 @@ async def _opened(desk: Desk) -> WorkerUtils:
 
 def check_job(job: Job, stored: Any, spec: JobSpec, *, is_new: bool) -> None:
     """The job that came back is the row, and the row is what the spec says."""
-    assert job.task_identifier == stored["identifier"] == spec.identifier
+    assert job.task_identifier == stored["identifier"] == spec.task_identifier
     assert job.raw_payload == stored["json"]
     assert job.key == stored["key"] == spec.job_key
     assert stored["queue_name"] == spec.queue_name
@@ -106,7 +106,7 @@ def test_add_job_adds_what_it_was_given_or_says_which_argument_is_wrong(
         async with desk.undone() as connection:
             job, refused = await attempt(utils.add_job(identifier, payload, connection=connection, **options))
             if job is None:
-                assert refused in ("identifier", "payload", *OPTIONS)
+                assert refused in ("task_identifier", "payload", *OPTIONS)
                 return
             spec = JobSpec(identifier, payload, **options)
             after = await look(connection)
@@ -142,19 +142,17 @@ def specs(options: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[tuple
 
 
 @fuzzed(0.3)
-@example([("task", [1], {"job_key": "key"}), ("task", None, {"flags": ["\\", '"', ",", "{}", "null"]})], True)
-@given(st.lists(specs(SENSIBLE), max_size=5), st.booleans())
+@example([("task", [1], {"job_key": "key"}), ("task", None, {"flags": ["\\", '"', ",", "{}", "null"]})])
+@given(st.lists(specs(SENSIBLE), max_size=5))
 def test_add_jobs_adds_all_in_order_or_none(
-    desk: Desk, utils: WorkerUtils, batch: list[tuple[Any, Any, dict[str, Any]]], preserve: bool
+    desk: Desk, utils: WorkerUtils, batch: list[tuple[Any, Any, dict[str, Any]]]
 ) -> None:
     tried["client"] += 1
 
     async def case() -> None:
         async with desk.undone() as connection:
             given_specs = [JobSpec(name, payload, **options) for name, payload, options in batch]
-            jobs, refused = await attempt(
-                utils.add_jobs(given_specs, job_key_preserve_run_at=preserve, connection=connection)
-            )
+            jobs, refused = await attempt(utils.add_jobs(given_specs, connection=connection))
             if jobs is None:
                 assert re.fullmatch(r"specs\[\d\]\.(payload|job_key)", str(refused))
                 assert not (await look(connection)).jobs
@@ -168,14 +166,12 @@ def test_add_jobs_adds_all_in_order_or_none(
 
 
 @fuzzed(0.1)
-@given(st.lists(ANYTHING, max_size=3) | ANYTHING, ANYTHING)
-def test_add_jobs_refuses_what_is_no_list_of_specs(
-    desk: Desk, utils: WorkerUtils, batch: Any, preserve: Any
-) -> None:
+@given(st.lists(ANYTHING, max_size=3) | ANYTHING)
+def test_add_jobs_refuses_what_is_no_list_of_specs(desk: Desk, utils: WorkerUtils, batch: Any) -> None:
     tried["client"] += 1
     refuses(
         desk,
-        lambda connection: utils.add_jobs(batch, job_key_preserve_run_at=preserve, connection=connection),
+        lambda connection: utils.add_jobs(batch, connection=connection),
     )
 
 

@@ -24,7 +24,7 @@ from graphile_worker.cron.due import cron_job
 from graphile_worker.cron.item import CronItemOptions, ParsedCronItem
 from graphile_worker.cron.time_phrase import parse_time_phrase
 from graphile_worker.errors import CrontabError
-from graphile_worker.queries.crontabs import schedule_cron_jobs
+from graphile_worker.queries.crontabs import CronMinute, schedule_cron_jobs
 from graphile_worker.schema_name import SchemaName
 from support.working import SCHEMA
 
@@ -42,7 +42,7 @@ async def schedule(desk: Desk, items: list[ParsedCronItem]) -> None:
     """What was accepted can be scheduled: the database takes the jobs, and they are what the items say."""
     jobs = [cron_job(item, MINUTE, backfilled=False) for item in items]
     async with desk.undone() as connection:
-        await schedule_cron_jobs(connection, SchemaName(), [(MINUTE, jobs)])
+        await schedule_cron_jobs(connection, SchemaName(), [CronMinute(MINUTE, jobs)])
         rows = await connection.fetch(STORED)
     keys = [job.job_key for job in jobs if job.job_key]
     assert len(rows) == len(jobs) - len(keys) + len(set(keys))
@@ -70,7 +70,7 @@ def check_text(desk: Desk, text: str) -> None:
     assert len(items) <= count
     assert len({item.identifier for item in items}) == len(items)
     for item in items:
-        assert TASK.fullmatch(item.task)
+        assert TASK.fullmatch(item.task_identifier)
     if items:
         desk.run(schedule(desk, items))
 
@@ -204,5 +204,5 @@ def test_a_time_phrase_is_the_sum_of_its_parts_or_refused(text: str) -> None:
     if is_phrase:
         assert parse_time_phrase(text) == seconds
     else:
-        with pytest.raises(ValueError, match="found"):
+        with pytest.raises(ValueError, match="got"):
             parse_time_phrase(text)

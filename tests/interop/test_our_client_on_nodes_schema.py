@@ -88,7 +88,7 @@ async def test_mixed_batches_come_back_in_order_under_their_right_names(
     async with make_worker_utils(connection_string=node_database.url) as utils:
         jobs = await utils.add_jobs(specs)
     assert [(job.task_identifier, job.payload, job.key) for job in jobs] == [
-        (spec.identifier, spec.payload, spec.job_key) for spec in specs
+        (spec.task_identifier, spec.payload, spec.job_key) for spec in specs
     ]
 
 

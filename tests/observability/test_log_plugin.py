@@ -14,6 +14,7 @@ from graphile_worker.job import Job
 from graphile_worker.observability import LogPlugin
 from graphile_worker.observability.log_format import TextFormatter
 from graphile_worker.observability.log_words import retry_delay, waiting_time
+from graphile_worker.spec import CronJob
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -238,7 +239,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     (
         events.CronScheduled(
             timestamp=NOW,
-            jobs_and_identifiers=[events.CronJob(identifier="nightly", task_identifier="t", payload={})],
+            jobs_and_identifiers=[CronJob("t", {}, identifier="nightly")],
         ),
         "INFO added 1 job due at 2030-01-01 12:00 UTC: nightly",
     ),
@@ -248,7 +249,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
             items_to_backfill=[
                 events.CronBackfillItem(
                     identifier="nightly",
-                    job=events.CronJob(identifier="nightly", task_identifier="t", payload={}),
+                    job=CronJob("t", {}, identifier="nightly"),
                     known_since=NOW,
                     last_execution=None,
                 )

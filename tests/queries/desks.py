@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from graphile_worker.queries.task_ids import register_tasks
+from graphile_worker.queries.names import register_tasks
 from graphile_worker.schema_name import SchemaName
 from queries.backlogs import OURS, READY, fill, jobs
 from queries.explaining import ExplainingConnection, tune

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphile_worker.job import Job
 from graphile_worker.queries.fetch import get_announced_jobs, get_jobs, get_plain_jobs
-from graphile_worker.queries.task_ids import register_tasks
+from graphile_worker.queries.names import register_tasks
 from graphile_worker.queries.write import Written, write
 from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.schema_name import SchemaName

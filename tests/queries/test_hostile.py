@@ -244,7 +244,7 @@ async def _add_in_all_ways(utils: WorkerUtils, connection: Any) -> None:
 
 
 async def _manage(utils: WorkerUtils, connection: Any) -> None:
-    ids = [details.job.id for details in await utils.list_jobs()]
+    ids = [job.id for job in await utils.list_jobs()]
     await Graveyard(connection).bury("pool-dead")
     await Graveyard(connection).give("pool-dead", ids[-1])
     await utils.reschedule_jobs(ids[:3], run_at=timedelta(hours=1), attempts=0)
@@ -261,7 +261,9 @@ async def _look(utils: WorkerUtils) -> None:
     for state in (None, *JOB_STATES):
         for order in JOB_ORDERS:
             if order != "run_order" or state in (None, "ready", "scheduled"):
-                await utils.list_jobs(JobFilter(state=state, order=order, task="a", queue="q"))
+                await utils.list_jobs(
+                    JobFilter(state=state, order=order, task_identifier="a", queue_name="q")
+                )
     await utils.statistics()
     await utils.list_queues()
     await utils.list_workers()

@@ -1,7 +1,7 @@
-"""Plans of the statements with which people and the doctor look at jobs, in a table full of them.
+"""Plans of the statements that inspect jobs, in a full table.
 
-As in `test_plans`: no timings, but rows and pages that are read, with statistics that are fresh and with
-those of a table that was empty. TEST_PLAN_ROWS=1000000 takes a closer look.
+As in `test_plans`: no timings, but rows and pages read, with fresh statistics and with those of an empty
+table. TEST_PLAN_ROWS=1000000 runs them on a larger table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BACKLOG = (
     queues(100),
     jobs(SIZE, run_at=LATER),
     jobs(SIZE // 2, priority=1, queue="1 + number % 100"),
-    # In the middle of all ids, and few: whoever looks for them row by row reads most of the table.
+    # Few, and in the middle of all ids: a scan for them reads most of the table.
     "update graphile_worker._private_jobs set attempts = max_attempts, last_error = 'no' "
     f"where id between {SIZE // 2} and {SIZE // 2 + FAILED - 1}",
     "update graphile_worker._private_jobs set key = 'the key' where id = 7",
@@ -83,7 +83,7 @@ async def test_a_statement_that_is_used_often_is_planned_no_worse(desk: Desk) ->
     assert count == FAILED
     assert_bounded(plan, FAILED)
     desk.explaining.plans.clear()
-    count, plan = await listed(desk, JobFilter(key="the key"))
+    count, plan = await listed(desk, JobFilter(job_key="the key"))
     assert count == 1
     assert_bounded(plan, 1)
 
@@ -103,7 +103,7 @@ async def test_jobs_that_wait_are_listed_in_run_order_through_the_index_of_worke
 async def test_the_next_page_in_run_order_does_not_read_the_one_before(desk: Desk) -> None:
     read = JobFilter(order="run_order", limit=min(SIZE // 4, inspect.MAX_LIMIT))
     page = await inspect.list_jobs(desk.connection, desk.schema, read)
-    count, plan = await listed(desk, JobFilter(order="run_order", after=page[-1].job, limit=LIMIT))
+    count, plan = await listed(desk, JobFilter(order="run_order", after=page[-1], limit=LIMIT))
     assert count == LIMIT
     assert_bounded(plan, LIMIT + 5)
 

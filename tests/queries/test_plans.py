@@ -14,7 +14,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.job import Job
-from graphile_worker.queries.add_jobs import add_job, add_jobs
+from graphile_worker.queries.add import add_job
+from graphile_worker.queries.add_many import add_jobs
 from graphile_worker.queries.fetch import (
     MANY_PRIORITIES,
     Ranges,

@@ -19,7 +19,7 @@ from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
 from graphile_worker.job import Job
 from graphile_worker.queries.fetch import get_jobs
-from graphile_worker.queries.task_ids import register_tasks
+from graphile_worker.queries.names import register_tasks
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError
-from graphile_worker.queries.queue_names import get_queue_names
+from graphile_worker.queries.names import get_queue_names
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.tasks import queue_names as module
 from graphile_worker.tasks.queue_names import QueueNames

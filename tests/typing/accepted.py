@@ -87,6 +87,7 @@ async def send(payload: Letter, helpers: JobHelpers) -> None:
     await helpers.add_job(send, Letter("b@example.com"), job_key="k", connection=None)
     await helpers.add_job(sweep)
     await helpers.add_job("anything", {"a": 1}, priority=3)
+    await helpers.add_job(JobSpec("other"), connection=None)
     await helpers.add_jobs([send.spec(payload, max_attempts=3), JobSpec("other"), JobSpec(send, payload)])
     assert_type(await helpers.abortable(double_later(2)), int)
     async with helpers.with_pg_client() as connection, connection.transaction():
@@ -110,6 +111,7 @@ def sweep() -> None: ...
 def watch(helpers: JobHelpers) -> None:
     helpers.sync.add_job(receive, Letter("c@example.com"))
     helpers.sync.add_job(sweep, max_attempts=1)
+    helpers.sync.add_job(JobSpec("other"))
 
 
 @task
@@ -148,6 +150,7 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     await utils.add_job(loose, {"anything": 1})
     await utils.add_job("send", {"to": "a"}, priority=3, run_at=timedelta(1))
     await utils.add_job("send")
+    assert_type(await utils.add_job(JobSpec(send, Letter("a"))), Job)
     specs = [JobSpec(send, Letter("a")), JobSpec("send", 5, flags=["a"]), JobSpec(sweep)]
     assert_type(await utils.add_jobs([*specs, send.spec(Letter("a@example.com"))]), list[Job])
     await add_job_adhoc(send, Letter("a"), connection_string="postgres:///x", job_key="k")

@@ -105,6 +105,7 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     await utils.add_job("send", priority="high")  # wrong
     await utils.add_job("send", run_at=300)  # wrong
     await utils.add_jobs([send])  # wrong
+    await utils.add_job(JobSpec("send"), priority=3)  # wrong
     await send({"to": "a@example.com"}, helpers)  # wrong
     plain(Letter("a"))  # wrong
     send.spec("a@example.com")  # wrong

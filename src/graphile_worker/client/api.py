@@ -1,9 +1,8 @@
-"""The functions with which a program begins: open a client, add one job, install the schema."""
+"""Entry points of a program: open a client, add a single job, install the schema."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..awaitable import AwaitableContext
@@ -15,7 +14,7 @@ from ..hooks import Hooks, Plugin
 from ..job import Job
 from ..migrate import MigrationReport
 from ..options import CLIENT_OPTIONS
-from ..spec import JobKeyMode, JobOptions, TaskLike
+from ..spec import JobOptions, JobSpec, TaskLike
 from .worker_utils import WorkerUtils
 
 if TYPE_CHECKING:
@@ -108,6 +107,19 @@ async def add_job_adhoc(
 ) -> Job: ...
 
 
+@overload
+async def add_job_adhoc(
+    spec: JobSpec,
+    /,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+) -> Job: ...
+
+
 async def add_job_adhoc(
     task: Any,
     payload: Any = None,
@@ -117,15 +129,9 @@ async def add_job_adhoc(
     schema: str | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
-    queue_name: str | None = None,
-    run_at: datetime | timedelta | None = None,
-    max_attempts: int | None = None,
-    job_key: str | None = None,
-    job_key_mode: JobKeyMode | None = None,
-    priority: int | None = None,
-    flags: Collection[str] | None = None,
+    **options: Unpack[JobOptions],
 ) -> Job:
-    """Add one job with a connection that is opened and closed for it; for scripts, not for servers."""
+    """Add one job over a connection opened for it alone; for scripts, not for servers."""
     async with make_worker_utils(
         connection_string=connection_string,
         pg_pool=pg_pool,
@@ -134,17 +140,7 @@ async def add_job_adhoc(
         prepared_statements=prepared_statements,
         use_local_time=use_local_time,
     ) as utils:
-        return await utils.add_job(
-            task,
-            payload,
-            queue_name=queue_name,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            job_key=job_key,
-            job_key_mode=job_key_mode,
-            priority=priority,
-            flags=flags,
-        )
+        return await utils.add_job(task, payload, **options)
 
 
 async def run_migrations(
@@ -154,7 +150,7 @@ async def run_migrations(
     schema: str | None = None,
     prepared_statements: bool | None = None,
 ) -> MigrationReport:
-    """Install the schema, or bring it to the revision that this package supports."""
+    """Install the schema, or upgrade it to the revision that this package supports."""
     async with make_worker_utils(
         connection_string=connection_string,
         pg_pool=pg_pool,

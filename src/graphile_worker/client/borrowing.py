@@ -1,4 +1,4 @@
-"""The connection that a call of the client uses: the caller's own, one that was kept, or one of the pool."""
+"""The connection for one call of the client: the caller's, an idle one, or one from the pool."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..db.idle_connections import IdleConnections
 from ..schema_name import SchemaName
 
 
-class Borrowing:
-    """`async with` a connection; errors of the database that have advice come out as ours.
+class BorrowedConnection:
+    """`async with` a connection; database errors that we can explain come out as ours.
 
-    A class and not a generator, because every job that is added passes through here.
+    A class, because an async generator would cost every added job more.
     """
 
-    __slots__ = ("_connection", "_given", "_kept", "_pool", "_schema")
+    __slots__ = ("_connection", "_given", "_idle", "_pool", "_schema")
 
     def __init__(
-        self, pool: Pool, kept: IdleConnections | None, schema: SchemaName, given: Connection | None
+        self, pool: Pool, idle: IdleConnections | None, schema: SchemaName, given: Connection | None
     ) -> None:
         self._pool = pool
-        self._kept = kept
+        self._idle = idle
         self._schema = schema
         self._given = given
         self._connection: Connection | None = None
@@ -30,10 +30,10 @@ class Borrowing:
     async def __aenter__(self) -> Connection:
         if self._given is not None:
             return self._given
-        connection = self._kept.take() if self._kept is not None else None
+        connection = self._idle.take() if self._idle is not None else None
         if connection is None:
             with translate_errors(self._schema):
-                connection = await (self._kept.borrow() if self._kept is not None else self._pool.acquire())
+                connection = await (self._idle.borrow() if self._idle is not None else self._pool.acquire())
         self._connection = connection
         return connection
 
@@ -44,13 +44,13 @@ class Borrowing:
         traceback: TracebackType | None,
     ) -> None:
         connection = self._connection
-        # After an error it is for the pool to see whether the connection can still be used.
+        # After an error the pool decides whether the connection is still usable.
         if connection is not None and not (
-            error is None and self._kept is not None and self._kept.keep(connection)
+            error is None and self._idle is not None and self._idle.keep(connection)
         ):
             with translate_errors(self._schema):
                 await self._pool.release(connection)
         if error is not None:
-            told = translated_error(error, schema=self._schema)
-            if told is not None:
-                raise told from error
+            translated = translated_error(error, schema=self._schema)
+            if translated is not None:
+                raise translated from error

@@ -1,8 +1,8 @@
-"""WorkerUtils: the client. It checks and encodes, borrows a connection, and leaves the SQL to `queries/`."""
+"""WorkerUtils: the client. It validates, borrows a connection, and leaves the SQL to `queries/`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -14,17 +14,17 @@ from ..db.open import lend
 from ..db.retry import is_conflict, past_conflicts
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
+from ..hooks.events import AddSource, JobsAdded
 from ..job import Job
 from ..migrate import MigrationReport, migrate
-from ..queries import add_jobs as adding
+from ..queries import add, add_many
 from ..queries.add_plain_job import PlainJobs
 from ..schema_name import SchemaName
-from ..spec import JobKeyMode, JobOptions, JobSpec, TaskLike
-from .borrowing import Borrowing
-from .refused_payload import refused_payload
+from ..spec import JobOptions, JobSpec, TaskLike
+from .borrowing import BorrowedConnection
 
 if TYPE_CHECKING:
-    # Imported by the methods that use them: a worker, and a program that only adds jobs, starts without.
+    # Methods import these when called: a worker, and a program that only adds jobs, start without them.
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..recovery.sweep import SweepReport
@@ -37,8 +37,7 @@ T = TypeVar("T")
 class WorkerUtils:
     """Adds and manages jobs. Made by `make_worker_utils`; safe for concurrent use in one event loop.
 
-    Every method that takes `connection` uses that one, and so works inside its transaction, instead of a
-    connection of the pool.
+    Methods that take a `connection` use it, and so its transaction, in place of one from the pool.
     """
 
     def __init__(
@@ -50,23 +49,26 @@ class WorkerUtils:
         use_local_time: bool = False,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
+        source: AddSource = "client",
     ) -> None:
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
         self._owns_pool = owns_pool
-        self._kept = IdleConnections(pool) if owns_pool else None
+        self._idle = IdleConnections(pool) if owns_pool else None
         self._clock = clock if clock is not None else SystemClock()
         self._use_local_time = use_local_time
         self._released = False
+        self._source = source
+        self._observed = self.hooks.events._observed
         self._plain_jobs = PlainJobs(self.schema)
-        # A plain job is not added in a transaction of others: see add_plain_job.
+        # The fast path must not be taken inside a caller's transaction: see add_plain_job.
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
 
     # -- the schema ----------------------------------------------------------------------------------------
 
     async def migrate(self) -> MigrationReport:
-        """Install the schema, or bring it to the revision that this package supports."""
+        """Install the schema, or upgrade it to the revision that this package supports."""
         async with self._connection(None) as connection:
             report = await migrate(connection, self.schema)
         self._plain_jobs.forget()
@@ -94,102 +96,91 @@ class WorkerUtils:
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
+    @overload
+    async def add_job(self, spec: JobSpec, /, *, connection: Connection | None = None) -> Job: ...
+
     async def add_job(
         self,
         task: Any,
         payload: Any = None,
         *,
-        queue_name: str | None = None,
-        run_at: datetime | timedelta | None = None,
-        max_attempts: int | None = None,
-        job_key: str | None = None,
-        job_key_mode: JobKeyMode | None = None,
-        priority: int | None = None,
-        flags: Collection[str] | None = None,
         connection: Connection | None = None,
+        **options: Unpack[JobOptions],
     ) -> Job:
-        """Add one job, or change the one with the same key, and return its row."""
-        spec = JobSpec(
-            task,
-            payload,
-            queue_name=queue_name,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            job_key=job_key,
-            job_key_mode=job_key_mode,
-            priority=priority,
-            flags=flags,
-        )
+        """Add one job, or change the one with the same key; returns it as the database stored it.
+
+        The first argument is a task, a task identifier, or a whole `JobSpec`.
+        """
+        if type(task) is str or not isinstance(task, JobSpec):
+            spec = JobSpec(task, payload, **options)
+        else:
+            spec = _whole(task, payload, options)
         if self.hooks._before_add:
             spec = await self.hooks._intercept_add(spec)
         try:
             async with self._connection(connection) as session:
-                is_plain = spec.job_key is None and spec.queue_name is None
-                if is_plain and (
-                    self._adds_plain_jobs if connection is None else not connection.is_in_transaction()
+                job = None
+                if (
+                    spec.job_key is None
+                    and spec.queue_name is None
+                    and (self._adds_plain_jobs if connection is None else not connection.is_in_transaction())
                 ):
                     job = await self._plain_jobs.add(session, spec, self._now())
-                    if job is not None:
-                        return job
-                return await adding.add_job(session, self.schema, spec, now=self._now())
+                if job is None:
+                    job = await add.add_job(session, self.schema, spec, now=self._now())
         except Exception as error:
             if connection is None and is_conflict(error):
-                return await self._again(
-                    lambda session: adding.add_job(session, self.schema, spec, now=self._now())
+                job = await self._retry(
+                    lambda session: add.add_job(session, self.schema, spec, now=self._now())
                 )
-            refused = refused_payload(error)
-            if refused is None:
+            elif (payload_error := add.payload_error(error)) is not None:
+                raise payload_error from error
+            else:
                 raise
-            raise refused from error
+        if JobsAdded in self._observed:
+            self.hooks.events.emit(JobsAdded(specs=(spec,), jobs=(job,), source=self._source))
+        return job
 
     async def add_jobs(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        job_key_preserve_run_at: bool = False,
-        return_jobs: bool = True,
-        connection: Connection | None = None,
+        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: Connection | None = None
     ) -> list[Job]:
-        """Add many jobs in one transaction; the rows come back in the order of the specs.
+        """Add many jobs in one transaction; returns them in the order of the specs.
 
-        With `return_jobs=False` the result is empty, and a generator of millions of specs takes no more
-        memory than a few thousand of them. Specs of a generator are gone when they have been read, so a call
-        with one is not repeated after a deadlock.
+        With `return_jobs=False` the result is empty, and a generator of millions of specs needs no more
+        memory than a few thousand of them. A generator can be read only once, so after a deadlock a call
+        with one fails where others are retried.
         """
         if not isinstance(specs, Iterable):
             raise InvalidArgumentError("specs", f"expected a list of JobSpec, got {specs!r}")
-        if not isinstance(job_key_preserve_run_at, bool):
-            raise InvalidArgumentError(
-                "job_key_preserve_run_at", f"expected True or False, got {job_key_preserve_run_at!r}"
-            )
         if self.hooks._before_add:
             specs = [await self.hooks._intercept_add(spec) for spec in specs]
+        is_observed = JobsAdded in self._observed
+        if is_observed:
+            specs = list(specs)
 
-        async def add(session: Connection) -> list[Job]:
-            return await adding.add_jobs(
-                session,
-                self.schema,
-                specs,
-                job_key_preserve_run_at=job_key_preserve_run_at,
-                return_jobs=return_jobs,
-                now=self._now(),
+        async def add_all(session: Connection) -> list[Job]:
+            return await add_many.add_jobs(
+                session, self.schema, specs, return_jobs=return_jobs, now=self._now()
             )
 
         try:
             async with self._connection(connection) as session:
-                return await add(session)
+                jobs = await add_all(session)
         except Exception as error:
             if connection is None and is_conflict(error) and not isinstance(specs, Iterator):
-                return await self._again(add)
-            refused = refused_payload(error)
-            if refused is None:
+                jobs = await self._retry(add_all)
+            elif (payload_error := add.payload_error(error)) is not None:
+                raise payload_error from error
+            else:
                 raise
-            raise refused from error
+        if is_observed and specs:
+            self.hooks.events.emit(JobsAdded(specs=tuple(specs), jobs=tuple(jobs), source=self._source))
+        return jobs
 
     # -- managing ------------------------------------------------------------------------------------------
 
     async def remove_job(self, job_key: str, *, connection: Connection | None = None) -> Job | None:
-        """Delete the job with this key; one that is running only loses the key and its further tries."""
+        """Delete the job with this key. A running one loses its key and its remaining attempts instead."""
         from ..queries import manage_jobs
 
         return await self._manage(
@@ -199,10 +190,10 @@ class WorkerUtils:
     async def complete_jobs(
         self, job_ids: Iterable[int], *, connection: Connection | None = None
     ) -> list[Job]:
-        """Delete these jobs as if they had run; returns those that were not locked and so are gone."""
+        """Delete these jobs as if they had run; returns those deleted. Locked jobs stay."""
         from ..queries import manage_jobs
 
-        job_ids = _kept(job_ids)
+        job_ids = _rereadable(job_ids)
         return await self._manage(
             connection, lambda session: manage_jobs.complete_jobs(session, self.schema, job_ids)
         )
@@ -210,10 +201,10 @@ class WorkerUtils:
     async def permanently_fail_jobs(
         self, job_ids: Iterable[int], reason: str | None = None, *, connection: Connection | None = None
     ) -> list[Job]:
-        """Give these jobs up, with the reason as their last error; returns those that were not locked."""
+        """Fail these jobs permanently, with this last error; returns those failed. Locked jobs stay."""
         from ..queries import manage_jobs
 
-        job_ids = _kept(job_ids)
+        job_ids = _rereadable(job_ids)
         return await self._manage(
             connection,
             lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, job_ids, reason),
@@ -229,10 +220,10 @@ class WorkerUtils:
         max_attempts: int | None = None,
         connection: Connection | None = None,
     ) -> list[Job]:
-        """Change what is given (0 is a value) on these jobs; returns those that were not locked."""
+        """Change the given values (0 is a value) of these jobs; returns those changed. Locked jobs stay."""
         from ..queries import manage_jobs
 
-        job_ids = _kept(job_ids)
+        job_ids = _rereadable(job_ids)
         return await self._manage(
             connection,
             lambda session: manage_jobs.reschedule_jobs(
@@ -249,10 +240,10 @@ class WorkerUtils:
     async def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: Connection | None = None
     ) -> None:
-        """Unlock all jobs and queues that these pools (ids as in `locked_by`) hold; be sure they are dead."""
+        """Unlock every job and queue that these pools (ids as in `locked_by`) hold. They must be dead."""
         from ..queries import maintenance
 
-        worker_ids = _kept(worker_ids)
+        worker_ids = _rereadable(worker_ids)
         await self._manage(
             connection, lambda session: maintenance.force_unlock_workers(session, self.schema, worker_ids)
         )
@@ -264,10 +255,10 @@ class WorkerUtils:
         task_identifiers_to_keep: Iterable[str] | None = None,
         connection: Connection | None = None,
     ) -> CleanupReport:
-        """Delete what is no longer needed and say how much it was.
+        """Delete what is no longer needed; returns how much was deleted.
 
-        Without arguments: unused queues. With `task_identifiers_to_keep` alone: unused task names as well.
-        `DELETE_PERMAFAILED_JOBS` must be asked for.
+        The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
+        Permanently failed jobs are deleted only with `DELETE_PERMAFAILED_JOBS`.
         """
         from ..queries import maintenance
 
@@ -276,10 +267,10 @@ class WorkerUtils:
                 session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
             )
 
-    # -- looking -------------------------------------------------------------------------------------------
+    # -- inspecting -------------------------------------------------------------------------------------
 
     async def get_job(self, job_id: int, *, connection: Connection | None = None) -> JobDetails | None:
-        """One job with its queue's name and its state, or None."""
+        """One job with its state and its queue's name, or None."""
         from ..queries import inspection
 
         async with self._connection(connection) as session:
@@ -288,7 +279,7 @@ class WorkerUtils:
     async def list_jobs(
         self, filter: JobFilter | None = None, *, connection: Connection | None = None
     ) -> list[JobDetails]:
-        """The jobs that the filter lets through, in its order, a page at a time."""
+        """One page of the jobs that match the filter, in its order."""
         from ..queries import inspection
         from ..queries.inspection import JobFilter
 
@@ -300,14 +291,14 @@ class WorkerUtils:
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: Connection | None = None
     ) -> list[QueueSummary]:
-        """Named queues, the fullest first, with who holds them; counts as in `statistics`."""
+        """Named queues, the longest first, with the pools that hold them; counts as in `statistics`."""
         from ..queries import inspection
 
         async with self._connection(connection) as session:
             return await inspection.list_queues(session, self.schema, limit=limit, exact=exact)
 
     async def statistics(self, *, exact: bool = False, connection: Connection | None = None) -> Statistics:
-        """How many jobs there are, by state and by task; estimated in a large table unless `exact`."""
+        """The number of jobs by state and by task; estimated for a large table, unless `exact`."""
         from ..queries import inspection
 
         async with self._connection(connection) as session:
@@ -333,10 +324,10 @@ class WorkerUtils:
         recovery_delay: float | timedelta = 0.0,
         max_recoveries: int | None = None,
     ) -> SweepReport:
-        """Look for workers that died and give their jobs to others, as every worker does by itself.
+        """Recover the jobs of dead workers now, as every worker does regularly.
 
-        A worker that was in reach until now counts as dead only after its grace: `lost` in the report says
-        when to sweep again. With `dry_run` nothing is changed and interceptors are not asked.
+        A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
+        in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
         """
         from ..recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
 
@@ -357,13 +348,13 @@ class WorkerUtils:
     # -- connections ---------------------------------------------------------------------------------------
 
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
-        """A connection of the pool: `async with utils.with_pg_client() as connection`."""
+        """A connection from the pool: `async with utils.with_pg_client() as connection`."""
         self._check_open()
-        return self._lend(self._kept) if self._kept is not None else self.pool.acquire()
+        return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
 
     @asynccontextmanager
-    async def _lend(self, kept: IdleConnections) -> AsyncIterator[Connection]:
-        await kept.spare()
+    async def _lend(self, idle: IdleConnections) -> AsyncIterator[Connection]:
+        await idle.spare()
         async with lend(self.pool) as connection:
             yield connection
 
@@ -373,32 +364,32 @@ class WorkerUtils:
         return self._released
 
     async def release(self) -> None:
-        """Close the pool, if it was made for this client; the client cannot be used any more."""
+        """Close the client, and its pool unless the pool was given."""
         self._check_open()
         self._released = True
-        if self._kept is not None:
-            await self._kept.close()
+        if self._idle is not None:
+            await self._idle.close()
         if self._owns_pool:
             await self.pool.close()
 
-    def _connection(self, given: Connection | None) -> Borrowing:
-        """The caller's connection, or one of the pool."""
+    def _connection(self, given: Connection | None) -> BorrowedConnection:
+        """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
-        return Borrowing(self.pool, self._kept, self.schema, given)
+        return BorrowedConnection(self.pool, self._idle, self.schema, given)
 
     async def _manage(self, given: Connection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do this, a transaction by itself; on a connection of ours again if another one was in its way."""
+        """Run one transaction; on a connection of ours, retry it after a conflict with another one."""
         try:
             async with self._connection(given) as session:
                 return await work(session)
         except Exception as error:
             if given is not None or not is_conflict(error):
                 raise
-        return await self._again(work)
+        return await self._retry(work)
 
-    async def _again(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do once more what the server undid because of another transaction."""
+    async def _retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Repeat what the server rolled back because of a conflict."""
 
         async def once() -> T:
             async with self._connection(None) as session:
@@ -408,13 +399,21 @@ class WorkerUtils:
 
     def _check_open(self) -> None:
         if self._released:
-            raise GraphileWorkerError("these worker utils have been released already; open new ones")
+            raise GraphileWorkerError("this client has been released; open a new one")
 
     def _now(self) -> datetime | None:
-        """The time that jobs are due by default: None leaves it to the server."""
+        """The client's time, if it replaces the server's clock."""
         return self._clock.now() if self._use_local_time else None
 
 
-def _kept(values: Iterable[T]) -> Iterable[T]:
-    """What can be read more than once."""
+def _whole(spec: JobSpec, payload: object, options: JobOptions) -> JobSpec:
+    if payload is not None or options:
+        raise InvalidArgumentError(
+            "spec", "a JobSpec is added as it is; change its payload and options with spec.replace(...)"
+        )
+    return spec
+
+
+def _rereadable(values: Iterable[T]) -> Iterable[T]:
+    """An iterable that can be read again for a retry."""
     return list(values) if isinstance(values, Iterator) else values

@@ -1,6 +1,6 @@
-"""Recurring jobs: crontab text or items in code, and the scheduler that adds a job when its minute comes.
+"""Recurring jobs: crontabs and items in code, and the scheduler that adds their jobs.
 
-`crontab` and `code` read, `matcher` and `due` decide, `scheduler` acts.
+`crontab` and `from_code` parse, `matcher` and `due` decide, `scheduler` acts.
 """
 
 from .crontab import parse_crontab, read_crontab

@@ -1,14 +1,15 @@
-"""Checks that hold for every recurring job, from a crontab or from code. Pure.
+"""Validation of recurring jobs, from a crontab or from code. Pure.
 
-Each bound is one the database would enforce when the job is added. One item that the database refuses would
-stop all others of its minute, so it is refused when it is read.
+The limits are those of JobSpec. An item that the database rejects would block all others of its minute, so
+it is rejected when it is read.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,18 +18,16 @@ import msgspec
 
 from ..errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ..payload import encode
+from ..spec import MAX_IDENTIFIER_LENGTH, JobSpec, check_job_key_mode, check_name
 from .item import CronItemOptions, ParsedCronItem, ParsedCronOptions
 from .time_phrase import parse_time_phrase
 from .zone import find_zone
 
-SMALLEST, LARGEST = -(2**15), 2**15 - 1  # PostgreSQL's smallint
-LONGEST_NAME = 128  # of a task, a queue or an item
-LONGEST_KEY = 512
 JOB_KEY_MODES = ("replace", "preserve_run_at")
 
 
 class OptionFault(ValueError):
-    """An option has a value that cannot be used; `option` names it as CronItemOptions does."""
+    """An option has an invalid value; `option` is its name in CronItemOptions."""
 
     def __init__(self, option: str, message: str) -> None:
         self.option = option
@@ -36,18 +35,22 @@ class OptionFault(ValueError):
 
 
 def checked_options(options: CronItemOptions | Mapping[str, Any]) -> ParsedCronOptions:
-    """The options with every value in its final form. Raises OptionFault."""
+    """The options, validated and in their final form. Raises OptionFault."""
     if isinstance(options, Mapping):
         options = _from_mapping(options)
     if not isinstance(options, CronItemOptions):
-        raise OptionFault("options", f"expected CronItemOptions or a mapping, found {options!r}")
-    _check_whole("max_attempts", options.max_attempts, 1, LARGEST)
-    _check_whole("priority", options.priority, SMALLEST, LARGEST)
-    _check_text("queue_name", options.queue_name, LONGEST_NAME)
-    _check_text("job_key", options.job_key, LONGEST_KEY)
+        raise OptionFault("options", f"expected CronItemOptions or a mapping, got {options!r}")
     mode = options.job_key_mode
-    if mode is not None and mode not in JOB_KEY_MODES:
-        raise OptionFault("job_key_mode", f"found {mode!r}; allowed: {', '.join(JOB_KEY_MODES)}")
+    with _option_faults():
+        JobSpec(
+            "any",
+            queue_name=options.queue_name,
+            max_attempts=options.max_attempts,
+            job_key=None if options.job_key == "" else options.job_key,
+            priority=options.priority,
+        )
+        if mode is not None:
+            check_job_key_mode(mode, JOB_KEY_MODES)
     return ParsedCronOptions(
         backfill_period=_period(options.backfill_period),
         max_attempts=options.max_attempts,
@@ -59,21 +62,28 @@ def checked_options(options: CronItemOptions | Mapping[str, Any]) -> ParsedCronO
     )
 
 
-def check_name(what: str, name: str) -> None:
-    """Refuse a task name or an identifier that the database cannot hold."""
-    if not name:
-        raise OptionFault(what, "it is empty")
-    _check_text(what, name, LONGEST_NAME)
+def check_identifier(what: str, identifier: object) -> None:
+    """Reject an identifier that the database cannot store."""
+    with _option_faults():
+        check_name(what, identifier, MAX_IDENTIFIER_LENGTH)
+
+
+@contextmanager
+def _option_faults() -> Iterator[None]:
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise OptionFault(error.argument, str(error).removeprefix(f"{error.argument}: ")) from None
 
 
 def check_identifiers(items: Iterable[ParsedCronItem]) -> None:
-    """Refuse two items with one identifier: each would take the other's history for its own."""
+    """Reject two items with the same identifier: they would share their last_execution."""
     first: dict[str, ParsedCronItem] = {}
     problems = []
     for item in items:
         other = first.setdefault(item.identifier, item)
         if other is not item:
-            message = f"the identifier {item.identifier!r} is used in {other.place} already; give one its own"
+            message = f"the identifier {item.identifier!r} is already used in {other.place}; change one"
             source = item.source or "cron item"
             problems.append(CrontabProblem(source=source, line=item.line, message=message))
     if problems:
@@ -82,12 +92,10 @@ def check_identifiers(items: Iterable[ParsedCronItem]) -> None:
 
 def checked_payload(payload: Any) -> dict[str, Any]:
     """The payload as a JSON object, from a mapping, a dataclass, a msgspec struct or a pydantic model."""
-    try:
+    with _option_faults():
         value = msgspec.json.decode(encode(payload))
-    except InvalidArgumentError as error:
-        raise OptionFault("payload", str(error).removeprefix("payload: ")) from None
     if not isinstance(value, dict):
-        raise OptionFault("payload", f"expected an object, found {payload!r}")
+        raise OptionFault("payload", f"expected an object, got {payload!r}")
     return value
 
 
@@ -111,9 +119,9 @@ def _period(value: object) -> float:
             raise OptionFault("backfill_period", str(error)) from None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise OptionFault("backfill_period", f"expected seconds or a timedelta, found {value!r}")
+        raise OptionFault("backfill_period", f"expected seconds or a timedelta, got {value!r}")
     if not 0 <= seconds < math.inf:
-        raise OptionFault("backfill_period", f"expected 0 or more seconds, found {value!r}")
+        raise OptionFault("backfill_period", f"expected 0 or more seconds, got {value!r}")
     return float(seconds)
 
 
@@ -121,26 +129,8 @@ def _zone(value: object) -> ZoneInfo | None:
     if value is None or isinstance(value, ZoneInfo):
         return value
     if not isinstance(value, str):
-        raise OptionFault("tz", f"expected the name of a time zone, found {value!r}")
+        raise OptionFault("tz", f"expected the name of a time zone, got {value!r}")
     try:
         return find_zone(value)
     except CrontabError as error:
         raise OptionFault("tz", str(error)) from None
-
-
-def _check_whole(option: str, value: object, least: int, most: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise OptionFault(option, f"found {value!r}; allowed: whole numbers from {least} to {most}")
-
-
-def _check_text(option: str, value: object, longest: int) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str):
-        raise OptionFault(option, f"expected text, found {value!r}")
-    if len(value) > longest:
-        raise OptionFault(option, f"found {len(value)} characters; allowed: at most {longest}")
-    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise OptionFault(option, "found a character that PostgreSQL cannot store")

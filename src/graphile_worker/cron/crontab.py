@@ -1,7 +1,7 @@
-"""Crontab text to items, and every fault in it with line and column. Pure; files are `source.py`'s business.
+"""Parsing crontab text; every problem has its line and column. Pure; `load.py` reads files.
 
 A line is five time fields (or an `@` word), a task, and optionally `?options` and a `{…}` payload in JSON5.
-Empty lines and lines that start with `#` are left out; there are no comments behind an item.
+Empty lines and lines that start with `#` are skipped; there are no comments after an item.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from ..errors import CrontabError, CrontabProblem
-from .check import LONGEST_NAME, OptionFault, checked_payload
+from ..spec import MAX_IDENTIFIER_LENGTH
+from .check import OptionFault, checked_payload
 from .fields import KINDS, CronFields, FieldError, expand_macro, parse_field, parse_pattern
 from .item import ParsedCronItem
 from .matcher import PatternMatcher
@@ -27,7 +28,7 @@ _COMMAND_FORM = "a task, then optionally ?options without spaces, then optionall
 
 
 def parse_crontab(text: str, *, source: str = "crontab") -> list[ParsedCronItem]:
-    """Read a whole crontab. Raises CrontabError that lists every fault; `source` names the file in it."""
+    """Parse a crontab. Raises CrontabError, which lists every problem; `source` names the file in it."""
     items, problems = read_crontab(text, source=source)
     if problems:
         raise CrontabError("\n".join(map(str, problems)), problems=problems)
@@ -37,7 +38,7 @@ def parse_crontab(text: str, *, source: str = "crontab") -> list[ParsedCronItem]
 def read_crontab(
     text: str, *, source: str = "crontab", known_tasks: Iterable[str] | None = None
 ) -> tuple[list[ParsedCronItem], list[CrontabProblem]]:
-    """The items that can be read and every fault; with `known_tasks`, other tasks are faults too."""
+    """The valid items, and every problem. With `known_tasks`, any other task is a problem."""
     items: list[ParsedCronItem] = []
     problems: list[CrontabProblem] = []
     known = None if known_tasks is None else frozenset(known_tasks)
@@ -61,9 +62,7 @@ def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
     for item in items:
         other = first.setdefault(item.identifier, item)
         if other is not item:
-            message = (
-                f"the identifier {item.identifier!r} is used in line {other.line} already; give one ?id="
-            )
+            message = f"the identifier {item.identifier!r} is already used in line {other.line}; add ?id="
             problems.append(
                 CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
             )
@@ -71,7 +70,7 @@ def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
 
 
 class _LineReader:
-    """Reads one line and gathers its faults; columns count from the start of the untrimmed line."""
+    """Parses one line and collects its problems; columns count from the start of the untrimmed line."""
 
     def __init__(self, content: str, source: str, number: int, indent: int) -> None:
         self.content = content
@@ -88,7 +87,7 @@ class _LineReader:
             self._report_too_short(words, field_count)
             return None
         fields = self._fields(words[:field_count])
-        if fields is None and field_count == 1:  # what follows an unknown word means nothing
+        if fields is None and field_count == 1:  # the rest of the line cannot be interpreted
             return None
         start = words[field_count][1]
         self._command = command = _COMMAND.fullmatch(self.content, start)
@@ -100,7 +99,7 @@ class _LineReader:
         return None if self.problems else item
 
     def unknown_task(self, known: frozenset[str]) -> list[CrontabProblem]:
-        """A problem if nobody here can run the task of this line, whatever else is wrong with the line."""
+        """A problem if the task of this line is unknown, whatever else is wrong with the line."""
         if self._command is None or self._command["task"] in known:
             return []
         import difflib
@@ -112,14 +111,16 @@ class _LineReader:
 
     def _item(self, fields: CronFields | None, command: re.Match[str], pattern: str) -> ParsedCronItem | None:
         task = command["task"]
-        if len(task) > LONGEST_NAME:
-            self._report(command.start("task"), f"the task's name has more than {LONGEST_NAME} characters")
+        if len(task) > MAX_IDENTIFIER_LENGTH:
+            self._report(
+                command.start("task"), f"the task identifier has more than {MAX_IDENTIFIER_LENGTH} characters"
+            )
         text = self._options(command)
         payload = self._payload(command)
         if fields is None:
             return None
         return ParsedCronItem(
-            task=task,
+            task_identifier=task,
             match=PatternMatcher(fields, text.options.tz),
             options=text.options,
             payload=payload,
@@ -184,7 +185,7 @@ class _LineReader:
 
 
 def _decode(text: str) -> dict[str, Any]:
-    """A JSON5 object. Most payloads are strict JSON, which is read a thousand times faster."""
+    """A JSON5 object. Most payloads are strict JSON, which decodes a thousand times faster."""
     try:
         try:
             return msgspec.json.decode(text, type=dict[str, Any])

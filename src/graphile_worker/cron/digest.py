@@ -1,4 +1,4 @@
-"""TimestampDigest: the parts of one minute that a recurring job's pattern or function looks at."""
+"""TimestampDigest: the parts of a minute that patterns and match functions compare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class TimestampDigest:
-    """One minute taken apart; `dow` is the weekday, 0 = Sunday. In UTC unless the item has a time zone."""
+    """One minute in parts; `dow` is the weekday, 0 = Sunday. In UTC, unless the item has a time zone."""
 
     min: int
     hour: int
@@ -19,5 +19,5 @@ class TimestampDigest:
 
     @classmethod
     def of(cls, moment: datetime) -> Self:
-        """The parts of a moment as its own clock shows them."""
+        """The parts of a time in its own time zone."""
         return cls(moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)

@@ -1,4 +1,4 @@
-"""Every decision of the scheduler: what is due, what was missed, when to tick, how long to rest. Pure."""
+"""The scheduler's decisions: what is due, what was missed, when to tick, how long to back off. Pure."""
 
 from __future__ import annotations
 
@@ -7,29 +7,38 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
-from ..hooks.events import CronJob
-from ..queries.crontabs import KnownCrontab
+from ..spec import CronJob
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_up
 
 DueMinute = tuple[datetime, list[ParsedCronItem]]
 
-LONGEST_CATCH_UP = timedelta(weeks=1)
-"""How far back a scheduler that is late adds what it missed, unless an item's backfill period is longer.
 
-Without a bound, a clock that is put forward by years would add one job for every minute of them.
+class KnownCrontab(NamedTuple):
+    """One item as the database knows it."""
+
+    identifier: str
+    known_since: datetime
+    last_execution: datetime | None
+
+
+LONGEST_CATCH_UP = timedelta(weeks=1)
+"""How far back a late scheduler adds missed runs, unless an item's backfill period is longer.
+
+Without a limit, a clock set forward by years would add one job for every minute of them.
 """
-_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)  # zones need some room there
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)  # room for time zone offsets
 _INSTANT = timedelta(microseconds=1)
-_SHORTEST_REST = 0.2
-_LONGEST_REST = 60.0
-_REST_GROWTH = 1.5
+_MIN_BACKOFF = 0.2
+_MAX_BACKOFF = 60.0
+_BACKOFF_GROWTH = 1.5
 
 
 def due_between(items: Sequence[ParsedCronItem], start: datetime, end: datetime) -> Iterator[DueMinute]:
-    """Each minute from `start` on and before `end` in which something is due, and its items in order."""
-    if end - start <= MINUTE:  # the usual tick; asking each item is faster than merging
+    """Each minute from `start` until before `end` in which something is due, with its items in order."""
+    if end - start <= MINUTE:  # a regular tick; checking each item is faster than merging
         minute = round_up(start)
         due = [item for item in items if item.match.is_due_at(minute)] if minute < end else []
         return iter([(minute, due)] if due else [])
@@ -39,7 +48,7 @@ def due_between(items: Sequence[ParsedCronItem], start: datetime, end: datetime)
 def due_when_late(
     items: Sequence[ParsedCronItem], expected: datetime, current: datetime
 ) -> Iterator[DueMinute]:
-    """What is due from `expected` to the minute `current`, but not further back than the bound allows."""
+    """What is due from `expected` to `current`, within the limits of a catch-up."""
     end = current + MINUTE
     if current - expected <= LONGEST_CATCH_UP:
         return due_between(items, expected, end)
@@ -55,10 +64,10 @@ def due_for_backfill(
     start: datetime,
     owed: datetime | None = None,
 ) -> Iterator[DueMinute]:
-    """The minutes missed before `start`, each item as far back as its own period and what is known of it.
+    """The minutes missed before `start`: for each item, those in its backfill period since its last run.
 
-    Items that nobody knew before `start` missed nothing. A scheduler that starts again after a failure owes
-    everything since `owed`, even where that is further back than the period; but not without bound.
+    Items that were unknown before `start` missed nothing. A scheduler that restarts after a failure owes
+    everything since `owed`, even before the backfill period, up to `LONGEST_CATCH_UP`.
     """
     eligible = [item for item in items if item.options.backfill_period > 0 and item.identifier in known]
     starts = [_backfill_from(item, known[item.identifier], start, owed or start) for item in eligible]
@@ -66,7 +75,7 @@ def due_for_backfill(
 
 
 def in_groups(minutes: Iterable[DueMinute], size: int) -> Iterator[list[DueMinute]]:
-    """The minutes in lists that each hold at least one minute and, beyond that, about `size` items."""
+    """The minutes in lists of about `size` items, at least one minute each."""
     group: list[DueMinute] = []
     count = 0
     for minute in minutes:
@@ -87,7 +96,7 @@ def _backfill_from(item: ParsedCronItem, known: KnownCrontab, start: datetime, o
 
 
 def _period_start(item: ParsedCronItem, end: datetime) -> datetime:
-    """Where the item's backfill period that ends here begins."""
+    """The start of the item's backfill period that ends here."""
     try:
         return _before(end, timedelta(seconds=item.options.backfill_period))
     except OverflowError:  # longer than the calendar
@@ -114,19 +123,19 @@ def _numbered(index: int, minutes: Iterable[datetime]) -> Iterator[tuple[datetim
 
 
 def first_tick(start: datetime, owed: datetime | None) -> datetime:
-    """The minute to begin with: the next one, or the one that a failure of the database left undone."""
+    """The minute to start with: the next one, or an earlier one that a database failure left undone."""
     tick = round_up(start)
     return tick if owed is None else min(tick, owed)
 
 
 def cron_job(item: ParsedCronItem, minute: datetime, *, backfilled: bool) -> CronJob:
-    """The job to add for an item and a minute; `_cron` in its payload tells the task what it runs for."""
+    """The job to add for an item and a minute; `_cron` in its payload is the minute it runs for."""
     options = item.options
     marker = {"ts": minute.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "backfilled": backfilled}
     return CronJob(
+        item.task_identifier,
+        {**(item.payload or {}), "_cron": marker},
         identifier=item.identifier,
-        task_identifier=item.task,
-        payload={**(item.payload or {}), "_cron": marker},
         queue_name=options.queue_name,
         run_at=minute,
         max_attempts=options.max_attempts,
@@ -136,8 +145,8 @@ def cron_job(item: ParsedCronItem, minute: datetime, *, backfilled: bool) -> Cro
     )
 
 
-def rest_after(failures: int, chance: float) -> float:
-    """Seconds to rest after so many failures in a row; `chance` from 0 to 1 spreads workers apart."""
-    # The power is capped because a worker may fail for days.
-    rest = min(_SHORTEST_REST * _REST_GROWTH ** min(failures - 1, 100), _LONGEST_REST)
-    return rest * (0.5 + chance)
+def backoff(failures: int, jitter: float) -> float:
+    """Seconds to wait after this many failures in a row; `jitter` from 0 to 1 spreads workers apart."""
+    # The exponent is capped because a worker may fail for days.
+    delay = min(_MIN_BACKOFF * _BACKOFF_GROWTH ** min(failures - 1, 100), _MAX_BACKOFF)
+    return delay * (0.5 + jitter)

@@ -1,7 +1,7 @@
-"""The five time fields of a crontab line, text to sets of numbers. Pure; knows nothing of dates or zones.
+"""The five time fields of a crontab line, from text to sets of numbers. Pure; no dates, no time zones.
 
-A field is a comma list of numbers, ranges `a-b`, `*` and `*/n`. Beyond Graphile Worker for Node it may hold
-names of months and weekdays, ranges with steps `a-b/n`, and `@daily` and its kin in place of all five.
+A field is a comma-separated list of numbers, ranges `a-b`, `*` and `*/n`. Unlike in Node, it may also hold
+names of months and weekdays and ranges with steps `a-b/n`; `@daily` and the like replace all five fields.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "
 
 _EVERY = re.compile(r"\*(?:/([0-9]+))?")
 _RANGE = re.compile(r"([0-9]+|[A-Za-z]+)(?:-([0-9]+|[A-Za-z]+)(?:/([0-9]+))?)?")
-_SAFE_DIGITS = 9  # longer numbers are out of every range, and Python refuses to read very long ones
+_SAFE_DIGITS = 9  # longer numbers are always out of range, and Python refuses to parse very long ones
 
 
 class FieldError(ValueError):
-    """What is wrong with a pattern and, as `offset`, at which of its characters."""
+    """A problem in a pattern, and the `offset` of its first character."""
 
     def __init__(self, message: str, offset: int = 0) -> None:
         self.offset = offset
@@ -43,7 +43,7 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FieldKind:
-    """One of the five fields: its name, its bounds, and the words it understands."""
+    """One of the five fields: its name, its bounds, and the names of its values."""
 
     name: str
     lowest: int
@@ -52,7 +52,7 @@ class FieldKind:
 
     @property
     def largest_written(self) -> int:
-        """Weekdays may write Sunday as 7 too."""
+        """The largest number in text: Sunday may be 7."""
         return 7 if self is WEEKDAY else self.highest
 
     @property
@@ -86,20 +86,20 @@ class CronFields:
 
 
 def parse_pattern(pattern: str) -> CronFields:
-    """Five fields separated by white space, or one `@` word. Raises FieldError at the first fault."""
+    """Parse five fields separated by white space, or one `@` word. Raises FieldError."""
     if pattern.startswith("@"):
         return parse_pattern(expand_macro(pattern))
     fields = [(match.group(), match.start()) for match in re.finditer(r"\S+", pattern)]
     if len(fields) != len(KINDS) or pattern != pattern.strip():
         raise FieldError(
-            f"found {pattern!r}; expected five time fields (minute, hour, day of month, month, weekday) "
+            f"got {pattern!r}; expected five time fields (minute, hour, day of month, month, weekday) "
             f"with no space around them, or one of {', '.join(MACROS)}"
         )
     return CronFields(*(parse_field(text, kind, at) for (text, at), kind in zip(fields, KINDS, strict=True)))
 
 
 def expand_macro(word: str) -> str:
-    """The five fields an `@` word stands for."""
+    """The five fields that an `@` word means."""
     try:
         return MACROS[word.lower()]
     except KeyError:
@@ -107,7 +107,7 @@ def expand_macro(word: str) -> str:
 
 
 def parse_field(text: str, kind: FieldKind, offset: int = 0) -> tuple[int, ...]:
-    """The values one field allows; `offset` is where it starts, for error messages."""
+    """The values that a field allows; `offset` is its position, for error messages."""
     values: set[int] = set()
     for part in text.split(","):
         values.update(_parse_part(part, kind, offset))
@@ -156,7 +156,7 @@ def _step(text: str | None, kind: FieldKind, offset: int) -> int:
         return 1
     step = int(text[-_SAFE_DIGITS:]) if text.lstrip("0") == text[-_SAFE_DIGITS:].lstrip("0") else 10**9
     if step == 0:
-        raise FieldError(f"{kind.name}: the step must be 1 or more, found {text}", offset)
+        raise FieldError(f"{kind.name}: the step must be 1 or more, got {text}", offset)
     return step
 
 

@@ -1,4 +1,4 @@
-"""Recurring jobs written in code: CronItem to ParsedCronItem. Pure."""
+"""Recurring jobs defined in code: CronItem to ParsedCronItem. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from ..errors import CrontabError, CrontabProblem
-from .check import OptionFault, check_name, checked_options, checked_payload
+from .check import OptionFault, check_identifier, checked_options, checked_payload
 from .fields import FieldError, parse_pattern
-from .item import CronItem, ParsedCronItem, task_identifier
+from .item import CronItem, ParsedCronItem, identifier_of
 from .matcher import FunctionMatcher, Matcher, PatternMatcher
 
 _KEYS = ("task", "match", "options", "payload", "identifier")
 
 
 def parse_cron_items(items: Iterable[CronItem | Mapping[str, Any]]) -> list[ParsedCronItem]:
-    """Check recurring jobs written in code. Raises CrontabError that lists every fault."""
+    """Validate recurring jobs defined in code. Raises CrontabError, which lists every problem."""
     if isinstance(items, str | bytes | Mapping | CronItem):
-        raise CrontabError(f"parse_cron_items takes a list of CronItem, found {items!r}")
+        raise CrontabError(f"parse_cron_items takes a list of CronItem, got {items!r}")
     parsed: list[ParsedCronItem] = []
     problems: list[CrontabProblem] = []
     for number, item in enumerate(items):
@@ -34,7 +34,7 @@ def parse_cron_items(items: Iterable[CronItem | Mapping[str, Any]]) -> list[Pars
 
 
 def parse_cron_item(item: CronItem | Mapping[str, Any], *, source: str = "cron item") -> ParsedCronItem:
-    """Check one recurring job; `source` names it in the error."""
+    """Validate one recurring job; `source` names it in the error."""
     try:
         return _parse(_as_item(item), source)
     except (FieldError, OptionFault, CrontabError) as error:
@@ -47,7 +47,7 @@ def _as_item(item: object) -> CronItem:
     if isinstance(item, CronItem):
         return item
     if not isinstance(item, Mapping):
-        raise CrontabError(f"expected a CronItem, found {item!r}")
+        raise CrontabError(f"expected a CronItem, got {item!r}")
     if "pattern" in item:
         raise CrontabError("`pattern` is not a field of a cron item; the field is called `match`")
     for key in item:
@@ -60,15 +60,13 @@ def _as_item(item: object) -> CronItem:
 
 
 def _parse(item: CronItem, source: str) -> ParsedCronItem:
-    task = task_identifier(item.task)
-    check_name("task", task)
+    task = identifier_of(item.task)
+    check_identifier("task", task)
     identifier = task if item.identifier is None else item.identifier
-    if not isinstance(identifier, str):
-        raise OptionFault("identifier", f"expected text, found {identifier!r}")
-    check_name("identifier", identifier)
+    check_identifier("identifier", identifier)
     options = checked_options(item.options)
     return ParsedCronItem(
-        task=task,
+        task_identifier=task,
         match=_matcher(item.match, options.tz, identifier),
         options=options,
         payload={} if item.payload is None else checked_payload(item.payload),
@@ -82,7 +80,7 @@ def _matcher(match: object, zone: ZoneInfo | None, identifier: str) -> Matcher:
     if isinstance(match, str):
         return PatternMatcher(parse_pattern(match), zone)
     if inspect.iscoroutinefunction(match):
-        raise CrontabError("`match` is a coroutine function; it must be a plain one")
+        raise CrontabError("`match` is a coroutine function; it must be a plain function")
     if callable(match):
         return FunctionMatcher(match, zone, identifier)
-    raise CrontabError(f"`match` must be a pattern or a function, found {match!r}")
+    raise CrontabError(f"`match` must be a pattern or a function, got {match!r}")

@@ -1,6 +1,6 @@
-"""CronItem, a recurring job written in code, and ParsedCronItem, what the scheduler works with.
+"""CronItem, a recurring job defined in code, and ParsedCronItem, its validated form for the scheduler.
 
-Crontab text and code meet in ParsedCronItem; `code.py` and `crontab.py` make it, `scheduler.py` reads it.
+`from_code.py` and `crontab.py` produce ParsedCronItems, `scheduler.py` consumes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CronJobKeyMode = Literal["replace", "preserve_run_at"]
 
 @runtime_checkable
 class HasIdentifier(Protocol):
-    """A task: anything that knows its own identifier."""
+    """A task object."""
 
     @property
     def identifier(self) -> str: ...
@@ -29,26 +29,26 @@ class HasIdentifier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronItemOptions:
-    """How the jobs of an item are added, and how far back missed runs are made up for."""
+    """How an item's jobs are added, and how far back missed runs are backfilled."""
 
     backfill_period: float | timedelta | str = 0.0
-    """Seconds, a timedelta or a phrase such as "1d2h": runs missed that long ago are added at start-up."""
+    """Seconds, a timedelta or a phrase such as "1d2h": runs missed in this period are added at start-up."""
     max_attempts: int | None = None
-    """How often each job is tried; None leaves it to the database (25)."""
+    """Attempts of each job; the database's default is 25."""
     queue_name: str | None = None
-    """The jobs run one after the other within this queue."""
+    """Jobs of one queue run one after another."""
     job_key: str | None = None
-    """A job of this key that waits still is updated in place of adding a second one."""
+    """A waiting job with this key is updated; otherwise one is added."""
     job_key_mode: CronJobKeyMode | None = None
-    """What happens to such a job's run time; "replace" if a key is given alone."""
+    """What happens to the `run_at` of such a job; the default is "replace"."""
     priority: int | None = None
-    """Jobs with smaller numbers run first."""
+    """Lower numbers run first."""
     tz: str | ZoneInfo | None = None
-    """The zone whose clock the pattern means; None is UTC."""
+    """The time zone of the pattern; None is UTC."""
 
 
 class CronItemKeywords(TypedDict, total=False):
-    """What every constructor of CronItem takes besides the task and the time."""
+    """The keyword arguments of CronItem's constructors, besides the task and the time."""
 
     payload: Any
     identifier: str | None
@@ -66,14 +66,14 @@ class CronItem:
     """A recurring job: which task, when, with which payload."""
 
     task: str | HasIdentifier
-    """The task, or its name."""
+    """The task, or its identifier."""
     match: str | Callable[[TimestampDigest], object]
-    """A crontab pattern such as "0 4 * * *", or a function that is asked for every minute."""
+    """A crontab pattern such as "0 4 * * *", or a function that is called for every minute."""
     options: CronItemOptions | Mapping[str, Any] = field(default_factory=CronItemOptions)
     payload: Any = None
-    """An object: a mapping, a dataclass or the like; `_cron` is added to it."""
+    """A JSON object: a mapping, a dataclass or a model; `_cron` is added to it."""
     identifier: str | None = None
-    """Tells this item from others with the same task; must never change. The task's name if None."""
+    """Unique among all items, and permanent; the default is the task's identifier."""
 
     @classmethod
     def every_minute(cls, task: str | HasIdentifier, **how: Unpack[CronItemKeywords]) -> Self:
@@ -84,7 +84,7 @@ class CronItem:
     def every_n_minutes(cls, task: str | HasIdentifier, n: int, **how: Unpack[CronItemKeywords]) -> Self:
         """Run at minute 0 of each hour and every `n` minutes after it, `n` from 1 to 60."""
         if n not in range(1, 61):
-            raise CrontabError(f"every_n_minutes: n must be from 1 to 60, found {n!r}")
+            raise CrontabError(f"every_n_minutes: n must be from 1 to 60, got {n!r}")
         return cls._at(task, f"*/{n} * * * *", how)
 
     @classmethod
@@ -120,7 +120,7 @@ class CronItem:
         minute: int = 0,
         **how: Unpack[CronItemKeywords],
     ) -> Self:
-        """Run each month on a day; months without that day are left out."""
+        """Run each month on a day; months without that day are skipped."""
         return cls._at(task, f"{_clock(hour, minute)} {day} * *", how)
 
     @classmethod
@@ -141,7 +141,7 @@ class CronItem:
         try:
             parse_pattern(pattern)
         except FieldError as error:
-            raise CrontabError(f"cron item for {task_identifier(task)!r}: {error}") from None
+            raise CrontabError(f"cron item for {identifier_of(task)!r}: {error}") from None
         values = dict(how)
         payload, identifier = values.pop("payload", None), values.pop("identifier", None)
         return cls(task, pattern, CronItemOptions(**values), payload, identifier)  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ class CronItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCronOptions:
-    """CronItemOptions after checking: seconds, a zone, and the mode that a key alone means."""
+    """Validated CronItemOptions, with the period in seconds and the default mode of a key."""
 
     backfill_period: float = 0.0
     max_attempts: int | None = None
@@ -162,37 +162,37 @@ class ParsedCronOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCronItem:
-    """A recurring job that was read and checked, ready for the scheduler."""
+    """A validated recurring job, ready for the scheduler."""
 
-    task: str
+    task_identifier: str
     match: Matcher
     options: ParsedCronOptions
     payload: dict[str, Any] | None
     identifier: str
     pattern: str | None = None
-    """The time as it was written; None for a function."""
+    """The pattern as written; None for a function."""
     source: str = field(default="", compare=False)
     line: int | None = field(default=None, compare=False)
     column: int | None = field(default=None, compare=False)
-    """Where the task's name stands in a crontab."""
+    """The position of the task identifier in a crontab."""
 
     @property
     def place(self) -> str:
-        """Where it was written, for messages."""
+        """The file and line, for messages."""
         source = self.source or "another cron item"
         return source if self.line is None else f"{source}:{self.line}"
 
 
-def task_identifier(task: object) -> str:
-    """The name of a task that was given as a name or as the task itself."""
-    name = task.identifier if isinstance(task, HasIdentifier) else task
-    if not isinstance(name, str):
-        raise CrontabError(f"a cron item's task must be a task or its name, found {task!r}")
-    return name
+def identifier_of(task: object) -> str:
+    """The identifier of a task, or the identifier itself."""
+    identifier = task.identifier if isinstance(task, HasIdentifier) else task
+    if not isinstance(identifier, str):
+        raise CrontabError(f"a cron item's task must be a task or its identifier, got {task!r}")
+    return identifier
 
 
 def _clock(hour: int | time, minute: int) -> str:
-    """Minute and hour fields; a `datetime.time` stands for both."""
+    """The minute and hour fields; a `datetime.time` gives both."""
     if not isinstance(hour, time):
         return f"{minute} {hour}"
     if hour.tzinfo is not None:

@@ -1,4 +1,4 @@
-"""Where recurring jobs come from: parsed items, crontab text, or a crontab file, in this order."""
+"""Loading recurring jobs: from parsed items, crontab text, or a crontab file, in this order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def collect_cron_items(
     crontab_file: str | PathLike[str] | None = None,
     must_exist: bool = False,
 ) -> list[ParsedCronItem]:
-    """The items a worker runs; text or parsed items take the place of the file.
+    """The items of a worker; text or parsed items replace the file.
 
-    `must_exist`: the file was named by the user, so that it is an error if it cannot be read.
+    With `must_exist`, for a file that the user has named, an unreadable file is an error.
     """
     if crontab is not None and parsed_cron_items is not None:
         raise CrontabError("give either `crontab` or `parsed_cron_items`, not both")
@@ -32,7 +32,7 @@ def collect_cron_items(
         for item in parsed_cron_items:
             if not isinstance(item, ParsedCronItem):
                 raise CrontabError(
-                    f"parsed_cron_items: found {item!r}; pass items through parse_cron_items or parse_crontab"
+                    f"parsed_cron_items: got {item!r}; pass items through parse_cron_items or parse_crontab"
                 )
         check_identifiers(parsed_cron_items)
         return list(parsed_cron_items)
@@ -42,9 +42,9 @@ def collect_cron_items(
 
 
 def read_crontab_file(path: str | PathLike[str], *, must_exist: bool = False) -> list[ParsedCronItem]:
-    """The items of a file; faults raise CrontabError.
+    """The items of a file. Raises CrontabError for invalid lines.
 
-    A file that is missing or unreadable means none, unless it `must_exist`.
+    A missing or unreadable file has no items, unless it `must_exist`.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -56,7 +56,7 @@ def read_crontab_file(path: str | PathLike[str], *, must_exist: bool = False) ->
         logger.info("no crontab at %s; recurring jobs are off", path)
         return []
     except UnicodeDecodeError as error:
-        raise CrontabError(f"{path}: it is not UTF-8 text ({error})") from None
+        raise CrontabError(f"{path}: the crontab is not UTF-8 text ({error})") from None
     except OSError as error:
         if must_exist:
             raise CrontabError(f"{path}: the crontab cannot be read: {error.strerror}") from None

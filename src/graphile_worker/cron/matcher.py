@@ -1,8 +1,8 @@
-"""Whether, and when, one recurring job is due: by pattern or by function, in UTC or in a zone. Pure.
+"""When a recurring job is due: by pattern or by function, in UTC or in a time zone. Pure.
 
-In a zone whose clocks change, a pattern with fixed hours runs once: what falls into the hour that does not
-exist runs at the first instant after it, and of an hour that comes twice only the first counts. A pattern
-that takes every hour just goes on with real time, so an item that runs each minute never pauses.
+When daylight saving time begins or ends, a pattern with fixed hours runs once: runs in the skipped hour move
+to the first minute after it, and in the repeated hour only the first pass counts. A pattern for every hour
+follows real time, so an item that runs each minute never pauses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("graphile_worker.cron")
 
 
 class Matcher(Protocol):
-    """What an item must be able to tell about itself. Instants are aware, on the minute, in UTC."""
+    """When an item is due. Times are aware, whole minutes, in UTC."""
 
     def __call__(self, digest: TimestampDigest) -> bool:
         """Whether a minute with these parts matches."""
@@ -37,12 +37,12 @@ class Matcher(Protocol):
         ...
 
     def minutes_between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """Every due minute from `start` on and before `end`, in order."""
+        """Every due minute from `start` until before `end`, in order."""
         ...
 
 
 class PatternMatcher:
-    """Five fields, fast: months and days that do not match are skipped without looking at their minutes."""
+    """Five fields; months and days that do not match are skipped as a whole."""
 
     def __init__(self, fields: CronFields, zone: ZoneInfo | None = None) -> None:
         self.fields = fields
@@ -52,7 +52,7 @@ class PatternMatcher:
         self._dates = frozenset(fields.dates)
         self._months = frozenset(fields.months)
         self._weekdays = frozenset(fields.weekdays)
-        # "Full" lists restrict nothing; if both lists restrict, either of them suffices.
+        # A full list restricts nothing; if both lists are restricted, a match of either suffices.
         self._any_date = len(fields.dates) == 31
         self._any_weekday = len(fields.weekdays) == 7
         self._every_hour = len(fields.hours) == 24
@@ -96,7 +96,7 @@ class PatternMatcher:
         return day in self._dates or (not self._any_weekday and weekday in self._weekdays)
 
     def _walk(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """The matching minutes of a clock that never changes."""
+        """The matching minutes of a clock without daylight saving time."""
         times = _times_of_day(self.fields.hours, self.fields.minutes)
         day = start.date()
         while (midnight := datetime.combine(day, time(), start.tzinfo)) < end:
@@ -112,7 +112,7 @@ class PatternMatcher:
 
 
 class FunctionMatcher:
-    """A function of the digest, asked for every minute. One that fails is reported once and is not due."""
+    """A function of the digest, called for every minute. An error is logged once and means not due."""
 
     def __init__(
         self,
@@ -142,18 +142,18 @@ class FunctionMatcher:
 
 
 def round_up(moment: datetime) -> datetime:
-    """The moment itself if it is a whole minute, else the next one; in UTC."""
+    """The next whole minute, or the time itself if it is one; in UTC."""
     minute = round_down(moment)
     return minute if minute == moment else minute + MINUTE
 
 
 def round_down(moment: datetime) -> datetime:
-    """The minute that contains the moment, in UTC."""
+    """The minute that contains this time, in UTC."""
     return moment.astimezone(UTC).replace(second=0, microsecond=0)
 
 
 def each_minute(start: datetime, end: datetime) -> Iterator[datetime]:
-    """Every minute from `start` on and before `end`."""
+    """Every minute from `start` until before `end`."""
     while start < end:
         yield start
         start += MINUTE

@@ -1,4 +1,4 @@
-"""The `?id=…&fill=…` part of a crontab line: URL query syntax to options, each fault with its place. Pure."""
+"""The `?id=…&fill=…` part of a crontab line: from URL query syntax to options and problems. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from .check import JOB_KEY_MODES, LONGEST_NAME, OptionFault, checked_options
+from ..spec import MAX_IDENTIFIER_LENGTH
+from .check import JOB_KEY_MODES, OptionFault, checked_options
 from .item import ParsedCronOptions
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -20,7 +21,7 @@ _ANYTHING = re.compile(r".*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One option of a crontab line: the field it fills, what its value looks like, and how to say so."""
+    """One option of a crontab line: its field, the pattern of its value, and that pattern in words."""
 
     field: str
     pattern: re.Pattern[str]
@@ -43,7 +44,7 @@ _OTHER_SPELLINGS = {"job_key": "jobKey", "job_key_mode": "jobKeyMode"}
 
 @dataclass(frozen=True, slots=True)
 class OptionText:
-    """What the options of one line say, and what is wrong with them as (offset, message)."""
+    """The options of one line, and their problems as (offset, message)."""
 
     options: ParsedCronOptions
     identifier: str | None
@@ -51,7 +52,7 @@ class OptionText:
 
 
 def parse_option_text(text: str) -> OptionText:
-    """Read the text after the `?`. Offsets count from its first character."""
+    """Parse the text after the `?`. Offsets count from its first character."""
     values: dict[str, Any] = {}
     places: dict[str, int] = {}
     faults: list[tuple[int, str]] = []
@@ -74,13 +75,15 @@ def parse_option_text(text: str) -> OptionText:
         options = checked_options(values)
     except OptionFault:
         faults += _every_fault(values, places)
-    if identifier and len(identifier) > LONGEST_NAME:
-        faults.append((places["identifier"], f"the option 'id' has more than {LONGEST_NAME} characters"))
+    if identifier and len(identifier) > MAX_IDENTIFIER_LENGTH:
+        faults.append(
+            (places["identifier"], f"the option 'id' has more than {MAX_IDENTIFIER_LENGTH} characters")
+        )
     return OptionText(options, identifier, tuple(sorted(faults)))
 
 
 def _every_fault(values: dict[str, Any], places: dict[str, int]) -> Iterator[tuple[int, str]]:
-    """Offset and message of each value that cannot be used; checking all at once tells of the first only."""
+    """Offset and message of each invalid value; a check of all at once finds only the first."""
     for field, value in values.items():
         try:
             checked_options({field: value})
@@ -89,7 +92,7 @@ def _every_fault(values: dict[str, Any], places: dict[str, int]) -> Iterator[tup
 
 
 def _segments(text: str) -> Iterator[tuple[int, str, str]]:
-    """Offset, key and value of each `key=value`, decoded; empty ones are left out as browsers do."""
+    """Offset, key and value of each `key=value`, decoded; empty segments are skipped, as in browsers."""
     offset = 0
     for segment in text.split("&"):
         if segment:

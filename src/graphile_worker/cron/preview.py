@@ -1,4 +1,4 @@
-"""The next runs of recurring jobs, for people who want to see what a crontab means. Pure."""
+"""The next runs of recurring jobs, to show what a crontab means. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from itertools import islice
 
 from .item import ParsedCronItem
 
-# Some dates are rare: 29 February is eight years away around the year 2100. A function, which must be asked
-# for every single minute, is not searched that far.
+# Some dates are rare: 29 February is up to eight years away around 2100. A function has to be called for
+# every minute, so it is not searched that far.
 _HORIZON = timedelta(days=366 * 9)
 _FUNCTION_HORIZON = timedelta(days=366)
-# The calendar has ends, and zones need some room there.
+# The ends of the calendar, with room for time zone offsets.
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
 class UpcomingRun:
-    """One run to come."""
+    """One future run."""
 
     at: datetime
     item: ParsedCronItem
 
 
 def upcoming_runs(items: Sequence[ParsedCronItem], start: datetime, count: int) -> list[UpcomingRun]:
-    """The next `count` runs from `start` on, in order of time and then of the items."""
+    """The next `count` runs from `start` on, by time and then by the order of the items."""
     start = min(max(start, _FIRST), _LAST)
     streams = (_runs(item, number, start) for number, item in enumerate(items))
     return [UpcomingRun(at, items[number]) for at, number in islice(heapq.merge(*streams), count)]

@@ -1,8 +1,11 @@
 """CronScheduler: the loop that adds recurring jobs when their minute comes.
 
-Any number of them may run on one database; the statement in `schedule_cron_jobs.sql` sees to it that one of
-them adds each job. What to do is decided in `due.py`; here it is only done, and done again when the database
-fails: the loop then starts from the beginning, and nothing that was due meanwhile is left out.
+Any number of schedulers may run on one database; `schedule_cron_jobs.sql` makes sure that only one of them
+adds each job. `due.py` decides what to do, this module does it. After a database failure the loop starts
+over, and adds what became due in between.
+
+Interceptors are called before the statement, while no lock is held. So every scheduler calls them for a job
+that is due, and the first to run its statement decides what is added.
 """
 
 from __future__ import annotations
@@ -16,44 +19,48 @@ from datetime import datetime
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection
-from ..hooks.emitter import Events
+from ..errors import JobRefusedError
+from ..hooks import Hooks
 from ..hooks.events import (
     CronBackfill,
     CronBackfillItem,
-    CronJob,
     CronOverdueTimer,
     CronPrematureTimer,
     CronSchedule,
     CronScheduled,
     CronStarted,
     CronStarting,
+    JobsAdded,
 )
-from ..queries.crontabs import KnownCrontab, known_crontabs, register_crontabs, schedule_cron_jobs
+from ..payload import encode
+from ..queries.crontabs import CronMinute, known_crontabs, register_crontabs, schedule_cron_jobs
 from ..schema_name import SchemaName
+from ..spec import CronJob
 from .check import check_identifiers
 from .due import (
     LONGEST_CATCH_UP,
     DueMinute,
+    KnownCrontab,
+    backoff,
     cron_job,
     due_for_backfill,
     due_when_late,
     first_tick,
     in_groups,
-    rest_after,
 )
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
 
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 
-_TIMER_MARGIN = 0.001  # so that a timer never rings in the last moment of the minute before
-_LONGEST_TIMER = 60.0  # longer only after the clock was put back; it may be put forward again meanwhile
-_STOP_PATIENCE = 5.0
-_GROUP_SIZE = 500  # jobs of past minutes that are committed together; others wait for as long as that takes
+_TIMER_MARGIN = 0.001  # so that a timer never fires at the very end of the previous minute
+_MAX_SLEEP = 60.0  # a longer wait means that the clock was set back; it may be set forward again
+_STOP_TIMEOUT = 5.0
+_GROUP_SIZE = 500  # past jobs per transaction; other workers wait while it lasts
 
 
 class CronScheduler:
-    """Adds the jobs of `items` through connections that `acquire` lends."""
+    """Adds the jobs of `items` over connections from `acquire`."""
 
     def __init__(
         self,
@@ -61,51 +68,52 @@ class CronScheduler:
         schema: SchemaName,
         items: Sequence[ParsedCronItem],
         *,
-        events: Events | None = None,
+        hooks: Hooks | None = None,
         clock: Clock | None = None,
         known_tasks: Collection[str] | None = None,
         logger: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._acquire = acquire
         self._schema = schema
         self._items = tuple(items)
         check_identifiers(self._items)
-        self._events = events or Events()
+        self._hooks = hooks or Hooks()
+        self._events = self._hooks.events
         self._clock = clock or SystemClock()
         self._known_tasks = known_tasks
         self._logger = logger or logging.getLogger("graphile_worker.cron")
-        self._chance = chance
+        self._jitter = jitter
         self._failures = 0
         self._owed: datetime | None = None
-        """The first minute whose jobs are not added yet; None until the first tick is known."""
+        """The first minute whose jobs are not yet added; None until the first tick is known."""
         self._has_warned = False
-        """Whether a clock that was put back has been reported."""
+        """Whether a clock that was set back has been reported."""
         self._is_sleeping = False
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin; returns at once. Backfill and ticks happen in a task of their own."""
+        """Start the loop in an asyncio task of its own; returns immediately."""
         if self._task is not None:
-            raise RuntimeError("this CronScheduler was started already")
-        self._warn()
+            raise RuntimeError("this CronScheduler has already been started")
+        self._warn_of_unknown_tasks()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker cron")
 
     async def stop(self) -> None:
-        """End the loop; a statement under way may finish first. Does nothing if it has ended."""
+        """Stop the loop after the statement in flight. Does nothing if the loop has ended."""
         self._is_stopping = True
         if self._task is None:
             return
         if self._is_sleeping:
             self._task.cancel()
         elif not self._task.done():
-            await asyncio.wait([self._task], timeout=_STOP_PATIENCE)
+            await asyncio.wait([self._task], timeout=_STOP_TIMEOUT)
             self._task.cancel()
         await self.wait()
 
     async def wait(self) -> None:
-        """Wait until the loop has ended, which it does only after `stop`. Raises what it died of."""
+        """Wait until the loop has ended, which it does only after `stop`. Raises what it failed with."""
         if self._task is not None:
             await asyncio.wait([self._task])
             if not self._task.cancelled():
@@ -119,15 +127,15 @@ class CronScheduler:
                 await self._backfill_and_tick()
             except Exception as error:
                 self._failures += 1
-                rest = rest_after(self._failures, self._chance())
+                delay = backoff(self._failures, self._jitter())
                 self._logger.error(
-                    "recurring jobs: attempt %d failed, starting again in %.1f s: %s",
+                    "recurring jobs: attempt %d failed, retrying in %.1f s: %s",
                     self._failures,
-                    rest,
+                    delay,
                     error,
                     exc_info=error,
                 )
-                await self._sleep(rest)
+                await self._sleep(delay)
 
     async def _backfill_and_tick(self) -> None:
         start = self._clock.now()
@@ -139,39 +147,43 @@ class CronScheduler:
         self._events.emit(CronStarted(start=start))
         self._owed = expected = first_tick(start, self._owed)
         while not self._is_stopping:
-            rest = (expected - self._clock.now()).total_seconds()
-            await self._sleep(min(max(rest, 0), _LONGEST_TIMER) + _TIMER_MARGIN)
+            remaining = (expected - self._clock.now()).total_seconds()
+            await self._sleep(min(max(remaining, 0), _MAX_SLEEP) + _TIMER_MARGIN)
             expected = await self._tick(expected)
 
     async def _backfill(self, start: datetime) -> None:
+        known = await self._known(start)
+        self._warn_of_the_future(known, start)
+        due = due_for_backfill(self._items, known, start, self._owed)
+        for group in in_groups(due, _GROUP_SIZE):
+            if self._is_stopping:
+                return
+            minutes = [await self._prepare(each, backfilled=True) for each in group]
+            for minute, jobs, _ in minutes:
+                if jobs:
+                    items_to_backfill = _backfill_items(jobs, known)
+                    self._events.emit(CronBackfill(items_to_backfill=items_to_backfill, timestamp=minute))
+            await self._add(minutes)
+
+    async def _known(self, start: datetime) -> dict[str, KnownCrontab]:
+        """What the database knew about the items until now; new ones are registered."""
         async with self._acquire() as connection:
-            known = await known_crontabs(connection, self._schema)
+            rows = await known_crontabs(connection, self._schema)
+            known = {row[0]: KnownCrontab(*row) for row in rows}
             new = [item.identifier for item in self._items if item.identifier not in known]
             if new:
                 await register_crontabs(connection, self._schema, new, start)
-            self._warn_of_the_future(known, start)
-            due = due_for_backfill(self._items, known, start, self._owed)
-            for group in in_groups(due, _GROUP_SIZE):
-                if self._is_stopping:
-                    return
-                minutes = [
-                    (minute, [cron_job(item, minute, backfilled=True) for item in items])
-                    for minute, items in group
-                ]
-                for minute, jobs in minutes:
-                    items_to_backfill = _backfill_items(jobs, known)
-                    self._events.emit(CronBackfill(items_to_backfill=items_to_backfill, timestamp=minute))
-                await schedule_cron_jobs(connection, self._schema, minutes)
+        return known
 
     async def _tick(self, expected: datetime) -> datetime:
-        """Do what is due at `expected`, or from then until now if it is late; the next minute to wait for."""
+        """Add what is due from `expected` until now; returns the next minute to wait for."""
         current = round_down(self._clock.now())
         if current < expected:
             if expected - current > LONGEST_CATCH_UP and not self._has_warned:
                 self._has_warned = True
                 self._logger.warning(
-                    "recurring jobs: the clock was put back to %s; nothing is added before %s, up to which "
-                    "everything was added already",
+                    "recurring jobs: the clock was set back to %s; nothing is added before %s, since all "
+                    "jobs up to then were added already",
                     current,
                     expected,
                 )
@@ -181,9 +193,9 @@ class CronScheduler:
             self._events.emit(CronOverdueTimer(current_timestamp=current, expected_timestamp=expected))
             if current - expected > LONGEST_CATCH_UP:
                 self._logger.warning(
-                    "recurring jobs: the clock went from %s to %s (put forward, or something was suspended); "
-                    "runs missed in the last week or in an item's backfill period are added now, older ones "
-                    "are left out",
+                    "recurring jobs: the clock jumped from %s to %s (set forward, or the machine was "
+                    "suspended); runs missed in the last week or in an item's backfill period are added "
+                    "now, older ones are skipped",
                     expected,
                     current,
                 )
@@ -197,13 +209,54 @@ class CronScheduler:
         return self._owed
 
     async def _schedule(self, due: DueMinute) -> None:
-        minute, items = due
-        jobs = [cron_job(item, minute, backfilled=False) for item in items]
-        self._events.emit(CronSchedule(timestamp=minute, jobs_and_identifiers=jobs))
-        async with self._acquire() as connection:
-            await schedule_cron_jobs(connection, self._schema, [(minute, jobs)])
+        prepared = await self._prepare(due, backfilled=False)
+        minute, jobs, _ = prepared
+        if jobs:
+            self._events.emit(CronSchedule(timestamp=minute, jobs_and_identifiers=jobs))
+        await self._add([prepared])
         self._owed = minute + MINUTE
-        self._events.emit(CronScheduled(timestamp=minute, jobs_and_identifiers=jobs))
+        if jobs:
+            self._events.emit(CronScheduled(timestamp=minute, jobs_and_identifiers=jobs))
+
+    async def _prepare(self, due: DueMinute, *, backfilled: bool) -> CronMinute:
+        """The jobs of one minute, after the `before_add` interceptors."""
+        minute, items = due
+        jobs = [cron_job(item, minute, backfilled=backfilled) for item in items]
+        if not self._hooks._before_add:
+            return CronMinute(minute, jobs)
+        intercepted = [await self._intercept(job) for job in jobs]
+        refused = [job.identifier for job, kept in zip(jobs, intercepted, strict=True) if kept is None]
+        return CronMinute(minute, [job for job in intercepted if job is not None], refused)
+
+    async def _intercept(self, job: CronJob) -> CronJob | None:
+        """The job after the interceptors; None if one refused it, or failed.
+
+        A failed interceptor must not hold up the other items, which a retry would do.
+        """
+        try:
+            spec = await self._hooks._intercept_add(job)
+            encode(spec.payload)
+            return job.with_spec(spec)
+        except JobRefusedError as error:
+            self._logger.warning(
+                "recurring job %r was refused for %s and is not added: %s", job.identifier, job.run_at, error
+            )
+        except Exception as error:
+            self._logger.error(
+                "recurring job %r is not added for %s: a before_add interceptor failed: %s",
+                job.identifier,
+                job.run_at,
+                error,
+                exc_info=error,
+            )
+        return None
+
+    async def _add(self, minutes: Sequence[CronMinute]) -> None:
+        is_observed = JobsAdded in self._events._observed
+        async with self._acquire() as connection:
+            added = await schedule_cron_jobs(connection, self._schema, minutes, return_added=is_observed)
+        if added:
+            self._events.emit(JobsAdded(specs=added, jobs=(), source="crontab"))
 
     async def _sleep(self, seconds: float) -> None:
         if self._is_stopping:
@@ -214,23 +267,23 @@ class CronScheduler:
         finally:
             self._is_sleeping = False
 
-    def _warn(self) -> None:
+    def _warn_of_unknown_tasks(self) -> None:
         for item in self._items:
-            if self._known_tasks is not None and item.task not in self._known_tasks:
+            if self._known_tasks is not None and item.task_identifier not in self._known_tasks:
                 self._logger.warning(
-                    "recurring job %r: this worker has no task %r; its jobs are added all the same",
+                    "recurring job %r: this worker has no task %r; its jobs are added anyway",
                     item.identifier,
-                    item.task,
+                    item.task_identifier,
                 )
 
     def _warn_of_the_future(self, known: dict[str, KnownCrontab], start: datetime) -> None:
-        """An item that ran in the future, by a clock that was wrong, does not run again before that time."""
+        """Warn of items that a wrong clock has run in the future: they do not run again before that time."""
         for item in self._items:
             last = known[item.identifier].last_execution if item.identifier in known else None
             if last is not None and last - start > LONGEST_CATCH_UP:
                 self._logger.warning(
-                    "recurring job %r was last added for %s, in the future, and is not added before that; "
-                    "if a clock was wrong then, set last_execution to null in its row of %s",
+                    "recurring job %r was last added for %s, which is in the future, and is not added before "
+                    "then; if a clock was wrong, set last_execution to null in its row of %s",
                     item.identifier,
                     last,
                     f"{self._schema.quoted}._private_known_crontabs",

@@ -11,10 +11,10 @@ LONGEST = 100 * 366 * 86400  # a century; more would only overflow the calendar
 
 
 def parse_time_phrase(text: str) -> float:
-    """The seconds a phrase adds up to. Raises ValueError that says what a phrase looks like."""
+    """The seconds of a phrase. Raises ValueError, which describes a valid one."""
     if len(text) > 200 or not _PHRASE.fullmatch(text):
-        raise ValueError(f"found {text!r}; expected numbers with the units s, m, h, d or w, such as 4w3d2h1m")
+        raise ValueError(f"got {text!r}; expected numbers with the units s, m, h, d or w, such as 4w3d2h1m")
     seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
     if seconds > LONGEST:
-        raise ValueError(f"found {text!r}; expected at most a hundred years")
+        raise ValueError(f"got {text!r}; expected at most a hundred years")
     return float(seconds)

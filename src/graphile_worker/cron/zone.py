@@ -1,4 +1,4 @@
-"""Wall clocks that are not UTC: from minutes of a zone to instants and back, across clock changes. Pure."""
+"""Time zones: offsets of whole days, and minutes that daylight saving time skips. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR = timedelta(hours=1)
 
 
 def find_zone(name: str) -> ZoneInfo:
-    """The zone of this name. Raises CrontabError that offers the nearest known name."""
+    """The time zone of this name. Raises CrontabError, which suggests the closest name."""
     import difflib
 
     try:
@@ -29,9 +29,9 @@ def find_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=8192)
 def steady_offset(zone: ZoneInfo, day: date) -> timedelta | None:
-    """The zone's offset during a whole UTC day, or None if its clocks change then or tell a time twice.
+    """The zone's offset during a whole UTC day, or None if it changes on that day.
 
-    Almost every day is steady, and on those a wall clock is plain arithmetic.
+    On almost every day it is steady, and local time is simple arithmetic.
     """
     start = datetime.combine(day, time(), UTC)
     offset = _offset(zone, start - MINUTE)
@@ -43,7 +43,7 @@ def steady_offset(zone: ZoneInfo, day: date) -> timedelta | None:
 
 
 def skipped_minutes(zone: ZoneInfo, minute: datetime) -> list[datetime]:
-    """The wall-clock minutes that never come because the clocks were put forward just before `minute`."""
+    """The local minutes skipped because the clocks were set forward just before `minute`."""
     before = _offset(zone, minute - MINUTE)
     gap = _offset(zone, minute) - before
     first = minute.astimezone(UTC).replace(tzinfo=None) + before

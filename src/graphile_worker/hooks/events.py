@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 
 from ..job import Job
+from ..spec import CronJob, JobSpec
+
+AddSource = Literal["client", "worker", "crontab"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -354,21 +357,18 @@ class JobOutcomeDiscarded(JobEvent, frozen=True, kw_only=True):
     """Why: the row was gone, another worker had taken over the job, or the database refused every outcome."""
 
 
+class JobsAdded(Event, frozen=True, kw_only=True):
+    """Jobs were added through this client or worker; in a transaction of the caller, not yet committed."""
+
+    name: ClassVar[str] = "jobs:add"
+    specs: Sequence[JobSpec]
+    jobs: Sequence[Job]
+    """In the order of the specs; empty with `return_jobs=False`, and for recurring jobs."""
+    source: AddSource
+    """Where they come from: a client, a worker (its tasks and `Runner.add_job`), or the crontab."""
+
+
 # -- recurring jobs ----------------------------------------------------------------------------------------
-
-
-class CronJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring job that is due: the item's identifier and the job to add."""
-
-    identifier: str
-    task_identifier: str
-    payload: object
-    queue_name: str | None = None
-    run_at: datetime | None = None
-    max_attempts: int | None = None
-    job_key: str | None = None
-    job_key_mode: str | None = None
-    priority: int | None = None
 
 
 class CronBackfillItem(msgspec.Struct, frozen=True, kw_only=True):

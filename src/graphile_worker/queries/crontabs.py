@@ -1,110 +1,128 @@
-"""What the database remembers of recurring jobs, and adding those of each minute exactly once."""
+"""What the database knows about recurring jobs, and adding those of each minute exactly once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from typing import NamedTuple
 
-import msgspec
-
-from ..db.array_types import teach_arrays
-from ..db.connection import Connection
+from ..db.connection import Connection, Row
 from ..errors import JobNotAddedError
-from ..hooks.events import CronJob
 from ..schema_name import SchemaName
+from ..spec import CronJob
 from ..sql import load
-
-MinuteOfJobs = tuple[datetime, Sequence[CronJob]]
+from .spec_columns import array_text, as_texts, columns_of
+from .statement import Statement, load_statement
 
 _KEYED_ADD_ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCrontab:
-    """One item as the database knows it."""
+class CronMinute(NamedTuple):
+    """The recurring jobs of one minute."""
 
-    identifier: str
-    known_since: datetime
-    last_execution: datetime | None
+    minute: datetime
+    jobs: Sequence[CronJob]
+    refused: Sequence[str] = ()
+    """Identifiers of items whose job an interceptor refused: the minute is dealt with, no job is added."""
+
+    @property
+    def identifiers(self) -> list[str]:
+        return [*(job.identifier for job in self.jobs), *self.refused]
+
+    @property
+    def has_keys(self) -> bool:
+        return any(job.job_key for job in self.jobs)
 
 
-async def known_crontabs(connection: Connection, schema: SchemaName) -> dict[str, KnownCrontab]:
-    """Every item any worker ever had, by identifier."""
+async def known_crontabs(
+    connection: Connection, schema: SchemaName
+) -> list[tuple[str, datetime, datetime | None]]:
+    """Identifier, known_since and last_execution of every item that any worker ever had."""
     rows = await connection.fetch(load("cron/known_crontabs", schema))
-    return {
-        row["identifier"]: KnownCrontab(row["identifier"], row["known_since"], row["last_execution"])
-        for row in rows
-    }
+    return [(row["identifier"], row["known_since"], row["last_execution"]) for row in rows]
 
 
 async def register_crontabs(
     connection: Connection, schema: SchemaName, identifiers: Iterable[str], known_since: datetime
 ) -> None:
-    """Note down new items; those another worker noted down meanwhile stay as they are."""
+    """Register new items; those that another worker has registered stay as they are."""
     await connection.execute(load("cron/register_crontabs", schema), list(identifiers), known_since)
 
 
-async def schedule_cron_jobs(
-    connection: Connection, schema: SchemaName, minutes: Sequence[MinuteOfJobs]
-) -> None:
-    """Add the jobs of one or more minutes, in order, as far as no worker added them yet.
+def cron_statement(schema: SchemaName, minute: CronMinute) -> Statement:
+    """The statement that adds the jobs of one minute, unless another worker was first."""
+    columns = columns_of(minute.jobs)
+    return Statement(
+        load_statement("cron/schedule_cron_jobs", schema),
+        (
+            minute.minute,
+            minute.identifiers,
+            columns.identifiers,
+            columns.payloads,
+            columns.queue_names,
+            as_texts(columns.run_at),
+            as_texts(columns.delays),
+            as_texts(columns.max_attempts),
+            columns.job_keys,
+            as_texts(columns.priorities),
+            [None if flags is None else array_text(flags) for flags in columns.flags],
+            [job.job_key_mode for job in minute.jobs],
+        ),
+    )
 
-    One minute is one statement. Several are one transaction: the same statements, sent together. The add_job
-    of a schema that Node installed can come back empty for a key whose job is locked just then; the claim on
-    the minute must not stand in that case, so keyed jobs go in a transaction too and are tried again.
+
+async def schedule_cron_jobs(
+    connection: Connection, schema: SchemaName, minutes: Sequence[CronMinute], *, return_added: bool = False
+) -> list[CronJob]:
+    """Add the jobs of one or more minutes, in order, unless another worker was first.
+
+    One minute is one statement; several are one transaction. The add_job of a schema that Node installed may
+    return nothing for a key whose job is locked at that moment. Then the minute must not count as dealt with,
+    so jobs with keys go in a transaction, too, which is retried.
+
+    Returns the jobs that were added here, if `return_added`; otherwise the statements are pipelined.
     """
-    teach_arrays(connection)
-    if len(minutes) == 1 and not _has_keys(minutes[0]):
-        await connection.fetch(load("cron/schedule_cron_jobs", schema), *_arguments(minutes[0]))
-        return
+    if len(minutes) == 1 and not minutes[0].has_keys:
+        statement = cron_statement(schema, minutes[0])
+        rows = await connection.fetch(statement.sql, *statement.arguments)
+        return _added(minutes[0], rows) if return_added else []
     for _ in range(_KEYED_ADD_ATTEMPTS):
         try:
             async with connection.transaction():
-                await _schedule_together(connection, schema, minutes)
-                return
-        except _CameBackEmpty:
+                return await _schedule_together(connection, schema, minutes, return_added)
+        except _LostAdd:
             continue
-    keys = sorted({job.job_key for _, jobs in minutes for job in jobs if job.job_key})
+    keys = sorted({job.job_key for minute in minutes for job in minute.jobs if job.job_key})
     raise JobNotAddedError(f"recurring jobs with the job keys {', '.join(keys)} could not be added")
 
 
-class _CameBackEmpty(Exception):
-    """Rolls a transaction back in which a keyed add was lost."""
+class _LostAdd(Exception):
+    """Rolls back the transaction in which an add got lost."""
 
 
 async def _schedule_together(
-    connection: Connection, schema: SchemaName, minutes: Sequence[MinuteOfJobs]
-) -> None:
-    statement = load("cron/schedule_cron_jobs", schema)
+    connection: Connection, schema: SchemaName, minutes: Sequence[CronMinute], return_added: bool
+) -> list[CronJob]:
+    added: list[CronJob] = []
     if len(minutes) > 1:
-        identifiers = {job.identifier for _, jobs in minutes for job in jobs}
+        identifiers = {identifier for minute in minutes for identifier in minute.identifiers}
         await connection.fetch(load("cron/lock_crontabs", schema), list(identifiers))
-    for keyed, group in groupby(minutes, key=_has_keys):
-        if not keyed:
-            await connection.executemany(statement, map(_arguments, group))
+    for needs_rows, group in groupby(minutes, key=lambda minute: return_added or minute.has_keys):
+        if not needs_rows:
+            statements = [cron_statement(schema, minute) for minute in group]
+            await connection.executemany(statements[0].sql, [each.arguments for each in statements])
             continue
         for minute in group:
-            for row in await connection.fetch(statement, *_arguments(minute)):
-                if row["job_id"] is None:
-                    raise _CameBackEmpty
+            statement = cron_statement(schema, minute)
+            rows = await connection.fetch(statement.sql, *statement.arguments)
+            if any(row["job_id"] is None for row in rows):
+                raise _LostAdd
+            if return_added:
+                added += _added(minute, rows)
+    return added
 
 
-def _has_keys(minute: MinuteOfJobs) -> bool:
-    return any(job.job_key for job in minute[1])
-
-
-def _arguments(minute: MinuteOfJobs) -> tuple[object, ...]:
-    moment, jobs = minute
-    return (
-        moment,
-        [job.identifier for job in jobs],
-        [job.task_identifier for job in jobs],
-        [msgspec.json.encode(job.payload).decode() for job in jobs],
-        [job.queue_name for job in jobs],
-        [job.max_attempts for job in jobs],
-        [job.job_key for job in jobs],
-        [job.priority for job in jobs],
-        [job.job_key_mode for job in jobs],
-    )
+def _added(minute: CronMinute, rows: Sequence[Row]) -> list[CronJob]:
+    identifiers = {row["identifier"] for row in rows}
+    return [job for job in minute.jobs if job.identifier in identifiers]

@@ -1,4 +1,4 @@
-"""Upkeep on request: deleting what is no longer needed, and unlocking what dead workers hold."""
+"""Maintenance on request: deleting what is no longer needed, and unlocking jobs of dead workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .unused_names import delete_unused
 
 CleanupTask = Literal["DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"]
 CLEANUP_TASKS: tuple[CleanupTask, ...] = get_args(CleanupTask)
-"""In the order in which they are done: deleted jobs free task names and queues."""
-DELETED_AT_ONCE = 10_000
+"""In the order of execution: deleted jobs free task identifiers and queues."""
+DELETE_BATCH = 10_000
 """Jobs per statement, so that no lock is held for long in a large table."""
 
 
@@ -37,11 +37,11 @@ async def cleanup(
     task_identifiers_to_keep: Iterable[str] | None = None,
     on_jobs_deleted: Callable[[int], object] = lambda total: None,
 ) -> CleanupReport:
-    """Do these kinds of cleanup; without any named, queues, and task names if some are to be kept.
+    """Run these cleanups; the default is queues, and task identifiers if some are to be kept.
 
-    `on_jobs_deleted` is told after each statement how many jobs are gone so far.
+    `on_jobs_deleted` is called after each batch with the number of jobs deleted so far.
     """
-    wanted = _checked_tasks(tasks, has_names_to_keep=task_identifiers_to_keep is not None)
+    wanted = _checked_tasks(tasks, keeps_names=task_identifiers_to_keep is not None)
     keep = checked_names("task_identifiers_to_keep", task_identifiers_to_keep or ())
     jobs = names = queues = 0
     if "DELETE_PERMAFAILED_JOBS" in wanted:
@@ -65,19 +65,19 @@ async def _delete_permafailed_jobs(
     total, last_id = 0, 0
     while True:
         row = await connection.fetchrow(
-            load("maintain/delete_permafailed_jobs", schema), last_id, DELETED_AT_ONCE
+            load("maintain/delete_permafailed_jobs", schema), last_id, DELETE_BATCH
         )
         deleted = 0 if row is None else row["deleted"]
         total += deleted
         on_jobs_deleted(total)
-        if row is None or deleted < DELETED_AT_ONCE:
+        if row is None or deleted < DELETE_BATCH:
             return total
         last_id = row["last_id"]
 
 
-def _checked_tasks(tasks: Iterable[str] | None, *, has_names_to_keep: bool) -> set[str]:
+def _checked_tasks(tasks: Iterable[str] | None, *, keeps_names: bool) -> set[str]:
     if tasks is None:
-        return {"GC_JOB_QUEUES", "GC_TASK_IDENTIFIERS"} if has_names_to_keep else {"GC_JOB_QUEUES"}
+        return {"GC_JOB_QUEUES", "GC_TASK_IDENTIFIERS"} if keeps_names else {"GC_JOB_QUEUES"}
     given = checked_names("tasks", tasks)
     unknown = [task for task in given if task not in CLEANUP_TASKS]
     if unknown:
@@ -87,7 +87,7 @@ def _checked_tasks(tasks: Iterable[str] | None, *, has_names_to_keep: bool) -> s
 
 
 def checked_names(argument: str, values: Iterable[str]) -> list[str]:
-    """The names as a list; refuses a single text, which would be read letter by letter."""
+    """The names as a list. Rejects a single text, which would be read letter by letter."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidArgumentError(argument, f"expected a list of names, got {values!r}")
     names = list(values)

@@ -1,4 +1,4 @@
-"""Managing jobs by id or by key: complete, fail, reschedule, remove. Locked jobs are left alone."""
+"""Managing jobs by id or by key: complete, fail, reschedule, remove. Locked jobs stay as they are."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ MAX_ID = 2**63 - 1
 
 
 async def remove_job(connection: Connection, schema: SchemaName, job_key: str) -> Job | None:
-    """Delete the job with this key, or cut a running one off; None when no job has the key."""
+    """Delete the job with this key; a running one loses its key instead. None if no job has the key."""
     check_name("job_key", job_key, MAX_JOB_KEY_LENGTH)
     row = await connection.fetchrow(load("manage/remove_job", schema), job_key)
     return None if row is None or row[0] is None else Job(*row)
 
 
 async def complete_jobs(connection: Connection, schema: SchemaName, job_ids: Iterable[int]) -> list[Job]:
-    """Delete these jobs; returns those that were deleted, by id."""
-    rows = await connection.fetch(load("manage/complete_jobs_by_hand", schema), _as_texts(job_ids))
+    """Delete these jobs; returns those deleted, by id."""
+    rows = await connection.fetch(load("manage/complete_jobs_by_hand", schema), _id_texts(job_ids))
     return jobs_from_rows(rows)
 
 
 async def permanently_fail_jobs(
     connection: Connection, schema: SchemaName, job_ids: Iterable[int], reason: str | None = None
 ) -> list[Job]:
-    """Give these jobs up; returns those that were changed, by id. An empty reason counts as none."""
-    ids = _as_texts(job_ids)
+    """Fail these jobs permanently; returns those changed, by id. An empty reason means the default."""
+    ids = _id_texts(job_ids)
     if reason is not None:
         if not isinstance(reason, str):
             raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
@@ -54,8 +54,8 @@ async def reschedule_jobs(
     attempts: int | None = None,
     max_attempts: int | None = None,
 ) -> list[Job]:
-    """Change what is not None; returns those jobs that were changed, by id."""
-    ids = _as_texts(job_ids)
+    """Change the values that are not None; returns the jobs changed, by id."""
+    ids = _id_texts(job_ids)
     if run_at is not None:
         check_run_at(run_at)
     for argument, value, least in (("attempts", attempts, 0), ("max_attempts", max_attempts, 1)):
@@ -74,13 +74,13 @@ async def reschedule_jobs(
     return jobs_from_rows(rows)
 
 
-def _as_texts(job_ids: Iterable[int]) -> list[str]:
-    """Checked ids in the one kind of array that the driver knows without asking the server about it."""
+def _id_texts(job_ids: Iterable[int]) -> list[str]:
+    """Valid ids as texts, see `as_texts`."""
     return list(map(str, checked_ids(job_ids)))
 
 
 def checked_ids(job_ids: Iterable[int]) -> list[int]:
-    """The ids as a list; refuses what is not a list of whole numbers that a job can have."""
+    """The ids as a list. Raises InvalidArgumentError for anything but ids that a job can have."""
     if isinstance(job_ids, str | bytes) or not isinstance(job_ids, Iterable):
         raise InvalidArgumentError("job_ids", f"expected a list of job ids, got {job_ids!r}")
     ids = list(job_ids)

@@ -1,4 +1,4 @@
-"""A notification to all workers, to see whether any arrives."""
+"""A notification to all workers, to test whether LISTEN works."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from ..sql import load
 
 
 async def ping(connection: Connection, channel: str) -> None:
-    """Notify a channel."""
+    """Send an empty notification to a channel."""
     await connection.execute(load("session/ping"), channel)

@@ -1,4 +1,4 @@
-"""Cutting a long list of specs into portions of one statement each, and checking what lists get wrong."""
+"""Splitting a list of specs into chunks of one statement each, and rejecting conflicts between specs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
+from typing import NamedTuple
 
 from ..errors import InvalidArgumentError
 from ..spec import JobSpec
@@ -14,15 +15,20 @@ from .spec_columns import SpecColumns, columns_of
 _key_of = attrgetter("job_key")
 
 CHUNK_SPECS = 1000
-"""Specs per statement: more gains nothing, and holds more memory here and in the server."""
+"""Specs per statement: more gains no speed and takes more memory, here and in the server."""
 CHUNK_BYTES = 8 * 1024 * 1024
-"""Payload bytes after which a chunk is sent although it has fewer specs."""
+"""Payload bytes per statement, unless a single payload is larger."""
 
 
-def chunks_of(
-    specs: Iterable[JobSpec], job_key_preserve_run_at: bool, now: datetime | None
-) -> Iterator[tuple[SpecColumns, bool]]:
-    """The specs in portions, each with whether a waiting job with the same key keeps its time."""
+class Chunk(NamedTuple):
+    """Specs for one statement, and whether a waiting job with the same key keeps its run_at."""
+
+    columns: SpecColumns
+    preserve_run_at: bool
+
+
+def chunks_of(specs: Iterable[JobSpec], now: datetime | None) -> Iterator[Chunk]:
+    """The specs in chunks, in order; `now` replaces the server's clock."""
     remaining = iter(specs)
     keys: set[str] = set()
     first = 0
@@ -31,26 +37,26 @@ def chunks_of(
             parts: Iterable[tuple[list[JobSpec], bool]] = [(batch, False)]
         else:
             _check(batch, first, keys)
-            parts = _by_mode(batch, job_key_preserve_run_at)
+            parts = _by_mode(batch)
         for part, preserve in parts:
             columns = columns_of(part, first=first, now=now)
-            for portion in _by_size(columns):
-                yield portion, preserve
+            for piece in _by_size(columns):
+                yield Chunk(piece, preserve)
             first += len(part)
 
 
 def _is_simple(batch: list[JobSpec]) -> bool:
-    """Whether nothing can be wrong with the batch as a whole, and no mode matters: the usual case."""
+    """Whether all specs are plain JobSpecs without keys, as usual: no conflicts, and no mode matters."""
     return set(map(type, batch)) == {JobSpec} and not any(map(_key_of, batch))
 
 
-def _by_mode(batch: list[JobSpec], default: bool) -> Iterator[tuple[list[JobSpec], bool]]:
-    """Split where the mode changes, because the function takes one mode for all its specs."""
+def _by_mode(batch: list[JobSpec]) -> Iterator[tuple[list[JobSpec], bool]]:
+    """Split where the job key mode changes: the function takes one mode for all its specs."""
     part: list[JobSpec] = []
     mode: bool | None = None
     for spec in batch:
         if spec.job_key is not None:
-            own = default if spec.job_key_mode is None else spec.job_key_mode == "preserve_run_at"
+            own = spec.job_key_mode == "preserve_run_at"
             if mode is not None and own is not mode:
                 yield part, mode
                 part = []
@@ -60,7 +66,7 @@ def _by_mode(batch: list[JobSpec], default: bool) -> Iterator[tuple[list[JobSpec
 
 
 def _by_size(columns: SpecColumns) -> Iterator[SpecColumns]:
-    """Split where the payloads would grow too large for one statement."""
+    """Split where the payloads get too large for one statement."""
     if sum(map(len, columns.payloads)) <= CHUNK_BYTES:
         yield columns
         return
@@ -76,7 +82,7 @@ def _by_size(columns: SpecColumns) -> Iterator[SpecColumns]:
 
 
 def _check(batch: Sequence[JobSpec], first: int, keys: set[str]) -> None:
-    """What can be wrong with specs only when they are added together."""
+    """Reject what is wrong only in a batch."""
     for place, spec in enumerate(batch, start=first):
         if not isinstance(spec, JobSpec):
             raise InvalidArgumentError(f"specs[{place}]", f"expected a JobSpec, got {spec!r}")

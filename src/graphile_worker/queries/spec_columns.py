@@ -1,4 +1,4 @@
-"""Specs as columns: one array per attribute, as the bulk statements take them."""
+"""Specs as columns: one array per attribute, the form that bulk statements take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..spec import JobSpec
 
 @dataclass(slots=True)
 class SpecColumns:
-    """The attributes of some specs; optional columns are empty where no spec gives a value."""
+    """The attributes of several specs. A column is empty if no spec has a value for it."""
 
     identifiers: list[str]
     payloads: list[str]
@@ -42,12 +42,12 @@ class SpecColumns:
 
     @property
     def only_identifier(self) -> str | None:
-        """The task of all specs, if it is the same one."""
+        """The task of all specs, if they have the same one."""
         first = self.identifiers[0]
         return first if self.identifiers.count(first) == len(self.identifiers) else None
 
     def take(self, places: Sequence[int]) -> SpecColumns:
-        """Some of the specs, by place."""
+        """The specs at these positions."""
         columns = [getattr(self, name) for name in self.__slots__]
         return SpecColumns(*([column[place] for place in places] if column else [] for column in columns))
 
@@ -55,16 +55,16 @@ class SpecColumns:
 def columns_of(specs: Sequence[JobSpec], *, first: int = 0, now: datetime | None = None) -> SpecColumns:
     """The columns of these specs.
 
-    `first` is the place of the first one in the caller's list, for messages; `now` is what jobs without a
-    time get, and what delays count from; None leaves both to the server.
+    `first` is the position of the first one in the caller's list, for error messages. `now` replaces the
+    server's clock.
     """
     try:
         payloads = encode_all([spec.payload for spec in specs])
     except InvalidArgumentError as error:
-        raise _with_place(specs, first) or error from error
+        raise _locate_error(specs, first) or error from error
     times, delays = _split_times([spec.run_at for spec in specs], now)
     return SpecColumns(
-        identifiers=[spec.identifier for spec in specs],
+        identifiers=[spec.task_identifier for spec in specs],
         payloads=payloads,
         queue_names=_or_empty([spec.queue_name for spec in specs]),
         run_at=times,
@@ -79,9 +79,9 @@ def columns_of(specs: Sequence[JobSpec], *, first: int = 0, now: datetime | None
 def time_and_delay(
     run_at: datetime | timedelta | None, now: datetime | None
 ) -> tuple[datetime | None, float | None]:
-    """The two parameters for one `run_at`: an instant, or seconds that the server adds to its now.
+    """The two parameters for one `run_at`: a time, or seconds that the server adds to its own.
 
-    Seconds and not days, which would be an hour more or less when the clocks change in between.
+    Seconds, because an interval of days changes its length when daylight saving time begins or ends.
     """
     if isinstance(run_at, timedelta):
         return (None, run_at.total_seconds()) if now is None else (now + run_at, None)
@@ -89,12 +89,12 @@ def time_and_delay(
 
 
 def as_texts(column: Iterable[object]) -> list[str | None]:
-    """A column in the one kind of array that the driver knows without asking the server about it."""
+    """A column as an array of texts, the only array type that asyncpg knows without a catalog query."""
     return [None if value is None else str(value) for value in column]
 
 
 def array_text(values: Collection[str]) -> str:
-    """The text form of a PostgreSQL array of texts."""
+    """The literal of a PostgreSQL text array."""
     quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
@@ -112,8 +112,8 @@ def _split_times(
     return _or_empty([time for time, _ in pairs]), _or_empty([delay for _, delay in pairs])
 
 
-def _with_place(specs: Sequence[JobSpec], first: int) -> InvalidArgumentError | None:
-    """Which spec has the payload that cannot be written; looked for only after one was found."""
+def _locate_error(specs: Sequence[JobSpec], first: int) -> InvalidArgumentError | None:
+    """The error for the first spec whose payload cannot be encoded, with its position."""
     for place, spec in enumerate(specs, start=first):
         try:
             encode(spec.payload)

@@ -1,9 +1,9 @@
-"""Deleting queues and task names that no job refers to, while others add jobs.
+"""Deleting queues and task identifiers that no job refers to, while clients add jobs.
 
-Whoever adds a job looks up its queue and its task first. If the row went away before that job is committed,
-the job could never run. There are no foreign keys to prevent it, and other runtimes' functions add jobs too;
-but every transaction that has read a table holds a lock on it to its end. So the table is locked for the
-moment of the deletion, which also holds up workers and adders; it is tried for a short time only.
+To add a job is to read the rows of its queue and its task first. If such a row is deleted before the job is
+committed, the job can never run. No foreign key prevents that, and functions of other runtimes add jobs, too.
+But a transaction holds a lock on every table it has read. So the deletion locks the table, which blocks
+workers and clients; it gives up after a short wait and retries.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
 
-LOCK_WITHIN = "200ms"
-"""Everybody else waits behind us for so long at most while a transaction keeps us waiting."""
-TRIES = 5
-PAUSE = 0.2  # seconds between two tries
-IN_THE_WAY = (sqlstates.LOCK_NOT_AVAILABLE, sqlstates.DEADLOCK_DETECTED)
+LOCK_TIMEOUT = "200ms"
+"""While we wait for the lock, everyone else waits behind us."""
+ATTEMPTS = 5
+PAUSE = 0.2  # seconds between two attempts
+LOCK_FAILURES = (sqlstates.LOCK_NOT_AVAILABLE, sqlstates.DEADLOCK_DETECTED)
 
 logger = logging.getLogger("graphile_worker")
 
@@ -30,32 +30,32 @@ Kind = Literal["queues", "tasks"]
 
 
 async def delete_unused(connection: Connection, schema: SchemaName, kind: Kind, *arguments: object) -> int:
-    """How many were deleted; none if a transaction that uses the table stays open.
+    """Delete unused rows; returns their number, 0 if an open transaction keeps the table locked.
 
-    Inside a transaction of the caller the table stays locked until that ends.
+    Inside a transaction of the caller the table stays locked until it ends.
     """
     if not await connection.fetchval(load(f"maintain/has_unused_{kind}", schema), *arguments):
         return 0
-    for attempt in range(TRIES):
+    for attempt in range(ATTEMPTS):
         if attempt:
             await asyncio.sleep(PAUSE)
         try:
             return await _delete(connection, schema, kind, *arguments)
         except Exception as error:
-            if sqlstate_of(error) not in IN_THE_WAY:
+            if sqlstate_of(error) not in LOCK_FAILURES:
                 raise
     logger.warning(
-        "unused %s were left: a transaction that has looked at them is still open; clean up again later", kind
+        "unused %s were not deleted: an open transaction has read them; run the cleanup again later", kind
     )
     return 0
 
 
 async def _delete(connection: Connection, schema: SchemaName, kind: Kind, *arguments: object) -> int:
-    # What was committed while we waited for the lock must be seen by the deletion: each statement looks anew.
+    # The deletion must see what was committed while we waited for the lock: a new snapshot per statement.
     isolation = None if connection.is_in_transaction() else "read_committed"
     async with connection.transaction(isolation=isolation):
-        usual = await connection.fetchval(load("maintain/limit_lock_wait", schema), LOCK_WITHIN)
+        previous = await connection.fetchval(load("maintain/limit_lock_wait", schema), LOCK_TIMEOUT)
         await connection.execute(load(f"maintain/lock_{kind}", schema))
-        await connection.fetchval(load("maintain/limit_lock_wait", schema), usual)
+        await connection.fetchval(load("maintain/limit_lock_wait", schema), previous)
         deleted: int = await connection.fetchval(load(f"maintain/delete_unused_{kind}", schema), *arguments)
         return deleted

@@ -23,7 +23,7 @@ from ..hooks import Events, WorkerContext
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
-from ..queries.task_ids import is_anything_waiting
+from ..queries.names import is_anything_waiting
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
 from .pool_size import pool_size
@@ -175,6 +175,7 @@ class WorkerBuilder:
             use_local_time=self.options.use_local_time,
             hooks=self.hooks,
             clock=self._clock,
+            source="worker",
         )
 
     @cached_property
@@ -241,7 +242,7 @@ class WorkerBuilder:
             self._lending.to_cron,
             self.options.schema_name,
             self.cron_items,
-            events=self.hooks.events,
+            hooks=self.hooks,
             clock=self._clock,
             known_tasks=tuple(self.tasks),
             logger=self._log.cron_logger,

@@ -83,6 +83,9 @@ class Runner:
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
+    @overload
+    async def add_job(self, spec: JobSpec, /, *, connection: Connection | None = None) -> Job: ...
+
     async def add_job(
         self,
         task: Any,
@@ -98,14 +101,12 @@ class Runner:
         self,
         specs: Iterable[JobSpec],
         *,
-        job_key_preserve_run_at: bool = False,
         return_jobs: bool = True,
         connection: Connection | None = None,
     ) -> list[Job]:
         """Add many jobs in one transaction, as `WorkerUtils.add_jobs` does."""
         return await self._builder.client.add_jobs(
             specs,
-            job_key_preserve_run_at=job_key_preserve_run_at,
             return_jobs=return_jobs,
             connection=connection,
         )

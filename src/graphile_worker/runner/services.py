@@ -10,7 +10,7 @@ from typing import Any
 from ..client import WorkerUtils
 from ..clock import Clock
 from ..options import WorkerOptions
-from ..queries.queue_names import get_queue_names
+from ..queries.names import get_queue_names
 from ..tasks.extensions import Extensions
 from ..tasks.queue_names import QueueNames
 from ..tasks.services import WorkerServices

@@ -89,6 +89,8 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         connection: Connection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
+    @overload
+    async def add_job(self, spec: JobSpec, /, *, connection: Connection | None = None) -> Job: ...
     async def add_job(
         self,
         task: Any,
@@ -104,13 +106,11 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         self,
         specs: Iterable[JobSpec],
         *,
-        job_key_preserve_run_at: bool = False,
+        return_jobs: bool = True,
         connection: Connection | None = None,
     ) -> list[Job]:
         """Add many jobs in one transaction; the result is in the order of the specs."""
-        return await self._services.client.add_jobs(
-            specs, job_key_preserve_run_at=job_key_preserve_run_at, connection=connection
-        )
+        return await self._services.client.add_jobs(specs, return_jobs=return_jobs, connection=connection)
 
     async def get_queue_name(self, queue_id: int | None = None) -> str | None:
         """The name of this job's queue, or of the queue with this id; None for a job without a queue.

@@ -36,7 +36,6 @@ class JobAdder(Protocol):
         self,
         specs: Iterable[JobSpec],
         *,
-        job_key_preserve_run_at: bool = False,
         return_jobs: bool = True,
         connection: Connection | None = None,
     ) -> Awaitable[list[Job]]: ...

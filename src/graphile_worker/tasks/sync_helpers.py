@@ -22,9 +22,7 @@ class _AsyncHelpers(Protocol):
 
     async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job: ...
 
-    async def add_jobs(
-        self, specs: Iterable[JobSpec], *, job_key_preserve_run_at: bool = False
-    ) -> list[Job]: ...
+    async def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]: ...
 
     async def query(self, sql: str, *args: Any) -> Sequence[Row]: ...
 
@@ -61,13 +59,15 @@ class SyncHelpers:
     def add_job(
         self, task: str | TaskLike[None], payload: object = None, **options: Unpack[JobOptions]
     ) -> Job: ...
+    @overload
+    def add_job(self, spec: JobSpec, /) -> Job: ...
     def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job, on a connection of the worker."""
         return self.run(self._helpers.add_job(task, payload, **options))
 
-    def add_jobs(self, specs: Iterable[JobSpec], *, job_key_preserve_run_at: bool = False) -> list[Job]:
+    def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]:
         """Add many jobs in one transaction; the result is in the order of the specs."""
-        return self.run(self._helpers.add_jobs(specs, job_key_preserve_run_at=job_key_preserve_run_at))
+        return self.run(self._helpers.add_jobs(specs, return_jobs=return_jobs))
 
     def query(self, sql: str, *args: Any) -> Sequence[Row]:
         """Run one statement with `$1` parameters on a connection of the worker's pool; its rows."""

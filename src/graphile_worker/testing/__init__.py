@@ -12,6 +12,7 @@ from .._lazy import export_lazily
 if TYPE_CHECKING:
     from .database import DatabaseServer as DatabaseServer
     from .fake_clock import FakeClock as FakeClock
+    from .job_factory import make_job as make_job
     from .jobs import AddedJobs as AddedJobs
     from .jobs import RunJobs as RunJobs
     from .recorder import EventRecorder as EventRecorder
@@ -24,6 +25,7 @@ export_lazily(
     {
         "database": "DatabaseServer",
         "fake_clock": "FakeClock",
+        "job_factory": "make_job",
         "jobs": "AddedJobs RunJobs",
         "recorder": "EventRecorder",
         "results": "JobRun JobsRun",

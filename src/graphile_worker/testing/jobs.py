@@ -144,10 +144,13 @@ class AddedJobs:
         With `connection`, also those that its open transaction has added.
         """
         condition = JobFilter(
-            task=None if task is None else identifier_of(task), queue=queue, key=key, limit=MAX_LIMIT
+            task_identifier=None if task is None else identifier_of(task),
+            queue_name=queue,
+            job_key=key,
+            limit=MAX_LIMIT,
         )
         found = await self._utils.list_jobs(condition, connection=connection)
-        return [details.job for details in found if details.job.is_available]
+        return [job for job in found if job.is_available]
 
 
 class _WorkerClock(SystemClock):

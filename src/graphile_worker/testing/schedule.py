@@ -11,7 +11,7 @@ from ..cron.load import collect_cron_items
 from ..cron.matcher import MINUTE
 from ..db.connection import Pool
 from ..errors import InvalidArgumentError
-from ..queries.crontabs import register_crontabs, schedule_cron_jobs
+from ..queries.crontabs import CronMinute, register_crontabs, schedule_cron_jobs
 from ..schema_name import SchemaName
 from ..sql import load
 from .fake_clock import FakeClock
@@ -68,7 +68,7 @@ class Schedule:
             minute, items = self._next_minute
             jobs = [cron_job(item, minute, backfilled=False) for item in items]
             async with pool.acquire() as connection:
-                await schedule_cron_jobs(connection, schema, [(minute, jobs)])
+                await schedule_cron_jobs(connection, schema, [CronMinute(minute, jobs)])
             self._advance_minute()
 
     def _advance_minute(self) -> None:

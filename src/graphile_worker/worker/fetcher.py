@@ -20,7 +20,7 @@ from ..queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
-from ..queries.task_ids import register_tasks
+from ..queries.names import register_tasks
 from ..queries.write import return_jobs
 from ..queries.write_plan import Continuation
 from ..schema_name import SchemaName

@@ -18,7 +18,7 @@ from ...db.open import connect, resolve_connection
 from ...errors import DatabaseError
 from ...migrate import migrate
 from ...options import WorkerOptions
-from ...queries.task_ids import register_tasks
+from ...queries.names import register_tasks
 from ...schema_name import SchemaName
 from ...sql import load
 

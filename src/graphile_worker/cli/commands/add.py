@@ -117,12 +117,9 @@ def add_command(
 
 
 async def _add_one(ctx: click.Context, spec: JobSpec, *, strict: bool) -> Job:
-    options: dict[str, Any] = {
-        name: getattr(spec, name) for name in spec.__struct_fields__ if name not in ("identifier", "payload")
-    }
     async with _opened(ctx) as (utils, names):
-        names.check([spec.identifier], strict=strict)
-        job = await utils.add_job(spec.identifier, spec.payload, **options)
+        names.check([spec.task_identifier], strict=strict)
+        job = await utils.add_job(spec)
         _warn(
             names,
             f"The job waits for a worker that has it; `graphile-worker complete {job.id}` takes it back.",

@@ -67,10 +67,10 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
 
 async def _cleanup_shown(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
     """The same with a bar: deleting a million jobs takes a while."""
-    from ...queries.maintenance import DELETED_AT_ONCE, cleanup
+    from ...queries.maintenance import DELETE_BATCH, cleanup
 
     failed = (await utils.statistics()).jobs.failed
-    with progress_bar("deleting failed jobs", total=failed, wanted=failed >= DELETED_AT_ONCE) as bar:
+    with progress_bar("deleting failed jobs", total=failed, wanted=failed >= DELETE_BATCH) as bar:
         async with utils.with_pg_client() as connection:
             return await cleanup(
                 connection,

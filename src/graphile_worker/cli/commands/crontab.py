@@ -175,7 +175,7 @@ def _print_runs(runs: list[UpcomingRun]) -> None:
         times = [f"{run.at:%a %Y-%m-%d %H:%M}", _clock(run.at.astimezone())]
         if has_zones:
             times.append(_clock(run.at.astimezone(zone)) if zone else "")
-        rows.append([*times, run.item.task, run.item.identifier])
+        rows.append([*times, run.item.task_identifier, run.item.identifier])
     print_table(columns, rows, empty="Nothing runs: no line of the crontab matches any minute to come.")
 
 
@@ -189,7 +189,7 @@ def _run_as_json(run: UpcomingRun) -> dict[str, Any]:
         "at": run.at,
         "local": run.at.astimezone().isoformat(),
         "tz": None if zone is None else str(zone),
-        "task": run.item.task,
+        "task": run.item.task_identifier,
         "identifier": run.item.identifier,
         "pattern": run.item.pattern,
     }

@@ -183,8 +183,8 @@ async def _apply(
     async with open_utils(ctx) as utils:
         chosen = dict.fromkeys(ids)
         for key in keys:
-            found = await utils.list_jobs(JobFilter(key=key))
-            chosen |= dict.fromkeys(details.job.id for details in found)
+            found = await utils.list_jobs(JobFilter(job_key=key))
+            chosen |= dict.fromkeys(details.id for details in found)
             if not found:
                 untouched.append({"id": None, "key": key, "reason": "there is no job with this key"})
         jobs = await change(utils, list(chosen))
@@ -193,6 +193,6 @@ async def _apply(
             if details is None:
                 reason = "there is no such job"
             else:
-                reason = f"it is locked by {cell(details.job.locked_by)}"
+                reason = f"it is locked by {cell(details.locked_by)}"
             untouched.append({"id": job_id, "key": None, "reason": reason})
     return jobs, sorted(untouched, key=lambda entry: entry["id"] or 0)

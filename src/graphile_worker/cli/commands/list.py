@@ -67,14 +67,20 @@ def list_command(
 
     chosen: Any = ORDERS[order]
     wanted = JobFilter(
-        state=state, task=task, queue=queue, key=key, locked_by=locked_by, order=chosen, limit=limit
+        state=state,
+        task_identifier=task,
+        queue_name=queue,
+        job_key=key,
+        locked_by=locked_by,
+        order=chosen,
+        limit=limit,
     )
     found = run_async(_list(ctx, wanted))
     if as_json:
         print_json([details_as_json(details) for details in found])
         return
     columns = ["id", "task", "state", "attempts", "priority", "run at", "queue", "key", "last error"]
-    rows = [_row(details) + ([details.job.to_dict()["payload"]] if payload else []) for details in found]
+    rows = [_row(details) + ([details.to_dict()["payload"]] if payload else []) for details in found]
     print_table([*columns, "payload"] if payload else columns, rows, empty="No jobs.")
     if len(found) == limit:
         click.echo(f"Only the first {limit} are shown; see more with --limit.", err=True)
@@ -120,11 +126,10 @@ async def _get(ctx: click.Context, ids: Sequence[int]) -> list[JobDetails | None
         return [await utils.get_job(job_id) for job_id in ids]
 
 
-def _row(details: JobDetails) -> list[Any]:
-    job = details.job
+def _row(job: JobDetails) -> list[Any]:
     attempts = f"{job.attempts}/{job.max_attempts}"
     return [
-        job.id, job.task_identifier, details.state, attempts, job.priority, job.run_at, details.queue_name,
+        job.id, job.task_identifier, job.state, attempts, job.priority, job.run_at, job.queue_name,
         job.key, job.last_error,
     ]  # fmt: skip
 
@@ -132,8 +137,8 @@ def _row(details: JobDetails) -> list[Any]:
 def _fields(details: JobDetails) -> dict[str, Any]:
     values = details_as_json(details)
     try:
-        payload = msgspec.json.format(details.job.raw_payload, indent=2)
+        payload = msgspec.json.format(details.raw_payload, indent=2)
     except msgspec.DecodeError:  # as with half a surrogate pair, which Node may write
-        payload = details.job.raw_payload
+        payload = details.raw_payload
     values["flags"] = ", ".join(values["flags"])
     return {name: value for name, value in values.items() if name != "payload"} | {"payload": payload}

@@ -20,9 +20,9 @@ CHUNK = 5_000
 LONG = 1_000_000
 """Bytes from which a file is worth a progress bar."""
 NAMES = {
-    "task": "identifier",
-    "identifier": "identifier",
-    "task_identifier": "identifier",
+    "task": "task_identifier",
+    "identifier": "task_identifier",
+    "task_identifier": "task_identifier",
     "payload": "payload",
     "queue": "queue_name",
     "queue_name": "queue_name",
@@ -54,7 +54,7 @@ async def add_from(
     with progress_bar("adding jobs", total=size, wanted=size is None or size >= LONG) as bar:
         async with utils.with_pg_client() as connection, connection.transaction():
             while chunk := list(islice(specs, CHUNK)):
-                check_names({spec.identifier for spec in chunk})
+                check_names({spec.task_identifier for spec in chunk})
                 added += len(await utils.add_jobs(chunk, connection=connection))
                 # How far it was read, not how much of it was decoded: bytes are what is known of the whole.
                 bar.show(f"{added:,} jobs", done=lines.buffer.tell() if size is not None else None)
@@ -86,7 +86,7 @@ def _spec(line: str) -> JobSpec:
         if NAMES[member] in values:
             raise ValueError(f"{member!r} is given twice under different names")
         values[NAMES[member]] = value
-    if "identifier" not in values:
+    if "task_identifier" not in values:
         raise ValueError('"task" is missing: the name of the task')
     if isinstance(values.get("run_at"), str):
         values["run_at"] = parse_when(values["run_at"])

@@ -17,7 +17,7 @@ from ...client import WorkerUtils
 from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...errors import InvalidArgumentError
-from ...queries.task_names import known_task_names, worker_task_names
+from ...queries.names import known_task_names, worker_task_names
 from ...schema_name import SchemaName
 
 NEAR = 0.75

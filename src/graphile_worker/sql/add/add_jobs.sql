@@ -1,10 +1,10 @@
--- Add many jobs, with all that a job can have.
--- $1 … $9 columns of the specs as arrays of texts of equal length, or empty where no spec gives a value: task
+-- Add many jobs, with any options.
+-- $1 … $9 columns of the specs as arrays of texts of equal length, or empty if no spec has a value: task
 -- identifiers, payloads, queue names, run_at, delays from now in seconds (used where run_at is null), max_attempts,
 -- job keys, priorities, flags (each the text of an array); $10 whether a waiting job with the same key keeps its
--- run_at; $11 the signature of add_jobs, $12 the md5 of our own body of it.
+-- run_at; $11 the signature of add_jobs, $12 the md5 of the body that this package installs.
 -- Returns the jobs' columns in the order of Job, without the task identifier, and is_ours: whether the function is
--- ours, and so the order that of the specs.
+-- ours, and so returns jobs in the order of the specs.
 with installed as materialized (
     select exists (
         select from pg_proc

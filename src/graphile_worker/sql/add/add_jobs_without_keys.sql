@@ -1,11 +1,12 @@
--- Add many jobs that have neither keys nor flags. The result is one row of lists, which costs far less to send and to
--- read than a row for each job, and holds only what the caller cannot know.
--- $1 … $7 columns of the specs as arrays of texts of equal length, or empty where no spec gives a value: task
+-- Add many jobs that have neither keys nor flags. The result is one row of lists, which is far cheaper to send and to
+-- decode than a row per job, and holds only what the caller cannot know.
+-- $1 … $7 columns of the specs as arrays of texts of equal length, or empty if no spec has a value: task
 -- identifiers (one is enough if all are the same), payloads, queue names, run_at, delays from now in seconds (used
--- where run_at is null), max_attempts, priorities; $8 the signature of add_jobs, $9 the md5 of our own body of it.
--- Returns is_ours (whether the function is ours, and so the order that of the specs), ids, created_at, task_id (any
--- one), task_ids, job_queue_ids, run_at, max_attempts, priorities, all these lists as JSON text, and payloads; each
--- list is null if not needed.
+-- where run_at is null), max_attempts, priorities; $8 the signature of add_jobs, $9 the md5 of the body that this
+-- package installs.
+-- Returns is_ours (whether the function is ours, and so returns jobs in the order of the specs), ids, created_at,
+-- task_id (any one), task_ids, job_queue_ids, run_at, max_attempts, priorities, all these lists as JSON text, and
+-- payloads; a list is null if it is not needed.
 with installed as materialized (
     select exists (
         select from pg_proc

@@ -1,4 +1,4 @@
--- Add one job that has neither key nor queue; only outside a transaction, since the procedure may end it.
+-- Add one job that has neither key nor queue; only outside a transaction, because the procedure may commit it.
 -- $1 task identifier, $2 payload as JSON text, $3 run_at, $4 delay from now in seconds (used when $3 is null),
 -- $5 max_attempts, $6 priority, $7 flags.
 -- Returns one row: id (null, and nothing added, if the task has no row yet), flags, run_at, created_at, task_id.

@@ -1,9 +1,9 @@
--- Add one job that has neither key nor queue, and announce it unless somebody else is about to do the same: PostgreSQL
--- lets only one transaction at a time commit that notifies. Only outside a transaction, or the lock would last.
+-- Add one job that has neither key nor queue, and notify workers, unless another client is about to notify, too:
+-- PostgreSQL commits only one notifying transaction at a time. Only outside a transaction, which would keep the lock.
 -- $1 task identifier, $2 payload as JSON text, $3 run_at, $4 delay from now in seconds (used when $3 is null),
 -- $5 max_attempts, $6 priority, $7 flags as JSON text, each a key whose value is true.
--- Returns id, flags, run_at, created_at, task_id, and whether it was announced; no row, and nothing added, if the task
--- has no row yet.
+-- Returns id, flags, run_at, created_at, task_id, and whether workers were notified; no row, and nothing is added, if
+-- the task has no row yet.
 with added as (
     insert into :GRAPHILE_WORKER_SCHEMA._private_jobs (task_id, payload, run_at, max_attempts, priority, flags)
     select

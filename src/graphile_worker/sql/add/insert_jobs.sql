@@ -1,6 +1,6 @@
 -- Add many jobs of one task that have a payload and nothing else, with the effect of add_jobs on such specs.
 --
--- The function takes an array of composite values; building and reading it again costs a quarter of the work.
+-- The function takes an array of composite values; building and unpacking it is a quarter of the work.
 --
 -- $1 text    task identifier
 -- $2 text[]  payloads as JSON text
@@ -10,7 +10,7 @@ with
 task as materialized (
   select id from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = $1::text
 ),
-told as materialized (
+notified as materialized (
   select pg_notify(
     'jobs:insert', '{"r":' || random()::text || ',"count":' || pg_catalog.cardinality($2::text[])::text || '}'
   )
@@ -19,7 +19,7 @@ told as materialized (
 added as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_jobs (task_id, payload)
   select (select id from task), payload::json
-  from told cross join pg_catalog.unnest($2::text[]) as spec (payload)
+  from notified cross join pg_catalog.unnest($2::text[]) as spec (payload)
   returning id
 )
 select pg_catalog.json_agg(id)::text as ids, date_part('epoch', now()) as created_at, (select id from task) as task_id

@@ -1,4 +1,4 @@
--- The names of tasks.
+-- Task identifiers by id.
 -- $1 task ids as texts.
 -- Returns id and identifier of those that exist.
 select tasks.id, tasks.identifier

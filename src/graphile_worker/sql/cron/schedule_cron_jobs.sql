@@ -1,22 +1,30 @@
 -- Add the recurring jobs of one minute, unless another worker was first.
--- Whoever moves an item's last_execution forward to this minute adds its job; an equal or later value there
--- means that the job exists already. All of it is one statement, so a minute is added whole or not at all.
--- Parameters: $1 timestamptz the minute; then arrays with one element for each item: $2 text[] identifiers,
---   $3 text[] tasks, $4 text[] payloads (JSON), $5 text[] queue names, $6 int[] max attempts, $7 text[] job keys,
---   $8 int[] priorities, $9 text[] job key modes.
+-- The worker that moves an item's last_execution forward to this minute adds its job; an equal or later value
+-- means that the minute has been dealt with. It is one statement, so a minute is added as a whole or not at all.
+-- Parameters: $1 timestamptz the minute; $2 text[] identifiers of the items. Then arrays of texts with one element
+--   for each job, or empty if no job has a value: $3 task identifiers, $4 payloads (JSON), $5 queue names, $6 run_at
+--   and $7 delays from now in seconds (without either, a job is due at the minute), $8 max attempts, $9 job keys,
+--   $10 priorities, $11 flags (each the text of an array), $12 job key modes. Items that were refused come last,
+--   without a job: the minute is claimed for them, and nothing is added.
 -- Result: identifier and job_id of each job added, in the order of the arrays.
 with due as (
   select *
-  from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[], $8::int[], $9::text[])
+  from unnest(
+    $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
+    $11::text[], $12::text[]
+  )
     with ordinality
-    as due (identifier, task, payload, queue_name, max_attempts, job_key, priority, job_key_mode, position)
+    as due (
+      identifier, task, payload, queue_name, run_at, delay, max_attempts, job_key, priority, flags, job_key_mode,
+      position
+    )
 ),
 claimed as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_known_crontabs as known_crontabs
     (identifier, known_since, last_execution)
   select distinct due.identifier, $1::timestamptz, $1::timestamptz
   from due
-  order by due.identifier -- the same order in every worker: no deadlock
+  order by due.identifier -- the same order in every worker, so that two of them cannot deadlock
   on conflict (identifier) do update
     set last_execution = excluded.last_execution
     where known_crontabs.last_execution is null
@@ -28,6 +36,7 @@ from (
   select due.*
   from due
   inner join claimed on claimed.identifier = due.identifier
+  where due.task is not null
   order by due.position
   offset 0 -- keeps the sort below the calls, so that jobs are added in this order
 ) as ours
@@ -35,9 +44,12 @@ cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
   identifier => ours.task,
   payload => ours.payload::json,
   queue_name => ours.queue_name,
-  run_at => $1::timestamptz,
-  max_attempts => ours.max_attempts,
+  run_at => coalesce(
+    ours.run_at::timestamptz, now() + pg_catalog.make_interval(secs => ours.delay::float8), $1::timestamptz
+  ),
+  max_attempts => ours.max_attempts::integer,
   job_key => ours.job_key,
-  priority => ours.priority,
+  priority => ours.priority::integer,
+  flags => ours.flags::text[],
   job_key_mode => ours.job_key_mode
 ) as job;

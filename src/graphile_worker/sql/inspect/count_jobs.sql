@@ -1,6 +1,6 @@
--- Jobs by task and state, in a part of the table.
--- $1 the percentage of the table's pages to look at; 100 counts all.
--- Returns task_identifier, state and jobs (as counted, not scaled up).
+-- Jobs by task and state, in a sample of the table.
+-- $1 the percentage of the table's pages to read; 100 counts all.
+-- Returns task_identifier, state and jobs (as counted, not extrapolated).
 select
     coalesce(tasks.identifier, '') as task_identifier,
     counted.state,

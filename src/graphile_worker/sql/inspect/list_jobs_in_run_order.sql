@@ -1,9 +1,9 @@
--- Jobs that wait to be run, in the order in which workers take them; uses the index that workers use.
+-- Ready and scheduled jobs in the order in which workers take them; uses the index of the fetch.
 -- $1 how many at most, $2 task identifier, $3 queue name, $4 job key, $5 pool id that holds the job
--- (null in any of these lets all through),
--- $6, $7, $8 priority, run_at (seconds since 1970) and id of the job after which to go on, or null.
--- The line ":conditions" gives way to what else is asked for (parts/listed_…), in words that fit an index: a
--- condition that depends on a parameter would not be seen through by a plan that serves all values.
+-- (null means any),
+-- $6, $7, $8 priority, run_at (seconds since 1970) and id of the last job of the previous page, or null.
+-- The line ":conditions" is replaced by further conditions (parts/listed_…) in the form that an index can serve: in a
+-- generic plan, a condition that depends on a parameter cannot use a partial index.
 -- Returns the jobs' columns in the order of Job, then queue name and state.
 :include job_details
 where job.is_available = true

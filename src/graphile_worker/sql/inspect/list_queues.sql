@@ -1,6 +1,6 @@
--- Named queues, the fullest first.
--- $1 the percentage of the jobs table's pages to look at (100 counts all), $2 how many queues at most.
--- Returns queue_name, locked_by, locked_at (seconds since 1970), jobs and ready (as counted, not scaled up).
+-- Named queues, the longest first.
+-- $1 the percentage of the jobs table's pages to read (100 counts all), $2 how many queues at most.
+-- Returns queue_name, locked_by, locked_at (seconds since 1970), jobs and ready (as counted, not extrapolated).
 select
     job_queues.queue_name,
     job_queues.locked_by,

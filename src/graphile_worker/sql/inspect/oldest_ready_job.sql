@@ -1,5 +1,5 @@
--- Since when the job that has been ready for longest waits: looks at the first job of each priority (at most 100
--- priorities) through the index that workers use, and so touches a few rows however many jobs there are.
+-- The run_at of the job that has been ready the longest. Reads the first job of each priority (at most 100) from the
+-- index of the fetch, so it touches few rows, however many jobs there are.
 -- Returns its run_at in seconds since 1970, null when no job is ready.
 with recursive first_of_priority as (
     (

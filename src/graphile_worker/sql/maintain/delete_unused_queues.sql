@@ -1,5 +1,5 @@
 -- Delete queues that are not locked and that no job refers to.
--- The table must be locked before, see lock_queues.
+-- The caller must hold the table lock, see lock_queues.
 -- Returns how many were deleted.
 with deleted as (
     delete from :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues

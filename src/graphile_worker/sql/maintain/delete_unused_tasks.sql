@@ -1,6 +1,6 @@
--- Delete task names that no job refers to.
+-- Delete task identifiers that no job refers to.
 -- $1 identifiers to keep.
--- The table must be locked before, see lock_tasks.
+-- The caller must hold the table lock, see lock_tasks.
 -- Returns how many were deleted.
 with deleted as (
     delete from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks

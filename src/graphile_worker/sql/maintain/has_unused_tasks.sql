@@ -1,4 +1,4 @@
--- Whether there is a task name that no job refers to.
+-- Whether there is a task identifier that no job refers to.
 -- $1 identifiers to keep.
 -- Returns one boolean.
 select exists (

@@ -1,6 +1,6 @@
--- Set how long to wait for locks until the transaction ends.
+-- Set lock_timeout for the rest of the transaction.
 -- $1 the value of lock_timeout.
--- Returns the value that it had.
+-- Returns the previous value.
 with before as materialized (
     select current_setting('lock_timeout') as setting
 )

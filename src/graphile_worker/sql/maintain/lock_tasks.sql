@@ -1,2 +1,2 @@
--- Wait until nobody has looked a task's name up whose job is not committed yet, and let nobody begin to.
+-- Block until in-flight adds that have read a task identifier are committed, and keep new ones out.
 lock table :GRAPHILE_WORKER_SCHEMA._private_tasks in access exclusive mode

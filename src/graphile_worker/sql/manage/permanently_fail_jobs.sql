@@ -1,5 +1,5 @@
--- Give up jobs that are not locked.
--- $1 job ids as texts, $2 the reason (null: a standard text).
+-- Fail jobs permanently that are not locked.
+-- $1 job ids as texts, $2 the reason (null for the default).
 -- Returns the changed jobs' columns in the order of Job.
 select
 :include job_columns

@@ -1,6 +1,6 @@
--- Delete the job with a key, or cut a running one off from it.
+-- Delete the job with this key; a running job loses the key instead.
 -- $1 job key.
--- Returns the job's columns in the order of Job; all null when no job has the key.
+-- Returns the job's columns in the order of Job; all null if no job has the key.
 select
 :include job_columns
     coalesce((

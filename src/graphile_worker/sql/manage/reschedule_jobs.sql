@@ -1,4 +1,4 @@
--- Change when and how often jobs that are not locked are tried; null leaves a value as it is.
+-- Change run_at, priority and attempts of jobs that are not locked; null leaves a value as it is.
 -- $1 job ids as texts, $2 run_at, $3 delay from now in seconds (used when $2 is null), $4 priority, $5 attempts, $6 max_attempts.
 -- Returns the changed jobs' columns in the order of Job.
 select

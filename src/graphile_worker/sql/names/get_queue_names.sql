@@ -1,4 +1,4 @@
--- Names of queues by id, one row per id given, in the order given (QN1).
+-- Names of queues, one row per id, in the order of the ids (QN1).
 -- $1 text[]  ids of queues; an id may occur more than once
 -- Returns queue_name text, null where there is no such queue.
 select job_queues.queue_name

@@ -1,4 +1,4 @@
--- The ids of task names.
+-- The ids of task identifiers.
 --
 -- $1 text[]  task identifiers
 -- Returns id, identifier.

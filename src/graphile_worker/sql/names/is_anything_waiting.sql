@@ -1,4 +1,4 @@
--- Whether there is any job that a worker could take, now or later, and how many of its tasks have a row.
+-- Whether any job waits, ready or scheduled, and how many of these tasks have a row.
 --
 -- $1 text[]  task identifiers, each once
 -- Returns one row: is_anything_waiting (boolean), known_tasks (bigint).

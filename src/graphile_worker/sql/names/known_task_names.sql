@@ -1,4 +1,4 @@
--- Every task name that a job was ever added for or a worker registered, until a clean-up deletes it.
+-- Every task identifier that jobs or workers have registered, until a cleanup deletes it.
 --
 -- Returns identifier.
 select identifier from :GRAPHILE_WORKER_SCHEMA._private_tasks

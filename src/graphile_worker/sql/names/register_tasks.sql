@@ -1,4 +1,4 @@
--- Make sure that every task name has a row, without burning ids for those that have one.
+-- Create the missing rows of task identifiers. Existing ones use up no sequence values.
 --
 -- $1 text[]  task identifiers
 insert into :GRAPHILE_WORKER_SCHEMA._private_tasks (identifier)

@@ -1,7 +1,6 @@
--- Part of the statements that look at jobs which failed permanently: the columns of `failed` that come from a job.
--- Workers do not touch updated_at: when a job failed shows in run_at, from which its back-off counts. A run_at that lies
--- further ahead is older than the failure, which was decided by hand and so noted in updated_at. In seconds since 1970,
--- because a time at the edge of what PostgreSQL can hold cannot be calculated with.
+-- The columns of `failed`, for statements about permanently failed jobs. Workers do not touch updated_at: the time of
+-- a failure is run_at minus the back-off. If that is in the future, the job was failed by hand, which sets updated_at.
+-- In seconds since 1970, because arithmetic with times at the edge of PostgreSQL's range fails.
     jobs.task_id,
     left(jobs.last_error, 300) as last_error,
     greatest(

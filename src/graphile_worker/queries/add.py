@@ -1,0 +1,95 @@
+"""Adding one job through the database's function: any job, inside or outside a transaction.
+
+`add_statement` and `job_from_row` are pure, so that an adapter for another driver needs nothing else:
+
+    statement = add_statement(schema, spec)
+    row = cursor.execute(*statement).fetchone()
+    job = job_from_row(row, statement)
+
+On a schema installed by Node or Rust an add with a key can get lost, if a worker locks the job with that key
+at the same moment: Node's function returns an empty row, Rust's raises GWNOR. Such an add is retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from ..db.connection import Connection, Row
+from ..db.errors import sqlstate_of
+from ..errors import InvalidArgumentError
+from ..job import Job
+from ..payload import encode
+from ..schema_name import SchemaName
+from ..spec import JobSpec
+from .foreign_schema import ADD_ATTEMPTS, LOST_ADD, lost_add_error
+from .spec_columns import time_and_delay
+from .statement import Statement, load_statement
+
+# Not JSON; a character, or a number, that `jsonb` cannot hold.
+_INVALID_PAYLOAD = ("22P02", "22P05", "22003")
+
+
+def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = None) -> Statement:
+    """The statement that adds one job; `now` replaces the server's clock. It returns one row."""
+    run_at, delay = time_and_delay(spec.run_at, now)
+    return Statement(
+        load_statement("add/add_job", schema),
+        (
+            spec.task_identifier,
+            encode(spec.payload),
+            spec.queue_name,
+            run_at,
+            delay,
+            spec.max_attempts,
+            spec.job_key,
+            spec.priority,
+            None if spec.flags is None else list(spec.flags),
+            spec.job_key_mode or "replace",
+        ),
+    )
+
+
+def job_from_row(row: Row | Sequence[Any] | None, statement: Statement) -> Job | None:
+    """The job that `add_statement` has added; None if the add got lost and has to be repeated."""
+    if row is None or row[0] is None:
+        return None
+    arguments = statement.arguments
+    # The server returns the payload only where a key may have merged it with another one.
+    payload = arguments[1] if row[1] is None else row[1]
+    return Job(row[0], payload, *row[2:], arguments[0])  # type: ignore[call-arg]
+
+
+async def add_job(
+    connection: Connection, schema: SchemaName, spec: JobSpec, *, now: datetime | None = None
+) -> Job:
+    """Add one job; `now` replaces the server's clock."""
+    statement = add_statement(schema, spec, now=now)
+    for _ in range(ADD_ATTEMPTS):
+        try:
+            row = await connection.fetchrow(statement.sql, *statement.arguments)
+        except Exception as error:
+            # Inside a transaction the error has aborted it, so only the caller can start over.
+            if sqlstate_of(error) != LOST_ADD or connection.is_in_transaction():
+                raise
+            continue
+        job = job_from_row(row, statement)
+        if job is not None:
+            return job
+    raise lost_add_error([spec.job_key])
+
+
+def payload_error(error: Exception) -> InvalidArgumentError | None:
+    """Our error, if adding failed because of a payload that only the server can judge.
+
+    That is JSON text from the caller, and an array to be merged with another one. All other values
+    are checked before.
+    """
+    if sqlstate_of(error) not in _INVALID_PAYLOAD:
+        return None
+    return InvalidArgumentError(
+        "payload",
+        "PostgreSQL cannot use it as JSON, or cannot append it to the payload of the waiting job with "
+        f"the same key: {error}",
+    )

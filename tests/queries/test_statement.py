@@ -1,0 +1,87 @@
+"""Statements as values: the rules that adapters for other drivers rely on. No server."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from graphile_worker.queries.add import add_statement, job_from_row
+from graphile_worker.queries.add_many import add_many_steps
+from graphile_worker.queries.crontabs import CronMinute, cron_statement
+from graphile_worker.queries.statement import Statement
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.spec import CronJob, JobSpec
+
+NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+PLAIN = (type(None), bool, int, float, str, datetime, list)
+SCHEMAS = [SchemaName(), SchemaName("odd -- $1 'n' %s\nname")]
+
+
+def statements(schema: SchemaName) -> list[Statement]:
+    full = JobSpec(
+        "task", {"a": 1}, queue_name="q", run_at=NOW, max_attempts=2, job_key="k", priority=1, flags={"f"}
+    )
+    cron = CronJob("task", {}, identifier="item", run_at=NOW)
+    return [
+        add_statement(schema, full),
+        add_statement(schema, JobSpec("task", run_at=timedelta(hours=1))),
+        next(add_many_steps(schema, [full])),
+        next(add_many_steps(schema, [JobSpec("task"), JobSpec("other", priority=1)])),
+        next(add_many_steps(schema, [JobSpec("task"), JobSpec("task")])),
+        cron_statement(schema, CronMinute(NOW, [cron], ["refused"])),
+    ]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_statements_have_plain_arguments_and_no_comments(schema: SchemaName) -> None:
+    for sql, arguments in statements(schema):
+        text = sql.replace(schema.quoted, "schema")
+        assert "--" not in text
+        assert schema.quoted in sql
+        assert {int(number) for number in re.findall(r"\$([0-9]+)", text)} == set(
+            range(1, len(arguments) + 1)
+        )
+        assert all(isinstance(value, PLAIN) for value in arguments)
+        items = [item for value in arguments if isinstance(value, list) for item in value]
+        assert all(item is None or isinstance(item, str) for item in items)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_every_parameter_has_a_cast(schema: SchemaName) -> None:
+    for sql, _ in statements(schema):
+        text = sql.replace(schema.quoted, "schema")
+        assert not re.search(r"\$[0-9]+(?![0-9]|::)", text)
+
+
+def test_pyformat_leaves_quoted_text_alone() -> None:
+    statement = Statement("""select '$1 100%', "a$1", $1::text, $2::text, $1::text""", ("x", None))
+    text = """select '$1 100%%', "a$1", %(p1)s::text, %(p2)s::text, %(p1)s::text"""
+    assert statement.pyformat() == (text, {"p1": "x", "p2": None})
+
+
+def test_the_clock_of_the_caller_replaces_the_servers() -> None:
+    schema = SchemaName()
+    assert add_statement(schema, JobSpec("a"), now=NOW).arguments[3:5] == (NOW, None)
+    later = JobSpec("a", run_at=timedelta(hours=1))
+    assert add_statement(schema, later, now=NOW).arguments[3:5] == (NOW + timedelta(hours=1), None)
+    assert add_statement(schema, later).arguments[3:5] == (None, 3600.0)
+
+
+def test_a_row_becomes_a_job() -> None:
+    statement = add_statement(SchemaName(), JobSpec("a", {"b": 1}))
+    row = (7, None, 0, 10.0, 0, 25, None, 9.0, 9.0, None, None, 0, None, 3, None, None)
+    job = job_from_row(row, statement)
+    assert job is not None
+    assert (job.id, job.payload, job.task_identifier) == (7, {"b": 1}, "a")
+    assert job.run_at == datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC)
+    merged = job_from_row((7, "[1,2]", *row[2:]), statement)
+    assert merged is not None
+    assert merged.payload == [1, 2]
+
+
+def test_an_add_that_got_lost_has_no_job() -> None:
+    statement = add_statement(SchemaName(), JobSpec("a", job_key="k"))
+    assert job_from_row((None,) * 16, statement) is None
+    assert job_from_row(None, statement) is None
