@@ -18,7 +18,7 @@ from graphile_worker.cli.main import run_main
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder and an environment without settings."""
+    """An empty current directory and an environment without settings."""
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

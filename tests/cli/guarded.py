@@ -14,7 +14,7 @@ from support.server import DatabaseServer
 ROLE = "guarded"
 ODD_PASSWORD = r"""s3cret-p@s:s/w%41?r#d'\ &=;"""
 FILED_PASSWORD = "s3cret p@ss/w%41"
-"""Without the signs that have a meaning in a password file, of which the driver does not undo the quoting."""
+"""Without characters that are special in a password file, because the driver does not unescape them."""
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ async def test_settings_of_the_whole_server_are_looked_at(guarded: GuardedServer
     connection = await asyncpg.connect(url)
 
     async def changed(statement: str, setting: str, value: str) -> None:
-        """Let the server read its configuration anew, and wait until it has."""
+        """Reload the server's configuration and wait until it is active."""
         await connection.execute(statement)
         await connection.execute("select pg_reload_conf()")
 
@@ -342,7 +342,7 @@ async def test_functions_that_belong_to_another_role_are_named(
         assert (await doctor(gw)).is_well("rights")
 
 
-async def test_whose_functions_they_are_is_told(gw: Call, connection: Any) -> None:
+async def test_the_origin_of_the_functions_is_reported(gw: Call, connection: Any) -> None:
     assert "add_jobs" in (await doctor(gw)).one("functions", "ok")["summary"]
     await connection.execute(
         """
@@ -382,7 +382,7 @@ async def test_functions_that_node_installed_are_known(gw: Call, empty_database_
 
 
 @pytest.mark.parametrize("name", SHARED_INDEXES)
-async def test_a_missing_index_is_made_anew_by_the_advised_statement(
+async def test_a_missing_index_is_created_by_the_advised_statement(
     gw: Call, connection: Any, name: str
 ) -> None:
     before = await definition(connection, name)
@@ -488,7 +488,7 @@ async def test_jobs_whose_queue_has_no_row_run_again_as_advised(
     assert "1 (work), 2 (work)" in found["summary"]
     done: list[Any] = []
     await workers.once({"work": done.append})
-    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # nobody can take them
+    assert await connection.fetchval(f"select count(*) from {JOBS}") == 2  # no worker can take them
     statement = found["advice"].partition("again: ")[2].partition(" and so on for ")
     assert statement[2] == "2"
     await connection.execute(statement[0])
@@ -553,7 +553,7 @@ async def test_the_last_error_is_that_of_the_job_that_failed_last(
     assert "The last error of work: third" in (await doctor(gw)).one("failures", "warning")["meaning"]
 
 
-async def test_a_job_that_nobody_takes_is_named(gw: Call, connection: Any) -> None:
+async def test_a_job_that_no_worker_takes_is_named(gw: Call, connection: Any) -> None:
     await connection.execute("select graphile_worker.add_job('fresh')")
     assert (await doctor(gw)).is_well("waiting")
     await connection.execute("select graphile_worker.add_job('lonely', priority => 5)")
@@ -633,4 +633,4 @@ def test_other_things_that_hold_vacuum_back_have_advice_of_their_own(kind: str, 
 def test_a_time_in_place_of_a_period_is_refused(call: Call) -> None:
     result = call("doctor", "--lock-age", "2030-01-01T00:00:00Z")
     assert result.status == 2
-    assert "a period such as 10m or 2h is needed" in result.err
+    assert "expected a period such as 10m or 2h" in result.err

@@ -15,7 +15,7 @@ from graphile_worker.errors import ConnectionConfigError, GraphileWorkerError
 
 SECRET = "Qz7xKvW9jY4"
 CLOSED = "127.0.0.1:1"
-"""An address at which nobody answers, for strings that turn out to be readable."""
+"""An address without a server, for strings that can be parsed."""
 
 MALFORMED = [
     # where the password is
@@ -164,7 +164,7 @@ def test_a_file_with_a_string_of_the_wrong_type_shows_nothing(call: Call, place:
 def test_a_string_without_its_flag_is_not_repeated(call: Call, string: str) -> None:
     result = call(string)
     assert result.status == 2
-    assert "a connection string comes after -c" in hides(result.out + result.err)
+    assert "to give a connection string, use -c" in hides(result.out + result.err)
 
 
 @pytest.mark.parametrize("parameter", [f"{SECRET}=1", f"statement_timeout={SECRET}"])

@@ -91,7 +91,7 @@ def test_a_worker_that_was_killed_is_replaced(start: Start) -> None:
     parent.send_signal(signal.SIGTERM)
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
     _, err = parent.communicate(timeout=60)
-    assert f"worker process {first} was ended by SIGKILL; starting another" in err
+    assert f"worker process {first} was killed by SIGKILL; starting another" in err
 
 
 def test_a_worker_that_ends_with_an_error_stops_the_others(start: Start) -> None:
@@ -105,7 +105,7 @@ def test_a_worker_that_ends_with_an_error_stops_the_others(start: Start) -> None
     assert read(parent, "stopping") == [second]
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 3
-    assert f"worker process {first} ended with status 3; stopping the others" in err
+    assert f"worker process {first} exited with status 3; stopping the others" in err
 
 
 def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
@@ -116,7 +116,7 @@ def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
     assert parent.wait(timeout=60) == 0
 
 
-def test_when_nobody_reads_the_log_any_more_all_of_them_stop(start: Start) -> None:
+def test_all_of_them_stop_when_the_log_loses_its_reader(start: Start) -> None:
     work = f"""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     {WAIT_FOR_SIGNAL.strip()}
@@ -148,7 +148,7 @@ def test_the_worst_status_of_workers_that_run_once_is_the_parents(start: Start) 
     parent = start('say("worked")\n    os.kill(os.getpid(), signal.SIGKILL)', replace=False)
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 1
-    assert err.count("was ended by SIGKILL") == 2
+    assert err.count("was killed by SIGKILL") == 2
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -167,7 +167,7 @@ def test_a_worker_that_vanishes_is_replaced(start: Start, status: int) -> None:
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == -signal.SIGTERM
-    assert f"worker process {first} vanished with status {status}" in err
+    assert f"worker process {first} exited abruptly with status {status}" in err
     assert "starting another" in err
 
 
@@ -182,7 +182,7 @@ def test_a_worker_that_vanishes_from_a_run_once_is_an_error(start: Start) -> Non
     parent = start("os._exit(0)", replace=False)
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 1
-    assert err.count("vanished with status 0") == 2
+    assert err.count("exited abruptly with status 0") == 2
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="this system has no real-time signals")
@@ -196,4 +196,4 @@ def test_a_worker_that_a_real_time_signal_ended_is_replaced(start: Start, offset
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
     _, err = parent.communicate(timeout=60)
     name = f"SIGRTMIN+{offset}" if offset else "SIGRTMIN"
-    assert f"worker process {first} was ended by {name}; starting another" in err
+    assert f"worker process {first} was killed by {name}; starting another" in err

@@ -98,7 +98,7 @@ def run(place: Path, tasks: Path) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("command", [["--watch"], ["dev", "--plain", "-c"], ["dev", "--json", "-c"], []])
-def test_a_running_worker_shows_it_to_nobody(run: Run, guarded: GuardedServer, command: list[str]) -> None:
+def test_a_running_worker_does_not_show_it(run: Run, guarded: GuardedServer, command: list[str]) -> None:
     url = guarded.url()
     is_flag = command[-1:] == ["-c"]
     arguments = [*command, url] if is_flag else command

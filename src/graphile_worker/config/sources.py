@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
+from ..text import closest
 from .settings import Setting, callable_names, known_settings
 
 FILE_NAME = "graphile_worker.toml"
@@ -221,9 +222,7 @@ def _unknown(name: str) -> str:
 
 
 def _nearest(name: str, known: list[str]) -> str | None:
-    import difflib
-
     meant = OTHER_NAMES.get(name.lower())
     if meant is not None:
         return next(option for option in known if option.lower() == meant)
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None)
+    return closest(name, known, cutoff=0.75)
