@@ -1,4 +1,4 @@
-"""`graphile-worker bench`: the shape of its results, and that it leaves nothing behind."""
+"""`graphile-worker bench`: the shape of its results, and its cleanup."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_several_processes_share_the_work(empty_database_url: str) -> None
         drained = await run_ready_jobs(bench, 200, Jobs(queues=0), concurrency=2)
         assert drained.rate > 0
         assert drained.peak_memory_mb > 1
-        with pytest.raises(GraphileWorkerError, match="workers ran 0 jobs of 5"):
+        with pytest.raises(GraphileWorkerError, match="workers ran 0 of 5 jobs"):
             await run_ready_jobs(bench, 5, Jobs(delay=60))
 
 
@@ -128,7 +128,7 @@ async def test_a_signal_ends_it_and_nothing_is_left(
 def test_an_error_removes_the_schema_too(
     spawn: Call, server: DatabaseServer, empty_database_url: str
 ) -> None:
-    """Installing the schema is refused half way."""
+    """Installing the schema fails halfway."""
     sabotage = (
         "create function refuse() returns event_trigger language plpgsql as "
         "$$ begin raise exception 'no more tables' using errcode = '42501'; end $$;"
@@ -228,7 +228,7 @@ def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
         )
     )
     out = capsys.readouterr().out
-    assert out.startswith("PostgreSQL 18.0 (fsync on, synchronous_commit on), 2 CPUs here, Python 3.12.1")
+    assert out.startswith("PostgreSQL 18.0 (fsync on, synchronous_commit on), 2 CPUs on this machine, Python 3.12.1")
     rows = [line.split() for line in out.splitlines()]
     assert ["some", "concurrency=10,", "prefetch=0", "200", "1500", "1000", "2000", "12.3", "40.0"] in rows
     assert ["idle", "worker", "2", "1.5", "1.0", "2.0", "2.0"] in rows

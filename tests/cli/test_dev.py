@@ -34,9 +34,9 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture(scope="module")
 def shared_project() -> Iterator[Path]:
-    """A project whose database is made once for all tests of this file, because that takes seconds."""
+    """A project whose database is created once for all tests of this file, because that takes seconds."""
     folder = Path(tempfile.mkdtemp(prefix="graphile-worker-dev-"))
-    folder.chmod(0o711)  # root's server runs as another user, who must get through
+    folder.chmod(0o711)  # the server of root runs as another user, who needs access
     yield folder
     EmbeddedPostgres(folder / ".graphile-worker").stop_if_unused()
     shutil.rmtree(folder, ignore_errors=True)
@@ -104,7 +104,7 @@ def test_the_view_shows_what_runs_waits_and_fails_and_is_never_wider_than_the_te
     terminal.until_panel_says("slow #3", "1 locked", "1 scheduled", "1 completed", "1 failed", "jobs/s")
     terminal.until_panel_says("1 permanently failed", "fail #2", "1/1", "ValueError: no very very", "…")
     terminal.until_says("Hello, Ada")
-    assert terminal.settings() != terminal.settings_at_first  # what is typed does not appear in the view
+    assert terminal.settings() != terminal.settings_at_first  # keys do not appear in the view
     for row in screen.panel:
         assert len(row) == columns, row
         assert row[0] in "╭│╰"

@@ -119,6 +119,11 @@ def test_the_configuration_names_it_as_the_source(command: Call) -> None:
     assert result.err == ""
 
 
+@pytest.mark.parametrize("arguments", [["migrate", "--sql"], ["complete"], ["crontab", "--help"]])
+def test_a_command_that_needs_no_database_says_nothing(command: Call, arguments: list[str]) -> None:
+    assert "no database given" not in command(*arguments).err
+
+
 def test_a_library_call_never_uses_it(command: Call, project: Path) -> None:
     code = (
         "import asyncio\nfrom graphile_worker import make_worker_utils\n"

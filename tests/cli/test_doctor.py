@@ -1,4 +1,4 @@
-"""`graphile-worker doctor`: findings provoked for real, and their advice followed where it is a command."""
+"""`graphile-worker doctor`: real findings, and their advice carried out where it is a command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVERY_CHECK = {
 
 
 class Report(dict[str, list[dict[str, str]]]):
-    """What the command said as JSON, by check."""
+    """The JSON output of the command, by check."""
 
     def __init__(self, result: Any) -> None:
         self.status = result.status
@@ -58,7 +58,7 @@ class Report(dict[str, list[dict[str, str]]]):
 
 
 async def doctor(gw: Call, *arguments: str) -> Report:
-    """What the command says; in a thread, because it brings an event loop of its own."""
+    """Run the command, in a thread because it has its own event loop."""
     return Report(await asyncio.to_thread(gw, "doctor", "--json", *arguments))
 
 
@@ -67,7 +67,7 @@ async def do(gw: Call, *arguments: str) -> None:
 
 
 async def found_by(url: str, check: str, **options: Any) -> list[Finding]:
-    """What an examination with other thresholds or another clock says of one check."""
+    """The findings of one check with other thresholds or another clock."""
     worker = options.pop("worker", {})
     findings = await examine(resolve_settings({"connection_string": url} | worker, {}), **options)
     return [finding for finding in findings if finding.check == check]
@@ -294,7 +294,7 @@ async def test_missing_additions_come_back_as_advised(gw: Call, connection: Any)
 
 @asynccontextmanager
 async def role_for(connection: Any, url: str) -> AsyncIterator[tuple[str, str]]:
-    """A role of the test's own, and the URL with which it connects."""
+    """A new role, and a URL to connect with it."""
     name = await connection.fetchval("select 'gw_doctor_' || substr(md5(random()::text), 1, 12)")
     await connection.execute(f"create role {name} login password 's3cret'")
     parts = urlsplit(url)
@@ -464,7 +464,7 @@ async def test_a_pool_of_ours_that_died_is_named(gw: Call, connection: Any) -> N
 
 
 async def test_a_pool_that_has_just_begun_is_judged_as_a_sweep_judges_it(gw: Call, connection: Any) -> None:
-    """It has a row and no lock yet; until it has missed two heartbeats it is taken for alive."""
+    """It has a row but no lock yet, and counts as alive until it has missed two heartbeats."""
     await add_locked_job(connection, "pool-new", "1 second")
     await connection.execute(
         "insert into graphile_worker._private_py_workers "

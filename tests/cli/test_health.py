@@ -1,4 +1,4 @@
-"""`graphile-worker health`: well, hanging, deaf, not there, and what dead workers leave behind."""
+"""`graphile-worker health`: healthy, hanging, without LISTEN, missing, and files of dead workers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_signs_of_life_must_be_young_enough() -> None:
     assert "hangs" in problem(beat(), 111)
     assert problem(beat(turned=140), 100 + LISTEN_INTERVAL - 1) == ""
     assert "LISTEN last worked 46 seconds ago" in problem(beat(turned=140), 146)
-    assert "LISTEN never answered" in problem(beat(listened=None), 105)
+    assert "LISTEN has not worked yet" in problem(beat(listened=None), 105)
     assert problem(beat(listened=None), 105, must_listen=False) == ""
     assert problem(beat(listened=None, stopping=True), 105) == ""
     assert judge(None, 0, within=10, must_listen=True).problem == "a worker process has not started yet"

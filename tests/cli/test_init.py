@@ -1,4 +1,4 @@
-"""`graphile-worker init`: what it makes works, and nothing of the user's is touched."""
+"""`graphile-worker init`: its files work, and existing files are unchanged."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def test_jobs_are_rescheduled_and_zero_is_a_value(gw: Call) -> None:
 
 def test_managing_commands_say_what_they_miss(call: Call) -> None:
     assert "Name the jobs by id, or with --key" in call("complete").err
-    assert "Say what to change" in call("reschedule", 1).err
+    assert "Name a change" in call("reschedule", 1).err
     assert "Missing argument 'KEY...'" in call("remove").err
     assert call("complete", "abc").status == 2
 

@@ -1,4 +1,4 @@
-"""The pure parts of the live view: summing up, telling, rates, and drawing at any width."""
+"""The pure parts of the live view: summaries, reports, rates, and drawing at any width."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_totals_continue_when_the_worker_is_restarted() -> None:
     state.update(snapshot(5, 1), 1.0)
     assert state.status == "running"
     state.ended("restarting", "a file changed")
-    state.update(snapshot(6, 1), 2.0)  # its last words
+    state.update(snapshot(6, 1), 2.0)  # its last report
     assert state.status == "restarting"
     state.started()
     state.update(snapshot(1, 0), 3.0)

@@ -1,4 +1,4 @@
-"""The command as a whole: usage, exit statuses, errors, and what it imports before it is needed."""
+"""The command as a whole: usage, exit statuses, errors and imports."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
     imported = _imported_by(["--once"], DATABASE_URL=database_url)
     assert "graphile_worker.runner" in imported
     assert imported & HEAVY == set()
-    # Nothing waits, so all that fetches, runs and recovers jobs is left aside.
+    # No job is ready, so the code that fetches, runs and recovers jobs is not imported.
     parts = {".".join(name.split(".")[:2]) for name in imported if name.startswith("graphile_worker.")}
     assert not parts & {"graphile_worker.client", "graphile_worker.cron", "graphile_worker.recovery"}
     assert "graphile_worker.worker.pool" not in imported

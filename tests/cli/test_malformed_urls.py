@@ -1,4 +1,4 @@
-"""Whatever is wrong with a connection string: no part of its password is shown, and there is no traceback."""
+"""Malformed connection strings: no part of the password is shown, and there is no traceback."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ MALFORMED = [
 
 
 def hides(text: str) -> str:
-    """The text, in which not even three characters of the password follow each other."""
+    """The text, which does not contain any three consecutive characters of the password."""
     for at in range(len(SECRET) - 2):
         assert SECRET[at : at + 3] not in text, text
     return text

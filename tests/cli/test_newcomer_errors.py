@@ -1,4 +1,4 @@
-"""The mistakes of the first hour, one test each, through the real command: what is wrong and what to do.
+"""Typical mistakes of newcomers, one test each, with the real command.
 
 No message is a traceback, none shows a password, and the exit status says that nothing was done.
 """
@@ -29,7 +29,7 @@ def tasks(place: Path) -> Path:
 
 
 def advises(result: Result, *words: str, status: int = 1) -> str:
-    """The message, which has all these words, and is advice."""
+    """The error message, which contains these words."""
     assert result.status == status, (result.out, result.err)
     for word in words:
         assert word in result.err, result.err
@@ -186,7 +186,7 @@ def test_a_crontab_with_mistakes(spawn: Call, tasks: Path, place: Path, database
     (place / "crontab").write_text("# comment\n* * * * hello\n0 25 * * * hello\n0 4 * * * helo\n")
     result = spawn("--once", DATABASE_URL=database_url)
     err = advises(result, "crontab:2:1: ", "expected five time fields and a task, found 5 words")
-    assert "crontab:3:3: " in err  # all of them at once, with their place
+    assert "crontab:3:3: " in err  # all errors at once, with their positions
     (place / "crontab").write_text("0 4 * * * helo\n")
     checked = spawn("crontab", "check")
     assert checked.status == 1
@@ -195,7 +195,7 @@ def test_a_crontab_with_mistakes(spawn: Call, tasks: Path, place: Path, database
 
 
 def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
-    spawn("--once", DATABASE_URL=database_url).check()  # now the database knows the worker's task
+    spawn("--once", DATABASE_URL=database_url).check()  # now the task is in the database
     shutil.rmtree(tasks)
     result = spawn("add", "helo", DATABASE_URL=database_url).check()
     assert result.out.startswith("Added job 1: helo")
@@ -255,7 +255,7 @@ async def test_names_that_are_good_get_no_warning(
 
     assert await warning("anything") == ""  # nothing is known yet
     assert await warning("hello") == ""  # a file in the task directory
-    assert await warning("something_else") == ""  # not like any other
+    assert await warning("something_else") == ""  # resembles no other
     assert "did you mean 'anything'?" in await warning("anythin")
     assert await warning("anythin") == ""  # used before: it is in the database now
     await connection.execute(

@@ -1,4 +1,4 @@
-"""The parent of several worker processes: signals, crashes, errors, and its own sudden death."""
+"""The parent of several worker processes: signals, crashes, errors, and its own death."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def start() -> Iterator[Start]:
 
 
 def read(process: subprocess.Popen[str], word: str, times: int = 1) -> list[int]:
-    """The process ids behind the next lines that begin with `word`; other lines are passed over."""
+    """The process ids in the next lines that start with `word`; other lines are skipped."""
     assert process.stdout is not None
     found: list[int] = []
     while len(found) < times:
@@ -153,7 +153,7 @@ def test_the_worst_status_of_workers_that_run_once_is_the_parents(start: Start) 
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_worker_that_vanishes_is_replaced(start: Start, status: int) -> None:
-    """A task that calls `os._exit` does not ask for an end, whatever status it gives."""
+    """A task that calls `os._exit` does not stop the worker, whatever the status."""
     work = f"""
     signal.signal(signal.SIGUSR1, lambda *_: os._exit({status}))
     {WAIT_FOR_SIGNAL.strip()}
@@ -173,7 +173,7 @@ def test_a_worker_that_vanishes_is_replaced(start: Start, status: int) -> None:
 
 def test_workers_that_vanish_at_once_are_replaced_again_and_again(start: Start) -> None:
     parent = start('say("started")\n    os._exit(0)')
-    read(parent, "started", 6)  # two at once, then one after the other
+    read(parent, "started", 6)  # two at once, then one after another
     parent.send_signal(signal.SIGTERM)
     assert parent.wait(timeout=60) == -signal.SIGTERM
 

@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal while work is long, and nowhere else."""
+"""Progress bars: only on a terminal and only for long work."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def worker(place: Path, tasks: Path, database_url: str) -> Iterator[Worker]:
 
 
 def line_with(process: subprocess.Popen[str], text: str) -> str:
-    """The next line of the log that holds `text`."""
+    """The next log line that contains `text`."""
     assert process.stdout is not None
     for line in process.stdout:
         if text in line:

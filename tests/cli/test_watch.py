@@ -1,4 +1,4 @@
-"""`graphile-worker --watch`: the newest code runs, broken code is shown, and nothing old runs on."""
+"""`graphile-worker --watch`: the latest code runs, and broken code is reported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TASK = (
 
 @pytest.fixture
 def run(place: Path, database_url: str) -> Iterator[Run]:
-    """Commands that are stopped before the database goes."""
+    """Commands that are stopped before the database is dropped."""
     with running_in(place) as run:
         yield run
 
 
 @pytest.fixture
 def project(place: Path) -> Path:
-    """A task that uses a module of the application, which is not among the tasks."""
+    """A task that imports a module of the application from outside the task directory."""
     (place / "tasks").mkdir()
     (place / "tasks" / "hello.py").write_text(TASK.format(place=""))
     (place / "tools.py").write_text("def greeting(): return 'one'\n")
@@ -45,7 +45,7 @@ async def test_a_change_of_a_module_that_a_task_imports_restarts_the_worker(
     worker = run("--watch", DATABASE_URL=database_url).ready()
     await jobs.add("hello")
     worker.wait_for("one")
-    # The same size, and perhaps the same second: Python itself would take the compiled file for fresh.
+    # The same size, and perhaps the same second: Python would take the compiled file for fresh.
     (project / "tools.py").write_text("def greeting(): return 'two'\n")
     worker.wait_for("tools.py changed; restarting the worker").wait_for("ready: ", times=2)
     await jobs.add("hello")

@@ -23,7 +23,7 @@ from ...spec import JOB_KEY_MODES, JobSpec
 from ...text import count
 from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for
-from ..support.command import Output, database_command
+from ..support.command import Output, command
 from ..support.output import cell
 from ..support.parameters import When
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-@database_command("add")
+@command("add", database=True)
 @click.argument("task", required=False)
 @click.argument("payload", required=False)
 @click.option("--payload-file", metavar="FILE", help="Read the payload from a file, or from - (stdin).")
@@ -48,7 +48,7 @@ STDIN = "-"
 @click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: 25]")
 @click.option("--key", metavar="KEY", help="Job key; replaces a waiting job with the same key.")
 @click.option(
-    "--key-mode", type=click.Choice(list(JOB_KEY_MODES)), help="How a job with the same key is replaced."
+    "--key-mode", type=click.Choice(list(JOB_KEY_MODES)), help="What to do with a job that has the same key."
 )
 @click.option("--priority", type=int, metavar="N", help="Lower numbers run first.  [default: 0]")
 @click.option("--flag", "flags", multiple=True, metavar="NAME", help="Flag of the job; repeatable.")
@@ -77,7 +77,7 @@ def add_command(
     graphile-worker add --from jobs.jsonl
 
     A line of the file is an object with "task" and any of "payload", "queue", "run_at", "max_attempts",
-    "key", "key_mode", "priority" and "flags". All lines are added in one transaction, or none.
+    "key", "key_mode", "priority" and "flags". All lines are added in one transaction.
     """
     if source is not None:
         given = (task, payload, payload_file, flags or None, *options.values())

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...config import Settings
 from ...errors import ConnectionConfigError
 from ...options import WorkerOptions
-from ..support.client import database_settings, load_settings, run_async, start_logging
+from ..support.client import load_settings, run_async, start_logging, with_database
 from ..support.output import print_json
 from ..support.parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, Names
 
@@ -113,12 +114,12 @@ def bench_command(
 
     if plot is not None and ("growth" not in only or not max_backlog):
         raise click.UsageError("--plot shows growth, which these options do not measure.", ctx)
-    settings = (load_settings if embedded else database_settings)(ctx, {})
+    settings = load_settings(ctx, {})
     start_logging(settings, quiet=True)
     scale = Scale(jobs=jobs, rounds=rounds, processes=processes, max_backlog=max_backlog)
     with _signals_as_interrupts() as received:
         try:
-            with _database(settings.worker, embedded=embedded) as options:
+            with _database(settings, embedded=embedded) as options:
                 report = run_async(_measure(options, scale, only))
         except KeyboardInterrupt:
             return 128 + (received[0] if received else signal.SIGINT)
@@ -144,11 +145,12 @@ async def _measure(options: WorkerOptions, scale: Scale, only: tuple[str, ...]) 
 
 
 @contextmanager
-def _database(options: WorkerOptions, *, embedded: bool) -> Iterator[WorkerOptions]:
+def _database(settings: Settings, *, embedded: bool) -> Iterator[WorkerOptions]:
     """The options with a connection to the user's database or to a temporary server."""
     if not embedded:
         from ...db.open import resolve_connection
 
+        options = with_database(settings).worker
         try:
             resolve_connection(options.connection_string)
         except ConnectionConfigError as error:
@@ -161,7 +163,7 @@ def _database(options: WorkerOptions, *, embedded: bool) -> Iterator[WorkerOptio
         tempfile.TemporaryDirectory(prefix="graphile-worker-bench-", ignore_cleanup_errors=True) as directory,
         EmbeddedPostgres(Path(directory) / "postgres") as server,
     ):
-        yield options.with_values(connection_string=server.url(), prepared_statements=True)
+        yield settings.worker.with_values(connection_string=server.url(), prepared_statements=True)
 
 
 @contextmanager

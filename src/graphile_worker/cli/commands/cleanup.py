@@ -12,7 +12,7 @@ import click
 from ...config import Settings
 from ...text import count
 from ..support.client import run_async, utils_for
-from ..support.command import Output, client_command, database_command
+from ..support.command import Output, client_command, command
 from ..support.parameters import CLEANUP_TASKS, Names
 from ..support.progress import progress_bar
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ...queries.maintenance import CleanupReport
 
 
-@database_command("cleanup", flags={"tasks": "task_directory"})
+@command("cleanup", database=True, flags={"tasks": "task_directory"})
 @click.argument("names", nargs=-1, type=Names(CLEANUP_TASKS), metavar="[NAMES]...")
 @click.option("--tasks", metavar="DIR|MODULE:ATTR", help="Tasks whose names are kept.  [default: tasks]")
 def cleanup_command(settings: Settings, names: tuple[tuple[str, ...], ...]) -> Output:
-    """Delete unused rows.
+    """Delete unused queues and task names, or permanently failed jobs.
 
     \b
     GC_JOB_QUEUES            named queues without jobs
@@ -96,7 +96,7 @@ def _describe(report: CleanupReport) -> str:
 @client_command("force-unlock")
 @click.argument("worker_ids", nargs=-1, required=True, metavar="POOL_ID...")
 async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) -> Output:
-    """Unlock all jobs and queues that worker pools hold.
+    """Unlock all jobs and queues held by worker pools.
 
     `list` and `queues` show POOL_ID as "locked by". Make sure that the pool is dead: a job that is still
     running there would run a second time.
@@ -107,5 +107,5 @@ async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) 
     await utils.force_unlock_workers(worker_ids)
     return Output(
         lambda: {"unlocked_workers": list(worker_ids)},
-        lambda: click.echo(f"Unlocked everything that {count(len(worker_ids), 'worker pool')} held."),
+        lambda: click.echo(f"Unlocked everything held by {count(len(worker_ids), 'worker pool')}."),
     )

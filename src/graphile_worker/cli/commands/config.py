@@ -8,15 +8,12 @@ from ...config import Settings
 from ...config.settings import known_settings
 from ...db.dsn import masked
 from ...options import WorkerOptions
-from ..support.client import names_database
+from ..support.client import with_database
 from ..support.command import Output, command
 from ..support.output import print_table
-from ..support.parameters import CONNECTION_OPTION, SCHEMA_OPTION
 
 
-@command("config")
-@CONNECTION_OPTION
-@SCHEMA_OPTION
+@command("config", database=True)
 def config_command(settings: Settings) -> Output:
     """Show every option, its value, and where the value comes from.
 
@@ -24,10 +21,7 @@ def config_command(settings: Settings) -> Output:
     graphile-worker config
     GRAPHILE_WORKER_CONCURRENCY=4 graphile-worker config --json | jq .concurrency
     """
-    if not names_database(settings):
-        from ..support.dev_database import use_dev_database
-
-        settings = use_dev_database(settings, quiet=True)
+    settings = with_database(settings, quiet=True)
     rows = [(name, _value(settings, name), source) for name, source in settings.provenance.items()]
     return Output(
         lambda: {name: {"value": value, "source": source} for name, value, source in rows},

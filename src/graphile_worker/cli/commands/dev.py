@@ -49,7 +49,7 @@ FORWARDED_FLAGS = {
     "--port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Listen on this port of 127.0.0.1 too, or on any free one for 0.  [default: a private socket only]",
+    help="Also listen on this port of 127.0.0.1; 0 picks a free one.  [default: a private socket only]",
 )
 @TASKS_OPTION
 @click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]")
@@ -71,7 +71,7 @@ def dev_command(
     as_json: bool,
     **_: Any,
 ) -> int:
-    """Start a database and a worker that reloads your code, with a live view of both.
+    """Run a database and a worker that reloads your code, with a live view.
 
     The database is an embedded PostgreSQL in .graphile-worker/ that keeps its data between runs. Other
     graphile-worker commands in this directory use it too. The worker restarts when tasks, crontab or

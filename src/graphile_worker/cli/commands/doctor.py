@@ -13,8 +13,8 @@ import click
 from ...config import Settings
 from ...diagnostics.finding import SEVERITIES, Finding, Severity, Thresholds
 from ...text import count
-from ..support.client import run_async
-from ..support.command import Output, database_command
+from ..support.client import run_async, with_database
+from ..support.command import Output, command
 from ..support.parameters import When
 
 COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
@@ -22,7 +22,7 @@ WIDTH = 100
 INDENT = 9
 
 
-@database_command("doctor")
+@command("doctor", database=True)
 @click.option(
     "--lock-age",
     type=When(),
@@ -59,6 +59,7 @@ def doctor_command(
         lock_age=_seconds(lock_age, "--lock-age"),
         transaction_age=_seconds(transaction_age, "--transaction-age"),
     )
+    settings = with_database(settings)
     found = run_async(examine(settings, thresholds=thresholds, no_database_hint=database_hint))
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     has_error = any(finding.severity == "error" for finding in found)

@@ -9,10 +9,10 @@ import click
 from ...config import Settings
 from ...migrate import MigrationReport, migration_sql
 from ..support.client import run_async, utils_for
-from ..support.command import Output, database_command
+from ..support.command import Output, command
 
 
-@database_command("migrate")
+@command("migrate", database=True)
 @click.option("--sql", is_flag=True, help="Print the SQL of a new installation; needs no database.")
 def migrate_command(settings: Settings, sql: bool) -> Output:
     """Install or upgrade the schema.

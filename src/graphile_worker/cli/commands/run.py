@@ -9,7 +9,7 @@ import click
 
 from ...config import Settings
 from ...observability.log_format import PipeHandler
-from ..support.client import database_settings, load_settings, start_logging
+from ..support.client import load_settings, start_logging, with_database
 from ..support.parameters import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     options = _options_from(flags)
     if flags["watch"]:
         return _watch(ctx, options)
-    settings = database_settings(ctx, options)
+    settings = with_database(load_settings(ctx, options))
     handler = start_logging(settings, quiet=False)
     if flags["schema_only"]:
         return _schema_only(settings)

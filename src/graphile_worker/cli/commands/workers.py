@@ -11,7 +11,7 @@ import click
 from ...config import Settings
 from ...text import count, duration
 from ..support.client import run_async, utils_for
-from ..support.command import Output, client_command, database_command
+from ..support.command import Output, client_command, command
 from ..support.output import print_table
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def workers_command(utils: WorkerUtils) -> Output:
     return Output(lambda: [asdict(worker) for worker in found], lambda: _print_workers(found))
 
 
-@database_command("sweep")
+@command("sweep", database=True)
 @click.option("--dry-run", is_flag=True, help="Only report what would be done.")
 @click.option("--wait", is_flag=True, help="Wait until unreachable workers are back or dead.")
 def sweep_command(settings: Settings, dry_run: bool, wait: bool) -> Output:

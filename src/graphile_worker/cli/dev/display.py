@@ -65,7 +65,7 @@ class LogDisplay(WorkerLog):
             return
         logger.info("to connect: %s", database.psql_command)
         logger.info("for applications: %s", database.export_command)
-        logger.info("graphile-worker commands in this directory use it without that")
+        logger.info("graphile-worker commands in this directory use it by default")
 
     @asynccontextmanager
     async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:

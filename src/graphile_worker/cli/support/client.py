@@ -31,19 +31,16 @@ def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
     return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
 
 
-def database_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
-    """The same for a command with a database; if none is configured, that of a `dev` running here is used."""
-    settings = load_settings(ctx, flags)
-    if names_database(settings):
+def with_database(settings: Settings, *, quiet: bool = False) -> Settings:
+    """The settings; if they name no database, with that of a `dev` running in this directory.
+
+    Unless `quiet`, a line on standard error says so.
+    """
+    if settings.worker.connection_string is not None or any(map(os.environ.get, DATABASE_VARIABLES)):
         return settings
     from .dev_database import use_dev_database
 
-    return use_dev_database(settings)
-
-
-def names_database(settings: Settings) -> bool:
-    """Whether a flag, the environment or the file names a database."""
-    return settings.worker.connection_string is not None or any(map(os.environ.get, DATABASE_VARIABLES))
+    return use_dev_database(settings, quiet=quiet)
 
 
 def start_logging(settings: Settings, *, quiet: bool) -> PipeHandler:
@@ -60,7 +57,7 @@ def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:
     from ...client import make_worker_utils  # the driver, which commands without a database do not need
 
     # Not from file and environment again: -C may have chosen another file.
-    return make_worker_utils(options=settings.worker, max_pool_size=1)
+    return make_worker_utils(options=with_database(settings).worker, max_pool_size=1)
 
 
 def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -19,7 +19,7 @@ DATA_DIRECTORY = ".graphile-worker"
 SOURCE = "graphile-worker dev"
 
 
-def use_dev_database(settings: Settings, *, quiet: bool = False) -> Settings:
+def use_dev_database(settings: Settings, *, quiet: bool) -> Settings:
     """The settings with that database, announced on standard error; unchanged if `dev` is not running."""
     url = _running_url(Path.cwd() / DATA_DIRECTORY)
     if url is None:

@@ -102,8 +102,8 @@ CONNECTION_OPTION = click.option(
     "-c",
     "--connection",
     metavar="URL",
-    help="PostgreSQL URL or database name.  [default: DATABASE_URL, else PGDATABASE with the other PG* "
-    "variables, else the database of a `graphile-worker dev` in this directory]",
+    help="PostgreSQL URL or database name.  [default: DATABASE_URL, the PG* variables, or the database of a "
+    "running `dev`]",
 )
 SCHEMA_OPTION = click.option(
     "-s", "--schema", metavar="NAME", help="Schema of the job queue.  [default: graphile_worker]"
