@@ -38,12 +38,12 @@ async def workers_command(utils: WorkerUtils) -> Output:
 
 @command("sweep", database=True)
 @click.option("--dry-run", is_flag=True, help="Only report what would be done.")
-@click.option("--wait", is_flag=True, help="Wait until unreachable workers are back or dead.")
+@click.option("--wait", is_flag=True, help="Wait until workers that missed heartbeats are back or dead.")
 def sweep_command(settings: Settings, dry_run: bool, wait: bool) -> Output:
     """Recover the jobs of dead workers now.
 
-    Running workers do this every few seconds; use it when none is running. A worker that has only just
-    become unreachable counts as dead after its recovery grace.
+    Running workers do this every few seconds; use it when none is running. A worker that misses heartbeats
+    counts as dead after its recovery_grace.
 
     \b
     graphile-worker sweep --dry-run
@@ -99,7 +99,7 @@ def _state(worker: WorkerSummary) -> str:
         return "unknown"
     if worker.is_alive:
         return "alive"
-    return f"unreachable, dead in {duration(worker.dead_in)}" if worker.dead_in else "dead"
+    return f"missed heartbeats, dead in {duration(worker.dead_in)}" if worker.dead_in else "dead"
 
 
 def _ids(ids: list[int]) -> str:
@@ -117,7 +117,7 @@ def _print_report(report: SweepReport) -> None:
             parts.append(f"{count(len(worker.left), 'job')} left locked")
         click.echo(f"{worker.id} is dead: {', '.join(parts)}.")
     for pool_id, seconds in report.lost.items():
-        click.echo(f"{pool_id} is unreachable and counts as dead in {duration(seconds)}.")
+        click.echo(f"{pool_id} missed heartbeats and counts as dead in {duration(seconds)}.")
     if report.is_busy:
         click.echo("Another sweep is in progress.")
     elif not report.recovered and not report.lost:
