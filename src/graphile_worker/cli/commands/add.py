@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
@@ -38,7 +37,7 @@ STDIN = "-"
 @click.argument("task", required=False)
 @click.argument("payload", required=False)
 @click.option("--payload-file", metavar="FILE", help="Read the payload from a file, or from - (stdin).")
-@click.option("--queue", metavar="NAME", help="Named queue; its jobs run one after another.")
+@click.option("--queue", "queue_name", metavar="NAME", help="Named queue; its jobs run one after another.")
 @click.option(
     "--run-at",
     type=When(),
@@ -46,9 +45,12 @@ STDIN = "-"
     help="Earliest time to run: 2030-01-31T12:00:00Z, or from now: 5m, 2h, 1d12h.",
 )
 @click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: 25]")
-@click.option("--key", metavar="KEY", help="Job key; replaces a waiting job with the same key.")
+@click.option("--key", "job_key", metavar="KEY", help="Job key; replaces a waiting job with the same key.")
 @click.option(
-    "--key-mode", type=click.Choice(list(JOB_KEY_MODES)), help="What to do with a job that has the same key."
+    "--key-mode",
+    "job_key_mode",
+    type=click.Choice(list(JOB_KEY_MODES)),
+    help="What to do with a job that has the same key.",
 )
 @click.option("--priority", type=int, metavar="N", help="Lower numbers run first.  [default: 0]")
 @click.option("--flag", "flags", multiple=True, metavar="NAME", help="Flag of the job; repeatable.")
@@ -68,7 +70,7 @@ def add_command(
     source: str | None,
     strict: bool,
     flags: tuple[str, ...],
-    **options: Any,
+    **options: Any,  # named like those of JobSpec
 ) -> Output:
     """Add a job for TASK. PAYLOAD is JSON, or - to read it from standard input.
 
@@ -87,35 +89,10 @@ def add_command(
         return Output(lambda: {"added": added}, lambda: click.echo(f"Added {count(added, 'job')}."))
     if task is None:
         raise click.UsageError("Name the TASK of the job, or use --from.")
-    spec = _spec(task, _read_payload(payload, payload_file), flags=flags or None, **options)
+    spec = JobSpec(task, _read_payload(payload, payload_file), flags=flags or None, **options)
     job = run_async(_add_one(settings, spec, strict=strict))
     queue = spec.queue_name
     return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
-
-
-def _spec(
-    task: str,
-    payload: Any,
-    *,
-    queue: str | None,
-    run_at: datetime | timedelta | None,
-    max_attempts: int | None,
-    key: str | None,
-    key_mode: Any,
-    priority: int | None,
-    flags: tuple[str, ...] | None,
-) -> JobSpec:
-    return JobSpec(
-        task,
-        payload,
-        queue_name=queue,
-        run_at=run_at,
-        max_attempts=max_attempts,
-        job_key=key,
-        job_key_mode=key_mode,
-        priority=priority,
-        flags=flags,
-    )
 
 
 async def _add_one(settings: Settings, spec: JobSpec, *, strict: bool) -> Job:

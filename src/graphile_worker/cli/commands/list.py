@@ -10,7 +10,7 @@ import msgspec
 from ...json_shapes import details_as_json
 from ..support.command import Output, client_command
 from ..support.output import print_fields, print_table
-from ..support.parameters import JobId
+from ..support.parameters import JobId, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -33,14 +33,7 @@ ORDERS = {"oldest": "oldest", "newest": "newest", "run": "run_order"}
     show_default=True,
     help="By age, or in the order in which workers take them.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of jobs to list.",
-)
+@limit_option("jobs", default=50)
 @click.option("--payload", is_flag=True, help="Include the payload.")
 async def list_command(
     utils: WorkerUtils,

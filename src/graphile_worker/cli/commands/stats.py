@@ -10,6 +10,7 @@ import click
 from ...text import count
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
+from ..support.parameters import limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -35,14 +36,7 @@ async def stats_command(utils: WorkerUtils, exact: bool) -> Output:
 
 
 @client_command("queues")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of queues to show.",
-)
+@limit_option("queues", default=100)
 @EXACT_OPTION
 async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
     """Show named queues, longest first, and the worker pools that hold them.

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
 
 import click
+import msgspec
 
 from ...config import Settings
 from .client import load_settings, run_async, start_logging, utils_for
@@ -19,8 +19,7 @@ from .output import print_json
 from .parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """What a command prints. `json` returns a value to encode (None prints nothing); `text` prints."""
 
     json: Callable[[], Any] | None

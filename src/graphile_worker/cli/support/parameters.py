@@ -125,6 +125,18 @@ JOBS_OPTION = click.option(
 )
 
 
+def limit_option(nouns: str, default: int) -> Callable[[Command], Command]:
+    """`--limit` of a command that lists things."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 100_000),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=f"Maximum number of {nouns} to show.",
+    )
+
+
 def worker_options(command: Command) -> Command:
     """The flags for running a worker: those of Graphile Worker for Node, then ours."""
     for option in reversed(_WORKER_OPTIONS):

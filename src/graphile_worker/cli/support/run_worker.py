@@ -76,7 +76,7 @@ def _drive(loop: asyncio.Runner, work: Coroutine[Any, Any, int | None]) -> int |
         if not started or started[0].done():  # from our own code, not from a job
             raise
         exit_ = error
-    message = f"a task raised {type(exit_).__name__} in an asyncio task that it had started"
+    message = f"a task raised {type(exit_).__name__} in an asyncio task that it started"
     logger.error("%s; stopping the worker", message, exc_info=exit_)
     while not started[0].done():
         with suppress(SystemExit, KeyboardInterrupt):  # another task may do the same
