@@ -21,7 +21,7 @@ import asyncpg
 from graphile_worker import WorkerOptions, run
 from graphile_worker.cli.bench.growth import BACKLOGS
 from graphile_worker.cli.bench.scratch import PROBE, Scratch, scratch_schema
-from graphile_worker.cli.bench.worker_process import worker_process
+from graphile_worker.cli.bench.worker_process import bench_process
 
 SETTLE = 8.0  # seconds: the first fetches, and the first beats of the heart
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -43,7 +43,7 @@ async def watch(
     connection: asyncpg.Connection, scratch_options: WorkerOptions, seconds: float
 ) -> tuple[float, float]:
     """Percent of one processor that an idle worker and its sessions on the server use."""
-    async with worker_process("answer", scratch_options) as worker:
+    async with bench_process("answer", scratch_options) as worker:
         await worker.ready()
         await worker.begin()
         await asyncio.sleep(SETTLE)

@@ -171,10 +171,19 @@ def _parameter(parameter: inspect.Parameter, function: Any) -> list[str]:
     prefix = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
     annotation = parameter.annotation
     if annotation == "Any":  # only the overloads know better
-        known = [inspect.signature(each).parameters for each in typing.get_overloads(function)]
-        annotation = " | ".join(dict.fromkeys(each[parameter.name].annotation for each in known)) or "Any"
+        annotation = " | ".join(dict.fromkeys(_overloaded(function, parameter.name))) or "Any"
     shown = f"{prefix}{parameter.name}: {annotation}"
     return [shown if parameter.default is parameter.empty else f"{shown} = {parameter.default!r}"]
+
+
+def _overloaded(function: Any, name: str) -> Iterator[str]:
+    """The annotations of a parameter in the overloads; by position in those that have another name for it."""
+    position = list(inspect.signature(function).parameters).index(name)
+    for each in typing.get_overloads(function):
+        parameters = inspect.signature(each).parameters
+        found = parameters.get(name) or list(parameters.values())[position]
+        if name in parameters or found.kind is found.POSITIONAL_ONLY:
+            yield found.annotation
 
 
 def _keywords(parameter: inspect.Parameter) -> list[str]:

@@ -196,10 +196,10 @@ def _from_mapping(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     names = cls.__struct_fields__
     for name in values:
         if name not in names:
-            import difflib
+            from .text import closest
 
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known options: {', '.join(names)}"
+            near = closest(name, names)
+            hint = f"; did you mean {near!r}?" if near else f"; known options: {', '.join(names)}"
             where = f" in {prefix}" if prefix else ""
             raise ConfigError(f"unknown option {name!r}{where}{hint}")
     try:

@@ -75,5 +75,5 @@ async def test_with_several_processes_all_of_them_stop(start: Start, database_ur
     await jobs.add("exit_in_child", {"how": "gather", "code": 3})
     worker = start("--processes", 2, url=database_url)
     assert worker.ended() == 3
-    assert "ended with status 3; stopping the others" in worker.output
+    assert "exited with status 3; stopping the others" in worker.output
     assert await jobs.locked() == 0

@@ -1,4 +1,4 @@
-"""The command, in this process where that is enough and as a real process where it is not."""
+"""Fixtures that run the command, in this process or as a separate one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.command_line import COMMAND, Call, Result, clean_environment
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder and an environment without settings."""
+    """An empty current directory and an environment without settings."""
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -41,14 +41,14 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def gw(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The same with a database of its own in which the schema is installed."""
+    """The same with a new database in which the schema is installed."""
     monkeypatch.setenv("DATABASE_URL", database_url)
     return call
 
 
 @pytest.fixture
 def spawn(place: Path) -> Call:
-    """`spawn("list", DATABASE_URL=…)`: the command as a process of its own."""
+    """`spawn("list", DATABASE_URL=…)`: the command as a separate process."""
 
     def run(*arguments: object, input: str = "", **environment: str) -> Result:
         done = subprocess.run(
@@ -67,6 +67,6 @@ def spawn(place: Path) -> Call:
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
-    """A server that asks for passwords."""
+    """A server that requires passwords."""
     with guarded_server_in(tmp_path_factory.mktemp("guarded") / "data") as server:
         yield server

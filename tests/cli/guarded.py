@@ -1,4 +1,4 @@
-"""A server that asks for passwords, with a role whose password has every sign that is hard to write."""
+"""A server that requires passwords, with a role whose password has every awkward character."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from support.server import DatabaseServer
 ROLE = "guarded"
 ODD_PASSWORD = r"""s3cret-p@s:s/w%41?r#d'\ &=;"""
 FILED_PASSWORD = "s3cret p@ss/w%41"
-"""Without the signs that have a meaning in a password file, of which the driver does not undo the quoting."""
+"""Without characters that are special in a password file, because the driver does not unescape them."""
 
 
 @dataclass(frozen=True)
 class GuardedServer:
-    """Where it is, and the connection strings that lead there."""
+    """The address of the server, and connection strings for it."""
 
     host: str
     port: int
@@ -28,21 +28,21 @@ class GuardedServer:
         return f"postgresql://{user}:{quote(password, safe='')}@{self.host}:{self.port}/{database}"
 
     def pairs(self, password: str = ODD_PASSWORD) -> str:
-        """The same as libpq's `name=value` pairs."""
+        """The connection string as libpq's `name=value` pairs."""
         escaped = password.replace("\\", "\\\\").replace("'", "\\'")
         return f"host={self.host} port={self.port} user={ROLE} dbname=postgres password='{escaped}'"
 
     def pass_file(self, path: Path) -> str:
-        """A string without a password, which lies in a file."""
+        """A connection string whose password is in a file."""
         path.write_text(f"{self.host}:{self.port}:*:filed:{FILED_PASSWORD}\n")
         path.chmod(0o600)
         return f"postgresql://filed@{self.host}:{self.port}/postgres?passfile={path}"
 
 
 @contextmanager
-def guarded_server_in(folder: Path) -> Iterator[GuardedServer]:
-    """Start it; roles that come over TCP must give a password."""
-    with EmbeddedPostgres(folder, port=0) as embedded:
+def guarded_server_in(directory: Path) -> Iterator[GuardedServer]:
+    """Start the server; TCP connections require a password."""
+    with EmbeddedPostgres(directory, port=0) as embedded:
         url = embedded.url()
         written = ODD_PASSWORD.replace("'", "''")
         DatabaseServer.run(

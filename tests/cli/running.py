@@ -1,4 +1,4 @@
-"""A command that keeps running, as a process whose output is read; it is ended as a user would end it."""
+"""Long-running commands as separate processes whose output is captured."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Run = Callable[..., WorkerProcess]
 
 
 @contextmanager
-def running_in(folder: Path) -> Iterator[Run]:
-    """Gives a function that starts commands; at the end they are stopped gracefully, else by force."""
+def running_in(directory: Path) -> Iterator[Run]:
+    """Gives a function that starts commands; at the end they are stopped, or killed if necessary."""
     started: list[WorkerProcess] = []
 
     def run(*arguments: object, **environment: str) -> WorkerProcess:
         process = WorkerProcess(
-            [*COMMAND, *map(str, arguments)], folder=folder, environment=clean_environment(**environment)
+            [*COMMAND, *map(str, arguments)], folder=directory, environment=clean_environment(**environment)
         )
         started.append(process)
         return process

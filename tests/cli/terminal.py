@@ -1,4 +1,4 @@
-"""A command in a real pseudo-terminal, and a small terminal that shows what it would look like."""
+"""A command in a pseudo-terminal, and a minimal emulator of its screen."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CONTROL = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b
 
 
 class Screen:
-    """Understands what the live view uses: colours, line ends, moving up, erasing lines and wrapping."""
+    """Emulates what the live view uses: colours, line breaks, moving up, erasing lines and wrapping."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.lines: list[str] = [""]
         self.wrapped: list[str] = []
-        """Lines that were too long and went on in the next row."""
+        """Lines that were wrapped."""
         self._row = self._column = 0
         self._rest = ""
 
@@ -44,13 +44,13 @@ class Screen:
         self._put(text[position:])
 
     def _put(self, text: str) -> None:
-        for sign in text:
+        for char in text:
             if self._column == self.columns:
                 self.wrapped.append(self.lines[self._row])
                 self._down()
                 self._column = 0
             line = self.lines[self._row].ljust(self._column)
-            self.lines[self._row] = line[: self._column] + sign + line[self._column + 1 :]
+            self.lines[self._row] = line[: self._column] + char + line[self._column + 1 :]
             self._column += 1
 
     def _down(self) -> None:
@@ -88,7 +88,7 @@ class Screen:
 
 
 class Terminal:
-    """A process with a terminal of its own as its controlling one."""
+    """A process with its own controlling terminal."""
 
     def __init__(
         self,

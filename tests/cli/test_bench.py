@@ -1,4 +1,4 @@
-"""`graphile-worker bench`: the shape of its results, and that it leaves nothing behind."""
+"""`graphile-worker bench`: the shape of its results, and its cleanup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphile_worker.cli.bench.results import (
 from graphile_worker.cli.bench.scratch import Jobs, scratch_schema
 from graphile_worker.cli.bench.tables import print_report
 from graphile_worker.cli.bench.throughput import run_ready_jobs
-from graphile_worker.cli.bench.workbench import Extent, Workbench
+from graphile_worker.cli.bench.workbench import Scale, Workbench
 from graphile_worker.cli.bench.worker_process import drain
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.options import WorkerOptions
@@ -47,8 +47,8 @@ def test_everything_is_measured_and_nothing_is_left(
     assert [entry["name"] for entry in report["throughput"]] == [
         "default settings",
         "def tasks in threads",
-        "nothing locked ahead",
-        "the same, 10,000 queues",
+        "no prefetch",
+        "no prefetch, 10,000 queues",
         "failing jobs",
         "1,000 named queues",
         "one named queue",
@@ -68,20 +68,20 @@ def test_everything_is_measured_and_nothing_is_left(
     assert len(report["growth"]) == 7
     assert report["growth"][0]["share"] == 1.0
     assert {entry["size"] for entry in report["growth"][1:]} == {100}
-    picture = ElementTree.parse(place / "growth.svg").getroot()
-    assert picture.tag == f"{SVG}svg"
-    assert len(picture.findall(f"{SVG}polyline")) == 6
+    chart = ElementTree.parse(place / "growth.svg").getroot()
+    assert chart.tag == f"{SVG}svg"
+    assert len(chart.findall(f"{SVG}polyline")) == 6
     assert server.run(empty_database_url, lambda connection: connection.fetch(SCHEMAS)) == []
 
 
 async def test_several_processes_share_the_work(empty_database_url: str) -> None:
     options = WorkerOptions(connection_string=empty_database_url)
     async with scratch_schema(options) as scratch:
-        bench = Workbench(scratch, options.with_values(schema=scratch.schema.name), Extent(processes=2))
+        bench = Workbench(scratch, options.with_values(schema=scratch.schema.name), Scale(processes=2))
         drained = await run_ready_jobs(bench, 200, Jobs(queues=0), concurrency=2)
         assert drained.rate > 0
         assert drained.peak_memory_mb > 1
-        with pytest.raises(GraphileWorkerError, match="workers ran 0 jobs of 5"):
+        with pytest.raises(GraphileWorkerError, match="workers ran 0 of 5 jobs"):
             await run_ready_jobs(bench, 5, Jobs(delay=60))
 
 
@@ -128,7 +128,7 @@ async def test_a_signal_ends_it_and_nothing_is_left(
 def test_an_error_removes_the_schema_too(
     spawn: Call, server: DatabaseServer, empty_database_url: str
 ) -> None:
-    """Installing the schema is refused half way."""
+    """Installing the schema fails halfway."""
     sabotage = (
         "create function refuse() returns event_trigger language plpgsql as "
         "$$ begin raise exception 'no more tables' using errcode = '42501'; end $$;"
@@ -156,14 +156,14 @@ def test_it_runs_on_an_embedded_server_of_its_own(spawn: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "speed"], "allowed are throughput, latency, adding, growth; given was 'speed'"),
+        (["--only", "speed"], "expected names from throughput, latency, adding, growth; got 'speed'"),
         (["--plot", "rate.png"], "name a file that ends in .svg"),
-        (["--plot", "missing/rate.svg"], "the folder 'missing' does not exist"),
+        (["--plot", "missing/rate.svg"], "the directory 'missing' does not exist"),
         (["--plot", "rate.svg", "--only", "adding"], "--plot shows growth"),
         (["--jobs", "1"], "1 is not in the range"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_measured(
+def test_wrong_usage_is_reported_before_anything_is_measured(
     call: Call, arguments: list[str], message: str
 ) -> None:
     result = call("bench", *arguments)
@@ -180,9 +180,9 @@ def test_percentiles_are_values_that_occurred() -> None:
 
 
 def test_sizes_of_backlogs_end_at_the_largest_asked_for() -> None:
-    assert Extent(max_backlog=0).backlogs == []
-    assert Extent(max_backlog=5000).backlogs == [5000]
-    assert Extent(max_backlog=1_000_000).backlogs == [10_000, 100_000, 1_000_000]
+    assert Scale(max_backlog=0).backlogs == []
+    assert Scale(max_backlog=5000).backlogs == [5000]
+    assert Scale(max_backlog=1_000_000).backlogs == [10_000, 100_000, 1_000_000]
 
 
 def test_the_chart_has_a_line_for_each_backlog_inside_its_frame() -> None:
@@ -193,15 +193,15 @@ def test_the_chart_has_a_line_for_each_backlog_inside_its_frame() -> None:
     results = [growth("none", 0, 30000)]
     for name in ("future <jobs>", "dead & buried"):
         results += [growth(name, size, 30000 - size / 100) for size in (10_000, 100_000, 1_000_000)]
-    picture = ElementTree.fromstring(growth_chart(results))
-    lines = picture.findall(f"{SVG}polyline")
+    chart = ElementTree.fromstring(growth_chart(results))
+    lines = chart.findall(f"{SVG}polyline")
     assert len(lines) == 2
     for line in lines:
         points = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
         assert len(points) == 4
         assert [x for x, _ in points] == sorted(x for x, _ in points)
         assert all(90 <= x <= 660 and 60 <= y <= 450 for x, y in points)
-    texts = {text.text for text in picture.iter(f"{SVG}text")}
+    texts = {text.text for text in chart.iter(f"{SVG}text")}
     assert {"future <jobs>", "dead & buried", "1,000,000", "30,000"} <= texts
 
 
@@ -228,7 +228,7 @@ def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
         )
     )
     out = capsys.readouterr().out
-    assert out.startswith("PostgreSQL 18.0 (fsync on, synchronous_commit on), 2 CPUs here, Python 3.12.1")
+    assert out.startswith("PostgreSQL 18.0 (fsync on, synchronous_commit on), 2 CPUs on this machine, ")
     rows = [line.split() for line in out.splitlines()]
     assert ["some", "concurrency=10,", "prefetch=0", "200", "1500", "1000", "2000", "12.3", "40.0"] in rows
     assert ["idle", "worker", "2", "1.5", "1.0", "2.0", "2.0"] in rows

@@ -1,4 +1,4 @@
-"""The file that -C chose counts for every command, and a crontab that was named must exist."""
+"""-C applies to every command, and a crontab that is named must exist."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def test_a_broken_file_that_was_not_chosen_does_no_harm(
     (place / "graphile_worker.toml").write_text("this is not TOML")
     (place / "other.toml").write_text(f'connection_string = "{database_url}"\n')
     call("-C", "other.toml", *arguments).check()
+    call(*arguments, "-C", "other.toml").check()
 
 
 def test_a_chosen_file_is_not_mixed_with_the_default_one(call: Call, place: Path, database_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Shell completion and help: what a user finds without reading anything else."""
+"""Shell completion and help."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_check_finds_nothing_wrong(call: Call, place: Path) -> None:
     (place / "crontab").write_text(CRONTAB)
     write_tasks(place, "report", "leap")
     result = call("crontab", "check").check()
-    assert result.out == "crontab: 3 items, no problems.\n"
+    assert result.out == "crontab: 3 recurring jobs, no problems.\n"
     assert result.err == ""
 
 
@@ -83,7 +83,7 @@ def test_check_speaks_json_and_reads_standard_input(call: Call, place: Path) -> 
 def test_a_file_that_cannot_be_read_is_an_error(call: Call, place: Path, command: str) -> None:
     result = call("crontab", command)
     assert result.status == 1
-    assert "crontab: it cannot be read: No such file or directory" in result.err
+    assert "crontab: cannot be read: No such file or directory" in result.err
     (place / "crontab").write_bytes(b"\xff")
     assert "not UTF-8" in call("crontab", command).err
 
@@ -123,7 +123,7 @@ def test_next_begins_now_and_shows_ten(call: Call, place: Path) -> None:
 
 def test_next_of_nothing_says_so_and_a_wrong_time_is_wrong_usage(call: Call, place: Path) -> None:
     (place / "crontab").write_text("0 0 30 2 * never")
-    assert "Nothing runs" in call("crontab", "next").check().out
+    assert "No runs" in call("crontab", "next").check().out
     assert call("crontab", "next", "--from", "someday").status == 2
     assert call("crontab", "next", "--count", "0").status == 2
 

@@ -34,9 +34,9 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture(scope="module")
 def shared_project() -> Iterator[Path]:
-    """A project whose database is made once for all tests of this file, because that takes seconds."""
+    """A project whose database is created once for all tests of this file, because that takes seconds."""
     folder = Path(tempfile.mkdtemp(prefix="graphile-worker-dev-"))
-    folder.chmod(0o711)  # root's server runs as another user, who must get through
+    folder.chmod(0o711)  # the server of root runs as another user, who needs access
     yield folder
     EmbeddedPostgres(folder / ".graphile-worker").stop_if_unused()
     shutil.rmtree(folder, ignore_errors=True)
@@ -102,16 +102,16 @@ def test_the_view_shows_what_runs_waits_and_fails_and_is_never_wider_than_the_te
     add(url, "slow")
     add(url, "hello", '{"name": "Bob"}', "--run-at", "1h")
     terminal.until_panel_says("slow #3", "1 locked", "1 scheduled", "1 completed", "1 failed", "jobs/s")
-    terminal.until_panel_says("1 failed for good", "fail #2", "1/1", "ValueError: no very very", "…")
+    terminal.until_panel_says("1 permanently failed", "fail #2", "1/1", "ValueError: no very very", "…")
     terminal.until_says("Hello, Ada")
-    assert terminal.settings() != terminal.settings_at_first  # what is typed does not appear in the view
+    assert terminal.settings() != terminal.settings_at_first  # keys do not appear in the view
     for row in screen.panel:
         assert len(row) == columns, row
         assert row[0] in "╭│╰"
         assert row[-1] in "╮│╯"
     assert not [line for line in screen.wrapped if line.startswith(("╭", "│", "╰"))]
     (project / "go_on").touch()
-    terminal.until_panel_says("2 completed", "nothing")
+    terminal.until_panel_says("2 completed", "no jobs")
     terminal.type("\x03")  # Ctrl-C
     assert terminal.wait() == -signal.SIGINT
     assert terminal.settings() == terminal.settings_at_first
@@ -128,27 +128,27 @@ def test_a_change_is_followed_in_the_view_and_a_mistake_is_shown_in_it(
     url = connection_string(terminal.until_panel_says("running").text.replace("\n", ""))
     (project / "tasks" / "hello.py").write_text("def hello(:\n")
     terminal.until_panel_says("waiting: ", "hello.py:1: cannot be imported: SyntaxError")
-    terminal.until_says("tasks/hello.py changed; starting the worker anew")
+    terminal.until_says("tasks/hello.py changed; restarting the worker")
     add(url, "hello", '{"name": "Ada"}')
     terminal.until_panel_says("1 ready")
     (project / "tasks" / "hello.py").write_text(HELLO.replace("Hello", "Ahoy"))
     terminal.until_says("Ahoy, Ada")
-    terminal.until_panel_says("running  (started anew 2 times)", "1 completed")
+    terminal.until_panel_says("running  (2 restarts)", "1 completed")
     assert "Hello," not in terminal.screen.text
 
 
 def test_without_tasks_it_asks_and_makes_them(open_terminal: Open, project: Path) -> None:
     shutil.rmtree(project / "tasks")
     terminal = open_terminal("dev", columns=80)
-    terminal.until_says("There is no folder tasks yet. Make one with an example? [Y/n]")
+    terminal.until_says("There is no directory tasks yet. Create it with an example task? [Y/n]")
     terminal.type("n\n")
     assert terminal.wait() == 1
-    assert "make it with `graphile-worker init`" in terminal.screen.text.replace("\n", "")
+    assert "create it with `graphile-worker init`" in terminal.screen.text.replace("\n", "")
     assert not (project / "tasks").exists()
     terminal = open_terminal("dev", columns=80)
-    terminal.until_says("Make one with an example?")
+    terminal.until_says("Create it with an example task?")
     terminal.type("\n")
-    terminal.until_says("made   tasks/hello.py")
+    terminal.until_says("created  tasks/hello.py")
     url = connection_string(terminal.until_panel_says("running").text.replace("\n", ""))
     add(url, "hello", '{"name": "Ada"}')
     terminal.until_says("INFO: Hello, Ada!")
@@ -163,18 +163,19 @@ def test_in_a_pipe_there_are_plain_lines_and_the_data_is_kept_until_a_fresh_star
     first = run("dev").ready()
     url = connection_string(first.output)
     assert "PostgreSQL 18" in first.output
-    assert f"connect with: psql '{url}'" in first.output
+    assert f"to connect: psql '{url}'" in first.output
     add(url, "hello", '{"name": "Ada"}')
     first.wait_for("Hello, Ada").wait_for("completed in")
     (project / "tasks" / "hello.py").write_text(HELLO.replace("Hello", "Ahoy"))
-    first.wait_for("tasks/hello.py changed; starting the worker anew").wait_for("ready: ", times=2)
+    first.wait_for("tasks/hello.py changed; restarting the worker").wait_for("ready: ", times=2)
     add(url, "hello", '{"name": "Bob"}')
     first.wait_for("Ahoy, Bob")
     add(url, "hello", '{"name": "kept"}', "--run-at", "1h")
     refused = run("dev", "--fresh")
     assert refused.ended() == 1
     assert (
-        "is in use, so it cannot be thrown away: end the other `graphile-worker dev` first" in refused.output
+        "is in use, so its data cannot be deleted: stop the other `graphile-worker dev` first"
+        in refused.output
     )
     first.send(signal.SIGTERM)
     assert first.ended() == 143
@@ -218,11 +219,11 @@ def test_a_database_of_the_users_own_is_used_with_c(run: Run, project: Path, dat
 # -- what can go wrong ---------------------------------------------------------------------------------------
 
 
-def test_without_tasks_and_without_somebody_to_ask_it_says_what_to_run(call: Call, project: Path) -> None:
+def test_without_tasks_and_without_a_terminal_it_says_what_to_run(call: Call, project: Path) -> None:
     shutil.rmtree(project / "tasks")
     result = call("dev")
     assert result.status == 1
-    assert "there is no folder tasks" in result.err
+    assert "there is no directory tasks" in result.err
     assert "`graphile-worker init`" in result.err
 
 
@@ -245,7 +246,7 @@ def test_a_port_that_is_taken_is_said_in_one_sentence(call: Call, project: Path)
         port = other.getsockname()[1]
         result = call("dev", "--port", port)
     assert result.status == 1
-    assert f"--port: {port} is taken or not allowed" in result.err
+    assert f"--port: port {port} cannot be used" in result.err
     assert result.err.count("\n") == 1
 
 
@@ -255,4 +256,4 @@ def test_flags_of_the_embedded_database_and_another_one_exclude_each_other(
 ) -> None:
     result = call("dev", "-c", "postgres:///other", *flag)
     assert result.status == 2
-    assert "leave out -c" in result.err
+    assert "cannot be combined with -c" in result.err

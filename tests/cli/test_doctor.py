@@ -1,4 +1,4 @@
-"""`graphile-worker doctor`: findings provoked for real, and their advice followed where it is a command."""
+"""`graphile-worker doctor`: real findings, and their advice carried out where it is a command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVERY_CHECK = {
 
 
 class Report(dict[str, list[dict[str, str]]]):
-    """What the command said as JSON, by check."""
+    """The JSON output of the command, by check."""
 
     def __init__(self, result: Any) -> None:
         self.status = result.status
@@ -59,7 +59,7 @@ class Report(dict[str, list[dict[str, str]]]):
 
 
 async def doctor(gw: Call, *arguments: str) -> Report:
-    """What the command says; in a thread, because it brings an event loop of its own."""
+    """Run the command, in a thread because it has its own event loop."""
     return Report(await asyncio.to_thread(gw, "doctor", "--json", *arguments))
 
 
@@ -68,7 +68,7 @@ async def do(gw: Call, *arguments: str) -> None:
 
 
 async def found_by(url: str, check: str, **options: Any) -> list[Finding]:
-    """What an examination with other thresholds or another clock says of one check."""
+    """The findings of one check with other thresholds or another clock."""
     worker = options.pop("worker", {})
     findings = await examine(resolve_settings({"connection_string": url} | worker, {}), **options)
     return [finding for finding in findings if finding.check == check]
@@ -296,7 +296,7 @@ async def test_missing_own_objects_come_back_as_advised(gw: Call, connection: An
 
 @asynccontextmanager
 async def role_for(connection: Any, url: str) -> AsyncIterator[tuple[str, str]]:
-    """A role of the test's own, and the URL with which it connects."""
+    """A new role, and a URL to connect with it."""
     name = await connection.fetchval("select 'gw_doctor_' || substr(md5(random()::text), 1, 12)")
     await connection.execute(f"create role {name} login password 's3cret'")
     parts = urlsplit(url)
@@ -344,7 +344,7 @@ async def test_functions_that_belong_to_another_role_are_named(
         assert (await doctor(gw)).is_well("rights")
 
 
-async def test_whose_functions_they_are_is_told(gw: Call, connection: Any) -> None:
+async def test_the_origin_of_the_functions_is_reported(gw: Call, connection: Any) -> None:
     assert "add_jobs" in (await doctor(gw)).one("functions", "ok")["summary"]
     await connection.execute(
         """
@@ -384,7 +384,7 @@ async def test_functions_that_node_installed_are_known(gw: Call, empty_database_
 
 
 @pytest.mark.parametrize("name", SHARED_INDEXES)
-async def test_a_missing_index_is_made_anew_by_the_advised_statement(
+async def test_a_missing_index_is_created_by_the_advised_statement(
     gw: Call, connection: Any, name: str
 ) -> None:
     before = await definition(connection, name)
@@ -466,7 +466,7 @@ async def test_a_pool_of_ours_that_died_is_named(gw: Call, connection: Any) -> N
 
 
 async def test_a_pool_that_has_just_begun_is_judged_as_a_sweep_judges_it(gw: Call, connection: Any) -> None:
-    """It has a row and no lock yet; until it has missed two heartbeats it is taken for alive."""
+    """It has a row but no lock yet, and counts as alive until it has missed two heartbeats."""
     await add_locked_job(connection, "pool-new", "1 second")
     await connection.execute(
         "insert into graphile_worker._private_py_workers "
@@ -572,7 +572,7 @@ async def test_the_last_error_is_that_of_the_job_that_failed_last(
     assert "Last error of work: third" in (await doctor(gw)).one("failures", "warning")["meaning"]
 
 
-async def test_a_job_that_nobody_takes_is_named(gw: Call, connection: Any) -> None:
+async def test_a_job_that_no_worker_takes_is_named(gw: Call, connection: Any) -> None:
     await connection.execute("select graphile_worker.add_job('fresh')")
     assert (await doctor(gw)).is_well("waiting")
     await connection.execute("select graphile_worker.add_job('lonely', priority => 5)")
@@ -652,4 +652,4 @@ def test_other_things_that_hold_vacuum_back_have_advice_of_their_own(kind: str, 
 def test_a_time_in_place_of_a_period_is_refused(call: Call) -> None:
     result = call("doctor", "--lock-age", "2030-01-01T00:00:00Z")
     assert result.status == 2
-    assert "a period such as 10m or 2h is needed" in result.err
+    assert "expected a period such as 10m or 2h" in result.err

@@ -1,4 +1,4 @@
-"""Times that Python cannot hold, in every column of the tables: whatever shows them shows them somehow."""
+"""Times that Python cannot represent, in every column: all commands can still show the rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 async def prepare(connection: Any, time: str) -> None:
-    """A waiting job, a failed one and one that a lost worker holds together with its queue."""
+    """A waiting job, a failed one and one that a dead worker has locked together with its queue."""
     for queue in (None, None, "q"):
         await connection.execute("select graphile_worker.add_job('work', queue_name => $1)", queue)
     await connection.execute(

@@ -1,4 +1,4 @@
-"""`graphile-worker health`: well, hanging, deaf, not there, and what dead workers leave behind."""
+"""`graphile-worker health`: healthy, hanging, without LISTEN, missing, and files of dead workers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from cli.running import Run, running_in
 from graphile_worker.cli.commands.health import LISTEN_INTERVAL, judge
-from graphile_worker.cli.support.health_file import Heartbeat, heartbeats
-from graphile_worker.cli.support.health_plugin import HeartbeatPlugin
+from graphile_worker.cli.support.health_file import HealthRecord, read_health_files
+from graphile_worker.cli.support.health_plugin import HealthFilePlugin
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
@@ -29,24 +29,26 @@ def run(place: Path, database_url: str) -> Iterator[Run]:
         yield run
 
 
-def beat(*, turned: float = 100.0, listened: float | None = 100.0, stopping: bool = False) -> Heartbeat:
-    return Heartbeat(pid=7, pool_id="pool", turned_at=turned, listened_at=listened, stopping=stopping)
+def beat(*, turned: float = 100.0, listened: float | None = 100.0, stopping: bool = False) -> HealthRecord:
+    return HealthRecord(pid=7, pool_id="pool", turned_at=turned, listened_at=listened, stopping=stopping)
 
 
-async def test_a_worker_is_well_hangs_and_is_well_again(run: Run, call: Call, database_url: str) -> None:
+async def test_a_worker_is_healthy_hangs_and_is_healthy_again(
+    run: Run, call: Call, database_url: str
+) -> None:
     worker = run("--health-file", "health", DATABASE_URL=database_url).ready()
     await until(lambda: call("health", "--file", "health").status == 0)
-    told = call("health", "--file", "health", "--json").check().json
-    assert told["healthy"] is True
-    assert told["problems"] == []
-    (only,) = told["workers"]
+    report = call("health", "--file", "health", "--json").check().json
+    assert report["healthy"] is True
+    assert report["problems"] == []
+    (only,) = report["workers"]
     assert only["pid"] == worker.pid
     assert only["seconds_since_turn"] < 10
     assert only["seconds_since_listen"] < 30
     worker.send(signal.SIGSTOP)
     await until(lambda: call("health", "--file", "health", "--within", "2").status == 1)
     result = call("health", "--file", "health", "--within", "2")
-    assert "hangs: its event loop has not turned for" in result.err
+    assert "hangs: its event loop has not run for" in result.err
     worker.send(signal.SIGCONT)
     await until(lambda: call("health", "--file", "health", "--within", "3").status == 0)
 
@@ -80,8 +82,8 @@ async def test_what_a_killed_worker_left_does_not_count(
 async def test_each_of_several_processes_counts(run: Run, call: Call, database_url: str) -> None:
     run("--health-file", "health", "--processes", 2, DATABASE_URL=database_url).wait_for("ready: ", times=2)
     await until(lambda: call("health", "--file", "health").status == 0)
-    told = call("health", "--file", "health", "--json").check().json
-    assert len({worker["pid"] for worker in told["workers"]}) == 2
+    report = call("health", "--file", "health", "--json").check().json
+    assert len({worker["pid"] for worker in report["workers"]}) == 2
 
 
 def test_a_path_that_cannot_be_written_is_said_at_the_start(
@@ -112,14 +114,14 @@ def test_the_file_comes_from_the_environment_too(call: Call, monkeypatch: pytest
 
 
 def test_signs_of_life_must_be_young_enough() -> None:
-    def problem(beat: Heartbeat, now: float, *, must_listen: bool = True) -> str:
+    def problem(beat: HealthRecord, now: float, *, must_listen: bool = True) -> str:
         return judge(beat, now, within=10, must_listen=must_listen).problem or ""
 
     assert problem(beat(), 105) == ""
     assert "hangs" in problem(beat(), 111)
     assert problem(beat(turned=140), 100 + LISTEN_INTERVAL - 1) == ""
-    assert "LISTEN answered 46 seconds ago" in problem(beat(turned=140), 146)
-    assert "LISTEN never answered" in problem(beat(listened=None), 105)
+    assert "LISTEN last worked 46 seconds ago" in problem(beat(turned=140), 146)
+    assert "LISTEN has not worked yet" in problem(beat(listened=None), 105)
     assert problem(beat(listened=None), 105, must_listen=False) == ""
     assert problem(beat(listened=None, stopping=True), 105) == ""
     assert judge(None, 0, within=10, must_listen=True).problem == "a worker process has not started yet"
@@ -145,12 +147,12 @@ async def test_a_worker_that_cannot_listen_is_not_well_unless_it_need_not(
         await until(lambda: call("health", "--file", "health", "--no-listen").status == 0)
         result = call("health", "--file", "health")
         assert result.status == 1
-        assert "does not hear the database: LISTEN never answered" in result.err
+        assert "gets no notifications: LISTEN has not worked yet" in result.err
         worker.send(signal.SIGTERM)
         worker.ended()
 
 
-# -- a folder that everybody may write to --------------------------------------------------------------------
+# -- a directory that all users may write to ---------------------------------------------------------------
 
 
 async def test_a_planted_link_is_neither_followed_nor_written_to(tmp_path: Path) -> None:
@@ -159,13 +161,15 @@ async def test_a_planted_link_is_neither_followed_nor_written_to(tmp_path: Path)
     ours = tmp_path / f"health.{os.getpid()}"
     for planted in (ours, Path(f"{ours}.new")):
         planted.symlink_to(victim)
-    plugin = HeartbeatPlugin(str(tmp_path / "health"))
+    plugin = HealthFilePlugin(str(tmp_path / "health"))
     hooks = Hooks()
     plugin.install(hooks)
     hooks.events.emit(PoolListenEcho(pool_id="pool"))
     assert victim.read_text() == "precious"
     assert not ours.is_symlink()
-    assert [beat.pid if beat else None for beat in heartbeats(str(tmp_path / "health"))] == [os.getpid()]
+    assert [beat.pid if beat else None for beat in read_health_files(str(tmp_path / "health"))] == [
+        os.getpid()
+    ]
     hooks.events.emit(PoolReleased(pool_id="pool"))
     assert not ours.exists()
 
@@ -173,14 +177,14 @@ async def test_a_planted_link_is_neither_followed_nor_written_to(tmp_path: Path)
 def test_a_path_that_cannot_be_replaced_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / f"health.{os.getpid()}").mkdir()
     with pytest.raises(ConfigError, match="health_file"):
-        HeartbeatPlugin(str(tmp_path / "health")).install(Hooks())
+        HealthFilePlugin(str(tmp_path / "health")).install(Hooks())
     assert [path.name for path in tmp_path.iterdir()] == [f"health.{os.getpid()}"]
 
 
 def test_what_others_put_beside_the_files_is_passed_over(tmp_path: Path) -> None:
-    """A link is not followed, and a pipe that nobody writes to does not hold up the health check."""
+    """A link is not followed, and a pipe without a writer does not block the health check."""
     (tmp_path / "health.1").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_text("{}")
     os.mkfifo(tmp_path / "health.2")
-    assert heartbeats(str(tmp_path / "health")) == []
+    assert read_health_files(str(tmp_path / "health")) == []
     assert {path.name for path in tmp_path.iterdir()} == {"health.1", "health.2", "elsewhere"}

@@ -1,4 +1,4 @@
-"""`graphile-worker init`: what it makes works, and nothing of the user's is touched."""
+"""`graphile-worker init`: its files work, and existing files are unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from support.command_line import Call
 
 def test_the_first_files_are_made_and_said(call: Call, place: Path) -> None:
     result = call("init").check()
-    assert "made   tasks/hello.py\nmade   crontab\nmade   .gitignore (.graphile-worker/)\n" in result.out
+    assert (
+        "created  tasks/hello.py\ncreated  crontab\ncreated  .gitignore (.graphile-worker/)\n" in result.out
+    )
     assert "graphile-worker dev" in result.out
     assert (place / "tasks" / "hello.py").is_file()
     assert (place / ".gitignore").read_text() == ".graphile-worker/\n"
@@ -54,13 +56,13 @@ def test_what_is_there_is_left_alone(call: Call, place: Path) -> None:
     assert (place / ".gitignore").read_text() == "*.pyc\n.graphile-worker/\n"
 
 
-def test_an_empty_folder_of_tasks_gets_the_example(call: Call, place: Path) -> None:
+def test_an_empty_task_directory_gets_the_example(call: Call, place: Path) -> None:
     (place / "tasks").mkdir()
     assert "tasks/hello.py" in call("init", "--json").check().json["created"]
 
 
 @pytest.mark.parametrize("line", [".graphile-worker", "/.graphile-worker/"])
-def test_the_data_folder_is_ignored_once_however_it_is_written(call: Call, place: Path, line: str) -> None:
+def test_the_data_directory_is_ignored_once_however_it_is_written(call: Call, place: Path, line: str) -> None:
     (place / ".gitignore").write_text(f"{line}\n")
     call("init").check()
     assert (place / ".gitignore").read_text() == f"{line}\n"
@@ -80,7 +82,7 @@ def test_tasks_in_a_module_get_no_example(call: Call, place: Path) -> None:
     assert not (place / "tasks").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_named(call: Call, place: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_named(call: Call, place: Path) -> None:
     (place / "tasks.d").write_text("")
     (place / "graphile_worker.toml").write_text('task_directory = "tasks.d/inner"\n')
     result = call("init")

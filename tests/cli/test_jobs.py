@@ -53,7 +53,7 @@ def test_a_job_gets_everything_the_flags_say(gw: Call) -> None:
     assert (job["queue_name"], job["flags"]) == ("mail", ["big", "slow"])
 
 
-def test_what_was_added_is_told_to_people_in_one_line(gw: Call) -> None:
+def test_an_added_job_is_described_in_one_line(gw: Call) -> None:
     result = gw("add", "hello", "--queue", "q", "--key", "k", "--run-at", "2030-01-31T12:00:00Z").check()
     assert result.out == "Added job 1: hello, queue q, key k, to run at 2030-01-31 12:00:00Z\n"
 
@@ -71,18 +71,18 @@ def test_the_payload_comes_from_the_argument_a_file_or_standard_input(gw: Call, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["add"], "Say which TASK the job is for"),
-        (["add", "t", "{a: 1}"], "Invalid value for PAYLOAD: it is not JSON: Expecting property name"),
+        (["add"], "Name the TASK of the job"),
+        (["add", "t", "{a: 1}"], "Invalid value for PAYLOAD: not valid JSON: Expecting property name"),
         (["add", "t", "NaN"], "NaN is not a JSON number"),
-        (["add", "t", "-"], "Invalid value for standard input: it is not JSON"),
-        (["add", "t", "[" * 100_000], "it is nested too deep"),
+        (["add", "t", "-"], "Invalid value for standard input: not valid JSON"),
+        (["add", "t", "[" * 100_000], "the JSON is nested too deeply"),
         (["add", "t", "1", "--payload-file", "x"], "not both"),
         (["add", "t", "--payload-file", "no.json"], "no.json cannot be read: No such file or directory"),
         (["add", "t", "--run-at", "tomorrow"], "'tomorrow' is neither a time such as"),
         (["add", "t", "--run-at", "2030-01-31T12:00:00"], "has no time zone; add Z"),
         (["add", "t", "--key-mode", "merge"], "'merge' is not one of"),
         (["add", "t", "--priority", "high"], "'high' is not a valid integer"),
-        (["add", "t", "--from", "jobs.jsonl"], "--from takes everything from the file"),
+        (["add", "t", "--from", "jobs.jsonl"], "--from cannot be combined with a task"),
     ],
 )
 def test_wrong_values_of_add_are_explained_and_end_with_status_2(
@@ -154,7 +154,7 @@ def test_thousands_of_lines_come_from_standard_input(gw: Call) -> None:
         ('{"payload": 1}', '"task" is missing'),
         ("[1]", "expected an object"),
         ("{", "truncated"),
-        ('{"task": "t", "queue": "a", "queue_name": "b"}', "'queue_name' is given twice"),
+        ('{"task": "t", "queue": "a", "queue_name": "b"}', "'queue_name' is set twice"),
         ('{"task": "t", "run_at": "soon"}', "'soon' is neither a time"),
         ('{"task": "t", "max_attempts": 0}', "max_attempts: must be from 1"),
         ('{"task": "t", "key_mode": "merge"}', "job_key_mode: expected one of"),
@@ -172,7 +172,7 @@ def test_a_bad_line_is_named_and_nothing_is_added(gw: Call, line: str, message: 
 def test_a_file_that_cannot_be_read_is_an_error(gw: Call, place: Path) -> None:
     assert "no.jsonl cannot be read" in gw("add", "--from", "no.jsonl").err
     (place / "bad.jsonl").write_bytes(b'{"task": "\xff"}\n')
-    assert "bad.jsonl:1: this is not UTF-8 text" in gw("add", "--from", "bad.jsonl").err
+    assert "bad.jsonl:1: not UTF-8 text" in gw("add", "--from", "bad.jsonl").err
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_people_get_a_table(gw: Call, some_jobs: dict[str, int]) -> None:
     assert first.split()[:5] == ["1", "mail", "ready", "0/25", "0"]
     assert first.endswith('{"n":1}')
     assert "PAYLOAD" not in gw("list").out
-    assert "Only the first 4 are shown" in result.err
+    assert "Only the first 4 jobs are shown" in result.err
     assert gw("list", "--task", "nothing").out == "No jobs.\n"
 
 
@@ -297,7 +297,7 @@ def test_a_job_is_shown_with_everything(gw: Call, some_jobs: dict[str, int]) -> 
 
 def test_showing_a_job_that_is_not_there_ends_with_status_1(gw: Call) -> None:
     result = gw("show", 99)
-    assert (result.status, result.out, result.err) == (1, "", "99: there is no such job\n")
+    assert (result.status, result.out, result.err) == (1, "", "99: no such job\n")
 
 
 # -- complete, fail, reschedule, remove --------------------------------------------------------------------
@@ -311,19 +311,19 @@ def test_jobs_are_completed_by_id_and_by_key(gw: Call) -> None:
 
 
 def test_jobs_that_were_not_touched_are_named_with_the_reason(gw: Call, some_jobs: dict[str, int]) -> None:
-    result = gw("complete", some_jobs["ready"], some_jobs["locked"], 99, "--key", "nobody")
+    result = gw("complete", some_jobs["ready"], some_jobs["locked"], 99, "--key", "unknown")
     assert result.status == 1
     assert result.out == "Completed 1 job.\n"
     assert result.err.splitlines() == [
-        "nobody: there is no job with this key",
-        f"{some_jobs['locked']}: it is locked by pool-1",
-        "99: there is no such job",
+        "unknown: no job has this key",
+        f"{some_jobs['locked']}: locked by pool-1",
+        "99: no such job",
     ]
-    told = gw("fail", some_jobs["locked"], "--json")
-    assert told.status == 1
-    assert told.json == {
+    result = gw("fail", some_jobs["locked"], "--json")
+    assert result.status == 1
+    assert result.json == {
         "failed": [],
-        "untouched": [{"id": some_jobs["locked"], "key": None, "reason": "it is locked by pool-1"}],
+        "untouched": [{"id": some_jobs["locked"], "key": None, "reason": "locked by pool-1"}],
     }
 
 
@@ -350,24 +350,24 @@ def test_jobs_are_rescheduled_and_zero_is_a_value(gw: Call) -> None:
 
 
 def test_managing_commands_say_what_they_miss(call: Call) -> None:
-    assert "Name the jobs by their ids, or with --key" in call("complete").err
-    assert "Say what to change" in call("reschedule", 1).err
+    assert "Name the jobs by id, or with --key" in call("complete").err
+    assert "Name a change" in call("reschedule", 1).err
     assert "Missing argument 'KEY...'" in call("remove").err
     assert call("complete", "abc").status == 2
 
 
 def test_jobs_are_removed_by_key(gw: Call, some_jobs: dict[str, int]) -> None:
-    result = gw("remove", "later", "busy", "nobody")
+    result = gw("remove", "later", "busy", "unknown")
     assert result.status == 1
     assert result.out.splitlines() == [
         "Removed 1 job.",
-        f"busy: job {some_jobs['locked']} is running; it lost its key and will not be tried again",
+        f"busy: job {some_jobs['locked']} is running; its key was removed and it will not be retried",
     ]
-    assert result.err == "nobody: there is no job with this key\n"
+    assert result.err == "unknown: no job has this key\n"
     add(gw, "t", "--key", "again")
-    told = gw("remove", "again", "--json").check().json
-    assert [job["key"] for job in told["removed"]] == ["again"]
-    assert (told["running"], told["missing"]) == ([], [])
+    result = gw("remove", "again", "--json").check().json
+    assert [job["key"] for job in result["removed"]] == ["again"]
+    assert (result["running"], result["missing"]) == ([], [])
 
 
 # -- stats and queues --------------------------------------------------------------------------------------
@@ -382,11 +382,11 @@ def test_statistics_count_by_state_and_task(gw: Call, some_jobs: dict[str, int])
     out = gw("stats").check().out
     assert out.splitlines()[0].split() == ["TASK", "READY", "SCHEDULED", "LOCKED", "FAILED", "TOTAL"]
     assert out.splitlines()[3].split() == ["(all)", "1", "1", "1", "1", "4"]
-    assert "1 named queue, of which 0 locked." in out
+    assert "1 named queue, 0 locked." in out
 
 
 def test_statistics_of_an_empty_queue_say_so(gw: Call) -> None:
-    assert "There are no jobs." in gw("stats").check().out
+    assert "No jobs." in gw("stats").check().out
     assert gw("stats", "--json").json["oldest_ready_at"] is None
 
 

@@ -1,4 +1,4 @@
-"""The pure parts of the live view: summing up, telling, rates, and drawing at any width."""
+"""The pure parts of the live view: summaries, reports, rates, and drawing at any width."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from graphile_worker.cli.live_view.activity import MOST_ERRORS, MOST_RUNNING, Activity, Snapshot, error_of
-from graphile_worker.cli.live_view.feed import WHOLE, decode, encode
+from graphile_worker.cli.live_view.feed import ATOMIC_WRITE, decode, encode
 from graphile_worker.cli.live_view.render import render
 from graphile_worker.cli.live_view.state import Rate, ViewState
 from graphile_worker.queries.inspection import JobCounts
@@ -35,23 +35,23 @@ def drawn(state: ViewState, width: int) -> list[str]:
     return output.getvalue().splitlines()
 
 
-def test_the_longest_running_and_the_last_errors_are_told() -> None:
+def test_the_longest_running_jobs_and_the_last_errors_are_reported() -> None:
     activity = busy()
     activity.ended(0)
-    told = activity.snapshot(12.5)
-    assert told.running == 49
-    assert [job.id for job in told.jobs] == list(range(1, 1 + MOST_RUNNING))
-    assert told.jobs[0].seconds == 2.5
-    assert [error.job_id for error in told.errors] == list(range(50 - MOST_ERRORS, 50))
-    assert told.failed == 50
-    assert "\n" not in told.errors[0].message
+    snapshot = activity.snapshot(12.5)
+    assert snapshot.running == 49
+    assert [job.id for job in snapshot.jobs] == list(range(1, 1 + MOST_RUNNING))
+    assert snapshot.jobs[0].seconds == 2.5
+    assert [error.job_id for error in snapshot.errors] == list(range(50 - MOST_ERRORS, 50))
+    assert snapshot.failed == 50
+    assert "\n" not in snapshot.errors[0].message
 
 
-def test_what_is_told_fits_into_one_write_and_arrives_as_it_was() -> None:
+def test_a_report_fits_into_one_write_and_arrives_as_it_was() -> None:
     line = encode(busy().snapshot(12.0))
-    assert len(line) <= WHOLE
-    told = decode(line.decode())
-    assert (told.failed, told.running) == (50, 50)
+    assert len(line) <= ATOMIC_WRITE
+    decoded = decode(line.decode())
+    assert (decoded.failed, decoded.running) == (50, 50)
     small = snapshot(completed=3)
     assert decode(encode(small).decode()) == small
 
@@ -59,25 +59,25 @@ def test_what_is_told_fits_into_one_write_and_arrives_as_it_was() -> None:
 def test_a_rate_is_that_of_the_last_seconds() -> None:
     rate = Rate(10.0)
     assert rate.per_second() == 0.0
-    rate.note(0.0, 0)
-    rate.note(2.0, 10)
+    rate.add(0.0, 0)
+    rate.add(2.0, 10)
     assert rate.per_second() == 5.0
     for second in range(3, 30):
-        rate.note(float(second), 10)
+        rate.add(float(second), 10)
     assert rate.per_second() == 0.0
 
 
-def test_totals_go_on_when_the_worker_is_started_anew() -> None:
+def test_totals_continue_when_the_worker_is_restarted() -> None:
     state = ViewState(database="here")
     state.started()
     assert state.status == "starting"
-    state.told(snapshot(5, 1), 1.0)
+    state.update(snapshot(5, 1), 1.0)
     assert state.status == "running"
     state.ended("restarting", "a file changed")
-    state.told(snapshot(6, 1), 2.0)  # its last words
+    state.update(snapshot(6, 1), 2.0)  # its last report
     assert state.status == "restarting"
     state.started()
-    state.told(snapshot(1, 0), 3.0)
+    state.update(snapshot(1, 0), 3.0)
     assert (state.completed, state.failed) == (7, 1)
 
 
@@ -85,10 +85,10 @@ def test_totals_go_on_when_the_worker_is_started_anew() -> None:
 def test_no_line_is_wider_than_the_terminal_whatever_is_in_it(width: int) -> None:
     state = ViewState(database="PostgreSQL 18.4 in " + "x" * 100, reason="a\nb\tc" + "!" * 300)
     state.counts = JobCounts(ready=10**9, scheduled=10**9, locked=10**6, failed=10**9)
-    state.told(busy().snapshot(10_000.0), 1.0)
+    state.update(busy().snapshot(10_000.0), 1.0)
     state.ended("waiting", "why\n" * 100)
-    for told in (state, ViewState(database="")):
-        lines = drawn(told, width)
+    for view in (state, ViewState(database="")):
+        lines = drawn(view, width)
         assert {cell_len(line) for line in lines} == {width}
         assert lines[0].startswith("╭─ graphile-worker dev")
     text = "\n".join(drawn(state, width))
@@ -96,6 +96,6 @@ def test_no_line_is_wider_than_the_terminal_whatever_is_in_it(width: int) -> Non
     assert "waiting: why" in text
 
 
-def test_trouble_with_the_database_is_shown_in_place_of_the_counts() -> None:
-    state = ViewState(database="here", trouble="the connection was lost")
+def test_an_error_of_the_database_is_shown_in_place_of_the_counts() -> None:
+    state = ViewState(database="here", count_error="the connection was lost")
     assert any("the connection was lost" in line for line in drawn(state, 80))

@@ -1,4 +1,4 @@
-"""The command as a whole: usage, exit statuses, errors, and what it imports before it is needed."""
+"""The command as a whole: usage, exit statuses, errors and imports."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_every_command_has_help_and_can_print_json(name: str) -> None:
     [
         (["lst"], "No such command 'lst'. Did you mean 'list'?"),
         (["--jbos", "3"], "No such option"),
-        (["--once", "--schema-only"], "--schema-only and --once exclude each other"),
-        (["--once", "--cleanup", "GC_JOB_QUEUES"], "--once and --cleanup exclude each other"),
-        (["--once", "list"], "--once is for running a worker; it has no meaning for 'list'"),
+        (["--once", "--schema-only"], "--schema-only and --once cannot be combined"),
+        (["--once", "--cleanup", "GC_JOB_QUEUES"], "--once and --cleanup cannot be combined"),
+        (["--once", "list"], "--once is for running a worker and has no effect on 'list'"),
         (["-j", "2", "stats"], "--jobs is for running a worker"),
         (["-j", "1.5"], "'1.5' is not a valid integer"),
         (["--poll-interval", "abc"], "'abc' is not a valid integer"),
@@ -72,8 +72,11 @@ def test_every_command_has_help_and_can_print_json(name: str) -> None:
         (["--grace", "-1"], "-1.0 is not in the range"),
         (["--processes", "0"], "0 is not in the range"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
-        (["--cleanup", "GC_JOB_QUEUES,NOPE"], "allowed are DELETE_PERMAFAILED_JOBS, GC_TASK_IDENTIFIERS, "),
-        (["--cleanup", ","], "given was ','"),
+        (
+            ["--cleanup", "GC_JOB_QUEUES,NOPE"],
+            "expected names from DELETE_PERMAFAILED_JOBS, GC_TASK_IDENTIFIERS, ",
+        ),
+        (["--cleanup", ","], "got ','"),
     ],
 )
 def test_wrong_usage_is_explained_and_ends_with_status_2(
@@ -187,7 +190,7 @@ def test_a_command_that_is_interrupted_ends_with_status_130(monkeypatch: pytest.
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graphile_worker.cli.commands.config.load_settings", interrupted)
+    monkeypatch.setattr("graphile_worker.cli.support.client.resolve_settings", interrupted)
     assert run_main(["config"]) == 130
 
 
@@ -227,7 +230,7 @@ def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
     imported = _imported_by(["--once"], DATABASE_URL=database_url)
     assert "graphile_worker.runner" in imported
     assert imported & HEAVY == set()
-    # Nothing waits, so all that fetches, runs and recovers jobs is left aside.
+    # No job is ready, so the code that fetches, runs and recovers jobs is not imported.
     parts = {".".join(name.split(".")[:2]) for name in imported if name.startswith("graphile_worker.")}
     assert not parts & {"graphile_worker.client", "graphile_worker.cron", "graphile_worker.recovery"}
     assert "graphile_worker.worker.pool" not in imported

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a connection string: no part of its password is shown, and there is no traceback."""
+"""Malformed connection strings: no part of the password is shown, and there is no traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.command_line import Call
 
 SECRET = "Qz7xKvW9jY4"
 CLOSED = "127.0.0.1:1"
-"""An address at which nobody answers, for strings that turn out to be readable."""
+"""An address without a server, for strings that can be parsed."""
 
 MALFORMED = [
     # where the password is
@@ -109,7 +109,7 @@ MALFORMED = [
 
 
 def hides(text: str) -> str:
-    """The text, in which not even three characters of the password follow each other."""
+    """The text, which does not contain any three consecutive characters of the password."""
     for at in range(len(SECRET) - 2):
         assert SECRET[at : at + 3] not in text, text
     return text
@@ -164,7 +164,7 @@ def test_a_file_with_a_string_of_the_wrong_type_shows_nothing(call: Call, place:
 def test_a_string_without_its_flag_is_not_repeated(call: Call, string: str) -> None:
     result = call(string)
     assert result.status == 2
-    assert "a connection string comes after -c" in hides(result.out + result.err)
+    assert "to give a connection string, use -c" in hides(result.out + result.err)
 
 
 @pytest.mark.parametrize("parameter", [f"{SECRET}=1", f"statement_timeout={SECRET}"])

@@ -1,4 +1,4 @@
-"""The mistakes of the first hour, one test each, through the real command: what is wrong and what to do.
+"""Typical mistakes of newcomers, one test each, with the real command.
 
 No message is a traceback, none shows a password, and the exit status says that nothing was done.
 """
@@ -15,7 +15,6 @@ import asyncpg
 import pytest
 
 from cli.guarded import GuardedServer
-from graphile_worker.embedded import EmbeddedPostgres
 from support.command_line import Call, Result
 
 HELLO = "def hello(payload):\n    print('hello', payload, flush=True)\n"
@@ -23,14 +22,14 @@ HELLO = "def hello(payload):\n    print('hello', payload, flush=True)\n"
 
 @pytest.fixture
 def tasks(place: Path) -> Path:
-    folder = place / "tasks"
-    folder.mkdir()
-    (folder / "hello.py").write_text(HELLO)
-    return folder
+    directory = place / "tasks"
+    directory.mkdir()
+    (directory / "hello.py").write_text(HELLO)
+    return directory
 
 
 def advises(result: Result, *words: str, status: int = 1) -> str:
-    """The message, which has all these words, and is advice."""
+    """The error message, which contains these words."""
     assert result.status == status, (result.out, result.err)
     for word in words:
         assert word in result.err, result.err
@@ -41,13 +40,13 @@ def advises(result: Result, *words: str, status: int = 1) -> str:
 # -- tasks ---------------------------------------------------------------------------------------------------
 
 
-def test_no_tasks_folder(spawn: Call, place: Path, database_url: str) -> None:
+def test_no_task_directory(spawn: Call, place: Path, database_url: str) -> None:
     result = spawn("--once", DATABASE_URL=database_url)
     advises(result, f"'{place}/tasks' does not exist; create it with a file such as hello.py", "--tasks")
-    advises(spawn("dev"), "there is no folder tasks", "make it with `graphile-worker init`", "--tasks")
+    advises(spawn("dev"), "there is no directory tasks", "create it with `graphile-worker init`", "--tasks")
 
 
-def test_a_folder_without_tasks_in_it(spawn: Call, place: Path, database_url: str) -> None:
+def test_a_directory_without_tasks(spawn: Call, place: Path, database_url: str) -> None:
     (place / "tasks").mkdir()
     spawn("add", "hello", DATABASE_URL=database_url).check()
     result = spawn("--once", DATABASE_URL=database_url)
@@ -72,13 +71,13 @@ def test_a_file_whose_function_has_another_name(spawn: Call, tasks: Path, databa
 
 
 def test_a_package_that_this_python_does_not_have(spawn: Call, tasks: Path, database_url: str) -> None:
-    (tasks / "report.py").write_text("import a_package_nobody_has\n\ndef report(): ...\n")
+    (tasks / "report.py").write_text("import a_missing_package\n\ndef report(): ...\n")
     result = spawn("--once", DATABASE_URL=database_url)
     version = ".".join(map(str, sys.version_info[:3]))
     advises(
         result,
-        "report.py:1: cannot be imported: ModuleNotFoundError: No module named 'a_package_nobody_has'",
-        f"this worker runs with Python {version} ({sys.executable}); install what is missing there",
+        "report.py:1: cannot be imported: ModuleNotFoundError: No module named 'a_missing_package'",
+        f"this worker runs on Python {version} ({sys.executable}); install the missing package there",
         "-m pip install",
     )
 
@@ -87,7 +86,7 @@ def test_code_for_another_python(spawn: Call, tasks: Path, database_url: str) ->
     (tasks / "report.py").write_text("def report(payload):\n    print 'python 2'\n")
     result = spawn("--once", DATABASE_URL=database_url)
     advises(
-        result, "report.py:2: cannot be imported: SyntaxError", "this worker runs with Python", "newer Python"
+        result, "report.py:2: cannot be imported: SyntaxError", "this worker runs on Python", "newer Python"
     )
 
 
@@ -96,7 +95,7 @@ def test_a_script_whose_interpreter_is_missing(spawn: Call, tasks: Path, databas
     script.write_text("#!/usr/local/bin/python9.9\nprint('hello')\n")
     script.chmod(0o755)
     spawn("add", "report", DATABASE_URL=database_url).check()
-    result = spawn("--once", DATABASE_URL=database_url).check()  # the job fails, the worker is well
+    result = spawn("--once", DATABASE_URL=database_url).check()  # the job fails, the worker does not
     assert "its first line asks for /usr/local/bin/python9.9, which is not on this machine" in result.err
     assert "retrying in 3 s" in result.err
 
@@ -111,16 +110,9 @@ def test_no_database_is_named(spawn: Call, tasks: Path) -> None:
             "no database was given; set the option pg_pool",
             "-c/--connection",
             "DATABASE_URL",
-            "hint: for a first try without a server, run `graphile-worker dev`",
+            "hint: to try it without a server, run `graphile-worker dev`",
         )
     assert "run `graphile-worker dev`" in " ".join(spawn("doctor").out.split())
-
-
-def test_no_database_is_named_but_dev_is_running_here(spawn: Call, place: Path) -> None:
-    with EmbeddedPostgres(place / ".graphile-worker") as running:
-        err = advises(spawn("list"), "`graphile-worker dev` is running in this folder; to use its database")
-        assert f"export DATABASE_URL='{running.url()}'" in err
-    advises(spawn("list"), "for a first try without a server")
 
 
 def test_no_server(spawn: Call, closed_port: int) -> None:
@@ -184,9 +176,7 @@ def test_a_port_that_is_taken(spawn: Call, tasks: Path) -> None:
         other.listen()
         port = other.getsockname()[1]
         result = spawn("dev", "--port", port)
-    advises(
-        result, f"--port: {port} is taken or not allowed", "choose another one, or 0 for any that is free"
-    )
+    advises(result, f"--port: port {port} cannot be used", "choose another one, or 0 for any free port")
 
 
 # -- crontabs and names --------------------------------------------------------------------------------------
@@ -196,7 +186,7 @@ def test_a_crontab_with_mistakes(spawn: Call, tasks: Path, place: Path, database
     (place / "crontab").write_text("# comment\n* * * * hello\n0 25 * * * hello\n0 4 * * * helo\n")
     result = spawn("--once", DATABASE_URL=database_url)
     err = advises(result, "crontab:2:1: ", "expected five time fields and a task, found 5 words")
-    assert "crontab:3:3: " in err  # all of them at once, with their place
+    assert "crontab:3:3: " in err  # all errors at once, with their positions
     (place / "crontab").write_text("0 4 * * * helo\n")
     checked = spawn("crontab", "check")
     assert checked.status == 1
@@ -205,14 +195,14 @@ def test_a_crontab_with_mistakes(spawn: Call, tasks: Path, place: Path, database
 
 
 def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
-    spawn("--once", DATABASE_URL=database_url).check()  # now the database knows the worker's task
+    spawn("--once", DATABASE_URL=database_url).check()  # now the task is in the database
     shutil.rmtree(tasks)
     result = spawn("add", "helo", DATABASE_URL=database_url).check()
     assert result.out.startswith("Added job 1: helo")
     advises(
         result,
-        "the database knows no task 'helo'; did you mean 'hello'?",
-        "The job waits for a worker that has it; `graphile-worker complete 1` takes it back.",
+        "the database has no task 'helo'; did you mean 'hello'?",
+        "The job waits for a worker with this task; to remove it: `graphile-worker complete 1`.",
         status=0,
     )
     spawn("complete", 1, DATABASE_URL=database_url).check()
@@ -225,14 +215,14 @@ def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
     ("arguments", "words"),
     [
         (["lst"], "Did you mean 'list'?"),
-        (["run"], "A worker runs without a command: `graphile-worker`"),
+        (["run"], "Without a command, `graphile-worker` runs a worker"),
         (["help"], "Did you mean `graphile-worker --help`?"),
         (["retry", "1"], "Did you mean 'reschedule'?"),
         (["--concurrency", "4"], "Did you mean '--jobs'?"),
         (["--database-url", "postgres:///x"], "Did you mean '--connection'?"),
-        (["add", "hello", "name=Ada"], """as in '{"a": 1}'"""),
-        (["show", "hello"], "is not the id of a job, which is a number; `graphile-worker list` shows them"),
-        (["complete"], "Name the jobs by their ids, or with --key"),
+        (["add", "hello", "name=Ada"], """quotes around it: '{"a": 1}'"""),
+        (["show", "hello"], "is not a job id; ids are numbers, and `graphile-worker list` shows them"),
+        (["complete"], "Name the jobs by id, or with --key"),
         (["add", "hello", "--run-at", "tomorrow"], "nor a period from now such as 5m, 2h or 1d12h"),
     ],
 )
@@ -248,7 +238,7 @@ def test_a_misspelt_option_in_the_configuration(spawn: Call, place: Path) -> Non
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port on which nobody listens."""
+    """A port without a server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -264,24 +254,22 @@ async def test_names_that_are_good_get_no_warning(
         return (await asyncio.to_thread(gw, "add", *arguments)).check().err
 
     assert await warning("anything") == ""  # nothing is known yet
-    assert await warning("hello") == ""  # a file in the folder of tasks
-    assert await warning("something_else") == ""  # not like any other
+    assert await warning("hello") == ""  # a file in the task directory
+    assert await warning("something_else") == ""  # resembles no other
     assert "did you mean 'anything'?" in await warning("anythin")
-    assert await warning("anythin") == ""  # somebody means it: it is in the database now
+    assert await warning("anythin") == ""  # used before: it is in the database now
     await connection.execute(
         "insert into graphile_worker._private_py_workers "
         "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace) "
         "values ('pool', 'here', 1, '1', '{anything,users/email/verify}', 1, 'heartbeat', '10 s', '1 hour')"
     )
-    assert "no worker that is running here has a task 'anythin'; did you mean 'anything'?" in (
-        await warning("anythin")
-    )
+    assert "no running worker has a task 'anythin'; did you mean 'anything'?" in (await warning("anythin"))
     assert await warning("anything") == ""
     assert "did you mean 'users/email/verify'?" in await warning("verify")
     assert "did you mean 'anything'?" in await warning("Anything")
 
 
-def test_names_in_a_file_are_looked_at_too(gw: Call, place: Path) -> None:
+def test_names_in_a_file_are_checked_too(gw: Call, place: Path) -> None:
     gw("add", "hello").check()
     (place / "jobs.jsonl").write_text(
         '{"task": "helo"}\n{"task": "helo"}\n{"task": "hello"}\n{"task": "other"}\n'
@@ -292,11 +280,11 @@ def test_names_in_a_file_are_looked_at_too(gw: Call, place: Path) -> None:
     (place / "jobs.jsonl").write_text('{"task": "hello"}\n{"task": "new"}\n')
     refused = gw("add", "--from", "jobs.jsonl", "--strict")
     assert refused.status == 1
-    assert "the database knows no task 'new'. Nothing was added" in refused.err
+    assert "the database has no task 'new'. Nothing was added" in refused.err
     assert len(gw("list", "--json").json) == 5
 
 
-async def test_where_nothing_can_be_looked_up_adding_works_without_a_word(
+async def test_adding_works_without_a_warning_where_names_cannot_be_read(
     spawn: Call, connection: asyncpg.Connection, database_url: str
 ) -> None:
     await connection.execute("drop table graphile_worker._private_py_workers")

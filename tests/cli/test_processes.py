@@ -1,4 +1,4 @@
-"""The parent of several worker processes: signals, crashes, errors, and its own sudden death."""
+"""The parent of several worker processes: signals, crashes, errors, and its own death."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def start() -> Iterator[Start]:
 
 
 def read(process: subprocess.Popen[str], word: str, times: int = 1) -> list[int]:
-    """The process ids behind the next lines that begin with `word`; other lines are passed over."""
+    """The process ids in the next lines that start with `word`; other lines are skipped."""
     assert process.stdout is not None
     found: list[int] = []
     while len(found) < times:
@@ -91,7 +91,7 @@ def test_a_worker_that_was_killed_is_replaced(start: Start) -> None:
     parent.send_signal(signal.SIGTERM)
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
     _, err = parent.communicate(timeout=60)
-    assert f"worker process {first} was ended by SIGKILL; starting another" in err
+    assert f"worker process {first} was killed by SIGKILL; starting another" in err
 
 
 def test_a_worker_that_ends_with_an_error_stops_the_others(start: Start) -> None:
@@ -105,7 +105,7 @@ def test_a_worker_that_ends_with_an_error_stops_the_others(start: Start) -> None
     assert read(parent, "stopping") == [second]
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 3
-    assert f"worker process {first} ended with status 3; stopping the others" in err
+    assert f"worker process {first} exited with status 3; stopping the others" in err
 
 
 def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
@@ -116,7 +116,7 @@ def test_a_worker_that_stops_by_itself_stops_all_of_them(start: Start) -> None:
     assert parent.wait(timeout=60) == 0
 
 
-def test_when_nobody_reads_the_log_any_more_all_of_them_stop(start: Start) -> None:
+def test_all_of_them_stop_when_the_log_loses_its_reader(start: Start) -> None:
     work = f"""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     {WAIT_FOR_SIGNAL.strip()}
@@ -148,12 +148,12 @@ def test_the_worst_status_of_workers_that_run_once_is_the_parents(start: Start) 
     parent = start('say("worked")\n    os.kill(os.getpid(), signal.SIGKILL)', replace=False)
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 1
-    assert err.count("was ended by SIGKILL") == 2
+    assert err.count("was killed by SIGKILL") == 2
 
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_worker_that_vanishes_is_replaced(start: Start, status: int) -> None:
-    """A task that calls `os._exit` does not ask for an end, whatever status it gives."""
+    """A task that calls `os._exit` does not stop the worker, whatever the status."""
     work = f"""
     signal.signal(signal.SIGUSR1, lambda *_: os._exit({status}))
     {WAIT_FOR_SIGNAL.strip()}
@@ -167,13 +167,13 @@ def test_a_worker_that_vanishes_is_replaced(start: Start, status: int) -> None:
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == -signal.SIGTERM
-    assert f"worker process {first} vanished with status {status}" in err
+    assert f"worker process {first} exited abruptly with status {status}" in err
     assert "starting another" in err
 
 
 def test_workers_that_vanish_at_once_are_replaced_again_and_again(start: Start) -> None:
     parent = start('say("started")\n    os._exit(0)')
-    read(parent, "started", 6)  # two at once, then one after the other
+    read(parent, "started", 6)  # two at once, then one after another
     parent.send_signal(signal.SIGTERM)
     assert parent.wait(timeout=60) == -signal.SIGTERM
 
@@ -182,7 +182,7 @@ def test_a_worker_that_vanishes_from_a_run_once_is_an_error(start: Start) -> Non
     parent = start("os._exit(0)", replace=False)
     _, err = parent.communicate(timeout=60)
     assert parent.returncode == 1
-    assert err.count("vanished with status 0") == 2
+    assert err.count("exited abruptly with status 0") == 2
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="this system has no real-time signals")
@@ -196,4 +196,4 @@ def test_a_worker_that_a_real_time_signal_ended_is_replaced(start: Start, offset
     assert sorted(read(parent, "stopping", 2)) == sorted((second, third))
     _, err = parent.communicate(timeout=60)
     name = f"SIGRTMIN+{offset}" if offset else "SIGRTMIN"
-    assert f"worker process {first} was ended by {name}; starting another" in err
+    assert f"worker process {first} was killed by {name}; starting another" in err

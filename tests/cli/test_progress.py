@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal while work is long, and nowhere else."""
+"""Progress bars: only on a terminal and only for long work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def jobs_file(place: Path) -> Path:
 
 @pytest.fixture
 def failed_jobs(server: DatabaseServer, database_url: str) -> None:
-    """Enough jobs that failed for good to be deleted by more than one statement."""
+    """Enough permanently failed jobs to be deleted by more than one statement."""
     server.run(
         database_url,
         lambda connection: connection.execute(
@@ -44,7 +44,7 @@ def failed_jobs(server: DatabaseServer, database_url: str) -> None:
 
 
 Show = Callable[..., tuple[str, str]]
-"""`show("add", …)`: what the terminal showed meanwhile and what standard output, a file, holds at the end."""
+"""`show("add", …)`: what the terminal showed, and the content of standard output, a file."""
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_deleting_many_jobs(show: Show) -> None:
 @pytest.mark.usefixtures("failed_jobs")
 def test_deleting_many_jobs_without_a_terminal(database_url: str, place: Path) -> None:
     done = without_a_terminal(database_url, place, "--cleanup", "DELETE_PERMAFAILED_JOBS")
-    assert (done.stdout, done.stderr) == (f"Deleted {FAILED:,} jobs that failed for good.\n", "")
+    assert (done.stdout, done.stderr) == (f"Deleted {FAILED:,} permanently failed jobs.\n", "")
 
 
 def test_measuring(show: Show, database_url: str, place: Path) -> None:

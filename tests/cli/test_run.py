@@ -33,7 +33,7 @@ def tasks(place: Path) -> Path:
 
 @pytest.fixture
 def once(spawn: Call, tasks: Path, database_url: str) -> Call:
-    """`graphile-worker --once` in a folder that has a task."""
+    """`graphile-worker --once` in a directory with a task."""
     return lambda *arguments, **environment: spawn(
         "--once", *arguments, **{"DATABASE_URL": database_url} | environment
     )
@@ -41,7 +41,7 @@ def once(spawn: Call, tasks: Path, database_url: str) -> Call:
 
 @pytest.fixture
 def worker(place: Path, tasks: Path, database_url: str) -> Iterator[Worker]:
-    """A worker that runs until it is told to stop; what is left of it at the end is killed."""
+    """A worker that runs until it is stopped; at the end it is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -67,7 +67,7 @@ def worker(place: Path, tasks: Path, database_url: str) -> Iterator[Worker]:
 
 
 def line_with(process: subprocess.Popen[str], text: str) -> str:
-    """The next line of the log that holds `text`."""
+    """The next log line that contains `text`."""
     assert process.stdout is not None
     for line in process.stdout:
         if text in line:
@@ -123,7 +123,7 @@ def test_debug_lines_appear_when_the_environment_asks_for_them(gw: Call, once: C
 
 
 @pytest.mark.compat("RUN-1")
-def test_a_missing_task_folder_is_an_error_that_says_where_it_was_looked_for(
+def test_a_missing_task_directory_is_an_error_that_names_it(
     spawn: Call, database_url: str, place: Path
 ) -> None:
     result = spawn("--once", DATABASE_URL=database_url)
@@ -132,7 +132,9 @@ def test_a_missing_task_folder_is_an_error_that_says_where_it_was_looked_for(
     assert result.err.count("\n") == 1
 
 
-def test_tasks_come_from_a_folder_or_a_module(spawn: Call, gw: Call, place: Path, database_url: str) -> None:
+def test_tasks_come_from_a_directory_or_a_module(
+    spawn: Call, gw: Call, place: Path, database_url: str
+) -> None:
     (place / "jobs.py").write_text(
         "def greet(payload):\n    print('greeted', flush=True)\n\ntasks = {'greet': greet}\n"
     )

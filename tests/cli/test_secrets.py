@@ -1,4 +1,4 @@
-"""Passwords never appear: not in configuration, errors, logs, findings, or what other processes can see."""
+"""Passwords never appear in configuration, errors, logs, findings or process lists."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WRITTEN = [
     ODD_PASSWORD.replace("\\", "\\\\").replace("'", "\\'"),
     "s3cret",
 ]
-"""The ways in which it can be written, and its first letters, which no message has for another reason."""
+"""The spellings of the password, and its first letters, which occur in no message otherwise."""
 
 
 def hides(result: Result | str) -> str:
-    """Everything that was said, in which the password is not."""
+    """The whole output, which does not contain the password."""
     said = result if isinstance(result, str) else result.out + result.err
     assert said
     for form in WRITTEN:
@@ -36,7 +36,7 @@ def hides(result: Result | str) -> str:
 
 @pytest.fixture(params=["url", "pairs", "pass file"])
 def string(request: pytest.FixtureRequest, guarded: GuardedServer, tmp_path: Path) -> str:
-    """A connection string for the role with the odd password, in each way of writing it."""
+    """A connection string for the role with the odd password, in each notation."""
     if request.param == "url":
         return guarded.url()
     return guarded.pairs() if request.param == "pairs" else guarded.pass_file(tmp_path / "passwords")
@@ -56,12 +56,12 @@ def test_it_works_and_is_not_said(spawn: Call, string: str) -> None:
         hides(spawn(*arguments, DATABASE_URL=string).check())
     spawn("add", "hello", DATABASE_URL=string).check()
     said = hides(spawn("--once", "--log-level", "debug", DATABASE_URL=string).check())
-    assert "Traceback" in said  # of the task that failed; not even that shows it
+    assert "Traceback" in said  # of the failed task; even that does not show it
 
 
 @pytest.mark.parametrize("database", ["nowhere", "postgres"])
 def test_it_is_not_said_when_it_is_refused(spawn: Call, guarded: GuardedServer, database: str) -> None:
-    right = database == "nowhere"  # the password is right and the database is not, or the other way round
+    right = database == "nowhere"  # either the password or the database is wrong
     url = guarded.url(ODD_PASSWORD if right else f"{ODD_PASSWORD}!", database=database)
     for arguments in (["list"], ["--log-level", "debug", "list"], ["doctor"], ["--schema-only"]):
         result = spawn(*arguments, DATABASE_URL=url)
@@ -98,14 +98,14 @@ def run(place: Path, tasks: Path) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("command", [["--watch"], ["dev", "--plain", "-c"], ["dev", "--json", "-c"], []])
-def test_a_running_worker_shows_it_to_nobody(run: Run, guarded: GuardedServer, command: list[str]) -> None:
+def test_a_running_worker_does_not_show_it(run: Run, guarded: GuardedServer, command: list[str]) -> None:
     url = guarded.url()
     is_flag = command[-1:] == ["-c"]
     arguments = [*command, url] if is_flag else command
     process = run(*arguments, **({} if is_flag else {"DATABASE_URL": url})).wait_for("ready: ")
     for pid in processes_below(process.pid):
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        if pid != process.pid or not is_flag:  # what the user typed is there to be seen
+        if pid != process.pid or not is_flag:  # a flag that the user typed is visible
             hides(line)
     process.send(signal.SIGTERM)
     process.ended()
@@ -113,7 +113,7 @@ def test_a_running_worker_shows_it_to_nobody(run: Run, guarded: GuardedServer, c
 
 
 def processes_below(pid: int) -> list[int]:
-    """The process and all that it has started."""
+    """The process and all its descendants."""
     found = [pid]
     for parent in found:
         for thread in os.listdir(f"/proc/{parent}/task"):

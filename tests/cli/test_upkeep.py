@@ -13,7 +13,7 @@ from support.command_line import COMMAND, Call, clean_environment
 
 def test_the_schema_is_installed_and_then_found_up_to_date(call: Call, empty_database_url: str) -> None:
     url = ("-c", empty_database_url)
-    assert call("migrate", *url).check().out == 'Schema "graphile_worker" is installed (revision 20).\n'
+    assert call("migrate", *url).check().out == 'Schema "graphile_worker" installed (revision 20).\n'
     assert call("migrate", *url).check().out == 'Schema "graphile_worker" is up to date (revision 20).\n'
     found = call("migrate", *url, "--json").check().json
     assert (found["schema"], found["found_revision"], found["revision"]) == ("graphile_worker", 20, 20)
@@ -24,7 +24,7 @@ def test_the_flag_schema_only_does_the_same_and_takes_any_schema_name(
     call: Call, empty_database_url: str
 ) -> None:
     result = call("-c", empty_database_url, "-s", 'My "jobs"', "--schema-only").check()
-    assert result.out == 'Schema "My ""jobs""" is installed (revision 20).\n'
+    assert result.out == 'Schema "My ""jobs""" installed (revision 20).\n'
     assert call("add", "t", "-c", empty_database_url, "-s", 'My "jobs"').check()
 
 
@@ -56,7 +56,7 @@ def leftovers(gw: Call) -> None:
 @pytest.mark.usefixtures("leftovers")
 def test_cleanup_deletes_names_and_queues_that_nothing_uses(gw: Call) -> None:
     assert gw("cleanup").check().out == "Deleted 1 unused task name, 1 unused queue.\n"
-    assert gw("cleanup").check().out == "There was nothing to delete.\n"
+    assert gw("cleanup").check().out == "Nothing to delete.\n"
     assert len(gw("list", "--json").json) == 1
 
 
@@ -70,7 +70,7 @@ def test_cleanup_does_what_is_named_with_commas_or_without(gw: Call) -> None:
 @pytest.mark.usefixtures("leftovers")
 def test_the_flag_cleanup_is_repeatable_and_takes_commas(gw: Call) -> None:
     result = gw("--cleanup", "GC_JOB_QUEUES", "--cleanup", " DELETE_PERMAFAILED_JOBS ,").check()
-    assert result.out == "Deleted 1 job that failed for good, 1 unused queue.\n"
+    assert result.out == "Deleted 1 permanently failed job, 1 unused queue.\n"
 
 
 @pytest.mark.usefixtures("leftovers")

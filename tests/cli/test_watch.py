@@ -1,4 +1,4 @@
-"""`graphile-worker --watch`: the newest code runs, broken code is shown, and nothing old runs on."""
+"""`graphile-worker --watch`: the latest code runs, and broken code is reported."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ TASK = (
 
 @pytest.fixture
 def run(place: Path, database_url: str) -> Iterator[Run]:
-    """Commands that are stopped before the database goes."""
+    """Commands that are stopped before the database is dropped."""
     with running_in(place) as run:
         yield run
 
 
 @pytest.fixture
 def project(place: Path) -> Path:
-    """A task that uses a module of the application, which is not among the tasks."""
+    """A task that imports a module of the application from outside the task directory."""
     (place / "tasks").mkdir()
     (place / "tasks" / "hello.py").write_text(TASK.format(place=""))
     (place / "tools.py").write_text("def greeting(): return 'one'\n")
     return place
 
 
-async def test_a_change_of_a_module_that_a_task_imports_starts_the_worker_anew(
+async def test_a_change_of_a_module_that_a_task_imports_restarts_the_worker(
     run: Run, project: Path, database_url: str, jobs: Jobs
 ) -> None:
     worker = run("--watch", DATABASE_URL=database_url).ready()
     await jobs.add("hello")
     worker.wait_for("one")
-    # The same size, and perhaps the same second: Python itself would take the compiled file for fresh.
+    # The same size, and perhaps the same second: Python would take the compiled file for fresh.
     (project / "tools.py").write_text("def greeting(): return 'two'\n")
-    worker.wait_for("tools.py changed; starting the worker anew").wait_for("ready: ", times=2)
+    worker.wait_for("tools.py changed; restarting the worker").wait_for("ready: ", times=2)
     await jobs.add("hello")
     worker.wait_for("two")
     worker.send(signal.SIGINT)
@@ -61,11 +61,11 @@ async def test_code_that_cannot_be_imported_is_shown_and_nothing_runs_until_it_i
     worker = run("-w", DATABASE_URL=database_url).ready()
     (project / "tools.py").write_text("def greeting( return 'broken'\n")
     worker.wait_for("tools.py:1: cannot be imported: SyntaxError")
-    worker.wait_for("the worker ended with status 1; waiting for a change of the code")
+    worker.wait_for("the worker exited with status 1; waiting for the code to change")
     await jobs.add("hello")
     (project / "tools.py").write_text("import no_such_module\n")
     worker.wait_for("ModuleNotFoundError: No module named 'no_such_module'")
-    worker.wait_for("waiting for a change of the code", times=2)
+    worker.wait_for("waiting for the code to change", times=2)
     assert await jobs.count() == 1
     (project / "tools.py").write_text("def greeting(): return 'mended'\n")
     worker.wait_for("mended")
@@ -76,12 +76,12 @@ async def test_a_worker_that_is_broken_from_the_start_waits_for_a_change(
     run: Run, project: Path, database_url: str
 ) -> None:
     (project / "tasks" / "hello.py").write_text("def hello(:\n")
-    worker = run("-w", DATABASE_URL=database_url).wait_for("waiting for a change of the code")
+    worker = run("-w", DATABASE_URL=database_url).wait_for("waiting for the code to change")
     (project / "tasks" / "hello.py").write_text("def hello(): pass\n")
     worker.ready()
 
 
-async def test_a_running_task_may_end_before_the_worker_is_started_anew(
+async def test_a_running_task_may_end_before_the_worker_is_restarted(
     run: Run, project: Path, database_url: str, jobs: Jobs
 ) -> None:
     (project / "tasks" / "hello.py").write_text(
@@ -117,7 +117,7 @@ async def test_crontab_configuration_and_new_files_count_too(
     worker.wait_for("did you mean 'concurrency'?")
 
 
-async def test_several_processes_are_started_anew_together(
+async def test_several_processes_are_restarted_together(
     run: Run, project: Path, database_url: str, jobs: Jobs
 ) -> None:
     worker = run("--watch", "--processes", 2, DATABASE_URL=database_url).wait_for("ready: ", times=2)
@@ -148,12 +148,12 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # One that nobody waited for still has its number.
+    # A zombie still has its process id.
     state = Path(f"/proc/{pid}/stat")
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-async def test_it_ends_when_nobody_reads_its_output_any_more(
+async def test_it_ends_when_its_output_loses_its_reader(
     run: Run, project: Path, database_url: str, jobs: Jobs
 ) -> None:
     worker = run("-w", DATABASE_URL=database_url).ready()
@@ -195,7 +195,7 @@ def test_without_watchfiles_the_error_names_the_command_that_installs_it(place: 
 def test_watching_is_for_workers_that_stay(call: Call, other: str) -> None:
     result = call("-w", other)
     assert result.status == 2
-    assert f"{other} and --watch exclude each other" in result.err
+    assert f"{other} and --watch cannot be combined" in result.err
 
 
 # -- which files count ---------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_only_files_that_matter_are_looked_at(place: Path) -> None:
         _touch(place / other)
     files = WatchedFiles(root=place, tasks=place / "tasks", others=(place / "crontab", place / "none.toml"))
     assert sorted(files.fingerprint()) == sorted(map(str, wanted))
-    below = {os.path.relpath(folder, place) for folder in files.folders()}
+    below = {os.path.relpath(directory, place) for directory in files.directories()}
     assert below == {".", "app", "app/deep", "tasks", "tasks/sub"}
 
 
@@ -237,17 +237,17 @@ def test_new_gone_and_different_files_are_changes(place: Path) -> None:
     assert str(kept) in before
 
 
-def test_tasks_in_a_file_or_outside_of_the_folder_are_watched(place: Path) -> None:
+def test_tasks_in_a_file_or_outside_of_the_directory_are_watched(place: Path) -> None:
     elsewhere = _touch(place / "there" / "jobs.py")
     root = place / "here"
     root.mkdir()
     assert str(elsewhere) in WatchedFiles(root=root, tasks=elsewhere).fingerprint()
     assert str(elsewhere) in WatchedFiles(root=root, tasks=elsewhere.parent).fingerprint()
-    assert str(elsewhere.parent) in WatchedFiles(root=root, tasks=elsewhere).folders()
+    assert str(elsewhere.parent) in WatchedFiles(root=root, tasks=elsewhere).directories()
 
 
-def test_a_huge_folder_is_not_read_to_its_end(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphile_worker.cli.watch.files.MAX_FOLDERS", 10)
+def test_a_huge_directory_is_not_read_completely(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphile_worker.cli.watch.files.MAX_DIRECTORIES", 10)
     for number in range(30):
-        (place / f"folder{number}").mkdir()
-    assert len(WatchedFiles(root=place, tasks=place / "tasks").folders()) == 10
+        (place / f"directory{number}").mkdir()
+    assert len(WatchedFiles(root=place, tasks=place / "tasks").directories()) == 10

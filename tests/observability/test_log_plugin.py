@@ -13,8 +13,9 @@ from graphile_worker.hooks import Events, Hooks, events
 from graphile_worker.job import Job
 from graphile_worker.observability import LogPlugin
 from graphile_worker.observability.log_format import TextFormatter
-from graphile_worker.observability.log_words import retry_delay, waiting_time
+from graphile_worker.observability.log_words import retry_delay
 from graphile_worker.spec import CronJob
+from graphile_worker.text import duration as waiting_time
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 

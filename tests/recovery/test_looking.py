@@ -80,12 +80,12 @@ async def test_the_command_shows_workers_and_what_they_hold(
 
 
 async def test_the_command_sweeps(command: Any, jobs: Jobs, graveyard: Graveyard) -> None:
-    assert await run_in_thread(command, "sweep") == "Every worker that can be judged is alive.\n"
+    assert await run_in_thread(command, "sweep") == "No dead workers.\n"
     job_id = await jobs.add("work")
     await graveyard.bury("pool-dead")
     await graveyard.give("pool-dead", job_id)
     out = await run_in_thread(command, "sweep", "--dry-run")
-    assert out == "pool-dead is dead: 1 job would be given to others.\n"
+    assert out == "pool-dead is dead: 1 job would be returned to the queue.\n"
     assert (await jobs.one())["locked_by"] == "pool-dead"
     document = json.loads(await run_in_thread(command, "sweep", "--json"))
     assert document["recovered"] == [{"id": "pool-dead", "returned": [job_id], "failed": [], "left": []}]
@@ -97,6 +97,6 @@ async def test_the_command_can_wait_for_those_that_are_not_dead_yet(
 ) -> None:
     await graveyard.bury("pool-lost", lost_for=None, grace=1.0)
     out = await run_in_thread(command, "sweep")
-    assert out == "pool-lost is out of reach; it counts as dead in 1 s.\n"
+    assert out == "pool-lost missed heartbeats and counts as dead in 1 s.\n"
     out = await run_in_thread(command, "sweep", "--wait")
-    assert out == "pool-lost is dead: 0 jobs given to others.\n"
+    assert out == "pool-lost is dead: 0 jobs returned to the queue.\n"

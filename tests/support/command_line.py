@@ -1,4 +1,4 @@
-"""The command as a process of its own, and how it ended."""
+"""The command as a separate process, and its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND = [sys.executable, "-m", "graphile_worker"]
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it said."""
+    """The exit status and output of a command."""
 
     status: int
     out: str

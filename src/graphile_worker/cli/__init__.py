@@ -1,1 +1,1 @@
-"""The command `graphile-worker`: a thin face over the runner and the client."""
+"""The command line."""

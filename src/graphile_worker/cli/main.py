@@ -1,7 +1,7 @@
-"""The command itself: its flags, its sub-commands, and how every ending becomes an exit status.
+"""The command `graphile-worker`: its flags, its sub-commands and its exit status.
 
-Start-up time matters here (`graphile-worker --once` from a script): sub-commands and everything heavy are
-imported only when they are used.
+Start-up time matters (`graphile-worker --once` from a script): sub-commands and heavy modules are imported
+only when used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Any
 import click
 
 from ..errors import GraphileWorkerError
-from .support.parameters import ARGUMENTS, CONFIG_OPTION, SHARED_FLAGS, connection_options, worker_options
+from .support.parameters import (
+    ARGUMENTS,
+    CONFIG_OPTION,
+    CONNECTION_OPTION,
+    SCHEMA_OPTION,
+    SHARED_FLAGS,
+    worker_options,
+)
 
 PROGRAM = "graphile-worker"
 COMMANDS = {
@@ -40,11 +47,11 @@ COMMANDS = {
     "sweep": "workers:sweep_command",
     "workers": "workers:workers_command",
 }
-"""Sub-commands and where they are: module in `commands`, and name in it."""
+"""Sub-commands, each with its module in `commands` and its name there."""
 
 
 RUN_A_WORKER = (
-    "A worker runs without a command: `graphile-worker`, or `graphile-worker dev` to try things out."
+    "Without a command, `graphile-worker` runs a worker; `graphile-worker dev` brings a database too."
 )
 MEANT = {
     **dict.fromkeys(("run", "start", "work", "worker", "serve"), RUN_A_WORKER),
@@ -55,7 +62,7 @@ MEANT = {
     **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule'?"),
     **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
 }
-"""What people type who know other queues, and what to say to them."""
+"""Commands of other job queues, and ours for the same purpose."""
 MEANT_FLAGS = {
     **dict.fromkeys(("--concurrency", "--workers", "--threads"), "--jobs"),
     **dict.fromkeys(("--database", "--database-url", "--url", "--db", "--dsn"), "--connection"),
@@ -66,10 +73,10 @@ MEANT_FLAGS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, or when help lists them."""
+    """A group that imports a command when it is called or listed in the help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[ARGUMENTS] = list(args)  # for `--watch`, which starts the same command in another process
+        ctx.meta[ARGUMENTS] = list(args)  # for `--watch`, which repeats the command in a child
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -96,13 +103,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if re.search(r"[:=@]", args[0]):  # it may hold a password, so it is not repeated
-            ctx.fail("The first word is not a command; a connection string comes after -c/--connection.")
+        if re.search(r"[:=@]", args[0]):  # may contain a password, so it is not repeated
+            ctx.fail("Not a command; to give a connection string, use -c/--connection.")
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
+            from ..text import closest
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = MEANT.get(args[0]) or (f"Did you mean {near[0]!r}?" if near else "")
+            near = closest(args[0], COMMANDS)
+            hint = MEANT.get(args[0]) or (f"Did you mean {near!r}?" if near else "")
             ctx.fail(f"No such command {args[0]!r}. {hint}".rstrip())
         return super().resolve_command(ctx, args)
 
@@ -120,10 +127,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     name=PROGRAM,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every option can also be set in a file or in the environment; "
-    "`graphile-worker config` shows what is set and where.",
+    epilog="Options can also be set in a configuration file or in the environment; "
+    "`graphile-worker config` shows every value and its source.",
 )
-@connection_options
+@CONNECTION_OPTION
+@SCHEMA_OPTION
 @CONFIG_OPTION
 @worker_options
 @click.option(
@@ -132,19 +140,19 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show the version.",
+    help="Show the version and exit.",
 )
 @click.pass_context
 def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     """Run jobs from a PostgreSQL database.
 
-    Without a COMMAND this runs a worker: it installs or upgrades the schema, loads the tasks from ./tasks and
+    Without a COMMAND this runs a worker: it installs or upgrades the schema, loads tasks from ./tasks and
     recurring jobs from ./crontab, and runs jobs until it is stopped.
 
     \b
-    graphile-worker dev                          a database and a worker to try things out
-    graphile-worker -c postgres:///my_db -j 10   ten jobs at a time
-    graphile-worker --once                       run what is ready, then exit
+    graphile-worker dev                          start a database and a worker for development
+    graphile-worker -c postgres:///my_db -j 10   run ten jobs at a time
+    graphile-worker --once                       run all ready jobs, then exit
     """
     if ctx.invoked_subcommand is not None:
         _refuse_worker_flags(ctx)
@@ -155,29 +163,29 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
 
 
 def _refuse_worker_flags(ctx: click.Context) -> None:
-    """Flags of the worker in front of a sub-command would do nothing; better to say so."""
+    """Refuse flags of the worker before a sub-command, where they would have no effect."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if given and name not in SHARED_FLAGS and parameter.expose_value:
             flag = max(parameter.opts, key=len)
             raise click.UsageError(
-                f"{flag} is for running a worker; it has no meaning for {ctx.invoked_subcommand!r}.", ctx
+                f"{flag} is for running a worker and has no effect on {ctx.invoked_subcommand!r}.", ctx
             )
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and leave the process with its exit status."""
-    gc.disable()  # nothing that start-up allocates is garbage; it is switched on again before work begins
+    """Run the command and exit with its status."""
+    gc.disable()  # start-up allocates no garbage; enabled again before work begins
     try:
         status = run_main(arguments)
     finally:
-        gc.freeze()  # the process ends: spare it a last look for cycles, a fifth of a short run
+        gc.freeze()  # skips the final collection, a fifth of a short run
     sys.exit(status)
 
 
 def run_main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit status: 0 done, 1 error, 2 wrong usage, 57 breaking migration."""
+    """Run the command; returns 0 (done), 1 (error), 2 (wrong usage) or 57 (breaking migration)."""
     try:
         status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
@@ -190,7 +198,7 @@ def run_main(arguments: list[str] | None = None) -> int:
 
         return report(error)
     except Exception as error:
-        # What the server says and nobody has better words for: its own words, without a traceback.
+        # An error of the server without a better message: print its own, without a traceback.
         if getattr(error, "sqlstate", None) is None:
             raise
         from .support.error_report import report

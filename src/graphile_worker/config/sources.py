@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
+from ..text import closest
 from .settings import Setting, callable_names, known_settings
 
 FILE_NAME = "graphile_worker.toml"
@@ -200,10 +201,8 @@ def _unknown(name: str) -> str:
 
 def nearest_name(name: str, known: Collection[str]) -> str | None:
     """The known option that was most likely meant."""
-    import difflib
-
     meant = OTHER_NAMES.get(name.lower())
     for option in known:
         if option.lower() == meant:
             return option
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.75)), None)
+    return closest(name, known, cutoff=0.75)

@@ -19,8 +19,8 @@ import msgspec
 from ..errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ..payload import encode
 from ..spec import MAX_IDENTIFIER_LENGTH, JobSpec, check_job_key_mode, check_name
+from ..text import closest, parse_time_phrase
 from .item import CronItemOptions, ParsedCronItem, ParsedCronOptions
-from .time_phrase import parse_time_phrase
 from .zone import find_zone
 
 JOB_KEY_MODES = ("replace", "preserve_run_at")
@@ -100,13 +100,11 @@ def checked_payload(payload: Any) -> dict[str, Any]:
 
 
 def _from_mapping(values: Mapping[str, Any]) -> CronItemOptions:
-    import difflib
-
     known = [field.name for field in dataclasses.fields(CronItemOptions)]
     for name in values:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            near = closest(name, known)
+            hint = f"did you mean {near}? " if near else ""
             raise OptionFault(name, f"unknown option; {hint}allowed: {', '.join(known)}")
     return CronItemOptions(**values)
 

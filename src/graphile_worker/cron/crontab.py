@@ -14,6 +14,7 @@ import msgspec
 
 from ..errors import CrontabError, CrontabProblem
 from ..spec import MAX_IDENTIFIER_LENGTH
+from ..text import closest
 from .check import OptionFault, checked_payload
 from .fields import KINDS, CronFields, FieldError, expand_macro, parse_field, parse_pattern
 from .item import ParsedCronItem
@@ -102,11 +103,9 @@ class _LineReader:
         """A problem if the task of this line is unknown, whatever else is wrong with the line."""
         if self._command is None or self._command["task"] in known:
             return []
-        import difflib
-
         task = self._command["task"]
-        near = difflib.get_close_matches(task, known, n=1, cutoff=0.7)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = closest(task, known, cutoff=0.7)
+        hint = f"; did you mean {near!r}?" if near else ""
         return [self._problem(self._command.start("task"), f"unknown task {task!r}{hint}")]
 
     def _item(self, fields: CronFields | None, command: re.Match[str], pattern: str) -> ParsedCronItem | None:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from ..errors import CrontabError
+from ..text import closest
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -14,16 +15,14 @@ HOUR = timedelta(hours=1)
 
 def find_zone(name: str) -> ZoneInfo:
     """The time zone of this name. Raises CrontabError, which suggests the closest name."""
-    import difflib
-
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         known = available_timezones()
     if not known:
         raise CrontabError("no time zones are installed here; install the package tzdata")
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else "allowed: IANA names such as Europe/Berlin"
+    near = closest(name, known)
+    hint = f"did you mean {near}?" if near else "allowed: IANA names such as Europe/Berlin"
     raise CrontabError(f"unknown time zone {name!r}; {hint}")
 
 

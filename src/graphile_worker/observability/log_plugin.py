@@ -16,8 +16,9 @@ from typing import Any
 from ..error_text import summarize
 from ..errors import ConfigError
 from ..hooks import Hooks, events
+from ..text import count
+from ..text import duration as waiting_time
 from .log_words import (
-    count,
     elapsed,
     error_fields,
     failure_fields,
@@ -28,7 +29,6 @@ from .log_words import (
     outcome_text,
     pool_scope,
     retry_delay,
-    waiting_time,
     worker_scope,
 )
 

@@ -10,6 +10,7 @@ from ..error_parts import type_name
 from ..error_text import MAX_SUMMARY, message_of, summarize
 from ..hooks import events
 from ..job import Job
+from ..text import count
 
 
 def retry_delay(attempts: int) -> float:
@@ -77,21 +78,6 @@ def elapsed(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def waiting_time(seconds: float) -> str:
-    """A duration in its two largest units: 7 s, 6 min 43 s, 6 h 7 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def minute(time: datetime) -> str:
     """A point in time to the minute."""
     return f"{time:%Y-%m-%d %H:%M} UTC"
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun: 1 job, 2 jobs."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,5 +1,5 @@
-"""The measurements behind `graphile-worker bench`: what is run, how it is timed, how it is shown.
+"""The measurements of `graphile-worker bench`.
 
-Every worker that is measured is a process of its own (`worker_process`, `worker_main`), as in production, so
-that the measuring client does not share its event loop. All of them use one scratch schema (`scratch`).
+Each measured worker is a separate process (`worker_process`, `worker_main`), as in production, so that it
+does not share the event loop of the measuring client. All of them use one scratch schema (`scratch`).
 """

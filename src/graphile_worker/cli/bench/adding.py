@@ -1,4 +1,4 @@
-"""How fast jobs are added over one connection, one by one and in batches; nobody runs them meanwhile."""
+"""The rate of adding jobs over one connection, one by one and in batches, with no worker running."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ BATCH = 1000
 
 
 def count_steps(bench: Workbench) -> int:
-    """How many steps `measure_adding` will take."""
-    return 2 * bench.extent.rounds
+    """The number of steps of `measure_adding`."""
+    return 2 * bench.scale.rounds
 
 
 async def measure_adding(bench: Workbench, step: Step) -> list[Adding]:
-    """Single adds, then batches."""
-    ways: list[tuple[str, int, Callable[[WorkerUtils, int], Awaitable[None]]]] = [
-        ("one by one", bench.extent.single_adds, _one_by_one),
-        (f"in batches of {BATCH:,}", bench.extent.jobs, _in_batches),
+    """Measure single adds, then batches."""
+    methods: list[tuple[str, int, Callable[[WorkerUtils, int], Awaitable[None]]]] = [
+        ("one by one", bench.scale.single_adds, _one_by_one),
+        (f"in batches of {BATCH:,}", bench.scale.jobs, _in_batches),
     ]
     results = []
     async with make_worker_utils(options=bench.options) as utils:
-        for name, count, add in ways:
+        for name, count, add in methods:
             rates = []
-            for number in range(1, bench.extent.rounds + 1):
-                step(f"{name}, round {number} of {bench.extent.rounds}")
+            for number in range(1, bench.scale.rounds + 1):
+                step(f"{name}, round {number} of {bench.scale.rounds}")
                 await bench.scratch.clear()
-                await add(utils, 10)  # the connection and the plans are warm from here on
+                await add(utils, 10)  # warms up the connection and the plans
                 began = time.monotonic()
                 await add(utils, count)
                 rates.append(count / (time.monotonic() - began))

@@ -1,4 +1,4 @@
-"""The rate of ready jobs against the size of the backlog, as an SVG picture. Pure; no library is needed."""
+"""Draws the rate of ready jobs against the size of the backlog as SVG. Pure; needs no library."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .results import Growth
 WIDTH, HEIGHT = 900, 520
 LEFT, RIGHT, TOP, BOTTOM = 90, 240, 60, 70
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#5b3fa8", "#444444")
-"""Told apart also by people who do not see all colours."""
-MARKS = ("circle", "square", "diamond")
+"""Distinguishable for colour-blind readers."""
+SHAPES = ("circle", "square", "diamond")
 
 
 def growth_chart(results: Sequence[Growth]) -> str:
-    """The whole picture; the rate without a backlog is where every line begins."""
+    """The whole chart. Every line starts at the rate without a backlog."""
     alone = next(result for result in results if result.size == 0)
     sizes = sorted({result.size for result in results})
     top = _nice_ceiling(max(result.rate.per_second for result in results))
@@ -38,7 +38,7 @@ def growth_chart(results: Sequence[Growth]) -> str:
 
 
 def _x(size: int, sizes: Sequence[int]) -> float:
-    """Nothing at the left, then the logarithm of the size."""
+    """Zero at the left, then a logarithmic scale."""
     width = WIDTH - LEFT - RIGHT
     largest, least = max(sizes), min((size for size in sizes if size), default=1)
     if size == 0:
@@ -54,7 +54,7 @@ def _y(rate: float, top: float) -> float:
 
 
 def _nice_ceiling(value: float) -> float:
-    """The next number up that divides well into five steps."""
+    """The next larger number that divides well into five steps."""
     step = 10.0 ** math.floor(math.log10(max(value, 1)))
     return next(factor * step for factor in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if factor * step >= value)
 
@@ -69,8 +69,8 @@ def _vertical_axis(top: float) -> list[str]:
             _text(LEFT - 10, y + 4, f"{rate:,.0f}", anchor="end"),
         ]
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    turned = f'transform="rotate(-90 24 {middle:.1f})"'
-    return [*parts, _text(24, middle, "jobs per second", anchor="middle", more=turned)]
+    rotation = f'transform="rotate(-90 24 {middle:.1f})"'
+    return [*parts, _text(24, middle, "jobs per second", anchor="middle", more=rotation)]
 
 
 def _horizontal_axis(sizes: Sequence[int]) -> list[str]:
@@ -93,20 +93,20 @@ def _line(number: int, name: str, points: Sequence[tuple[float, float]]) -> list
     legend = WIDTH - RIGHT + 24
     return [
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
-        *(_mark(number, x, y, colour) for x, y in points[1:]),
+        *(_point(number, x, y, colour) for x, y in points[1:]),
         f'<line x1="{legend}" y1="{entry}" x2="{legend + 24}" y2="{entry}" stroke="{colour}" '
         'stroke-width="2"/>',
-        _mark(number, legend + 12, entry, colour),
+        _point(number, legend + 12, entry, colour),
         _text(legend + 32, entry + 4, name),
     ]
 
 
-def _mark(number: int, x: float, y: float, colour: str) -> str:
-    kind = MARKS[number % len(MARKS)]
-    if kind == "circle":
+def _point(number: int, x: float, y: float, colour: str) -> str:
+    shape = SHAPES[number % len(SHAPES)]
+    if shape == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}"/>'
-    turned = f' transform="rotate(45 {x:.1f} {y:.1f})"' if kind == "diamond" else ""
-    return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}"{turned}/>'
+    rotation = f' transform="rotate(45 {x:.1f} {y:.1f})"' if shape == "diamond" else ""
+    return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{colour}"{rotation}/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 13, more: str = "") -> str:

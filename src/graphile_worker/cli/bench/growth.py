@@ -1,4 +1,4 @@
-"""How the rate of ready jobs depends on others in the table that cannot run now."""
+"""The rate of ready jobs beside a growing backlog of jobs that cannot run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Jobs that cannot run now, and why."""
+    """A kind of jobs that cannot run."""
 
     name: str
     jobs: Jobs
     busy_queue: bool = False
-    """Their queue is held by another worker."""
+    """Their queue is locked by another worker."""
     dead: bool = False
-    """The jobs are deleted, but a long transaction keeps their rows."""
+    """The jobs are deleted, but a long transaction keeps their dead rows."""
 
 
 BACKLOGS = (
@@ -36,13 +36,13 @@ BACKLOGS = (
 
 
 def count_steps(bench: Workbench) -> int:
-    """How many steps `measure_growth` will take."""
-    return len(BACKLOGS) * (1 + len(bench.extent.backlogs))
+    """The number of steps of `measure_growth`."""
+    return len(BACKLOGS) * (1 + len(bench.scale.backlogs))
 
 
 async def measure_growth(bench: Workbench, step: Step) -> list[Growth]:
-    """The rate beside each backlog while it grows, and without any before each of them."""
-    count = bench.extent.ready_jobs
+    """Measure the rate beside each backlog as it grows, and without a backlog before each of them."""
+    count = bench.scale.ready_jobs
     alone: list[float] = []
     beside: list[tuple[str, int, Rate]] = []
     for backlog in BACKLOGS:
@@ -54,13 +54,13 @@ async def measure_growth(bench: Workbench, step: Step) -> list[Growth]:
             await bench.scratch.make_queues(1, held_by="another pool")
         async with bench.scratch.long_transaction() if backlog.dead else nullcontext():
             present = 0
-            for size in bench.extent.backlogs:
+            for size in bench.scale.backlogs:
                 step(f"{size:,} {backlog.name}")
                 await bench.scratch.fill(backlog.jobs, present + 1, size)
                 if backlog.dead:
                     await bench.scratch.delete_jobs()
                 present = size
-                rates = [await _rate(bench) for _ in range(bench.extent.rounds)]
+                rates = [await _rate(bench) for _ in range(bench.scale.rounds)]
                 beside.append((backlog.name, size, Rate.of(count, rates)))
     without = Rate.of(count, alone)
     return [Growth(backlog="none", size=0, rate=without, share=1.0)] + [
@@ -70,6 +70,6 @@ async def measure_growth(bench: Workbench, step: Step) -> list[Growth]:
 
 
 async def _rate(bench: Workbench) -> float:
-    # A worker that ends when nothing is left reads past the whole backlog once more to be sure of that, which
-    # would be measured with the 5,000 jobs; those in production stay.
-    return (await run_ready_jobs(bench, bench.extent.ready_jobs, Jobs(), stay=True)).rate
+    # A worker that drains the queue scans the whole backlog once more before it exits. That would count here,
+    # but does not happen in production, where workers stay.
+    return (await run_ready_jobs(bench, bench.scale.ready_jobs, Jobs(), stay=True)).rate

@@ -1,22 +1,24 @@
-"""One run of the benchmark: the parts that were asked for, in their order, in a scratch schema."""
+"""Runs the chosen parts of the benchmark in a scratch schema."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import sys
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from ...options import WorkerOptions
 from ...version import __version__
-from ..support.run_worker import _fast_loop as fast_loop
+from ..support.progress import progress_bar
+from ..support.run_worker import fast_loop
 from . import adding, growth, latency, throughput
-from .progress import Bars
 from .results import Report
 from .scratch import Scratch, scratch_schema
-from .workbench import Extent, Step, Workbench
+from .workbench import Scale, Step, Workbench
 
 Part = tuple[Callable[[Workbench], int], Callable[[Workbench, Step], Awaitable[Any]]]
 
@@ -28,21 +30,29 @@ PARTS: dict[str, Part] = {
 }
 
 
-async def measure(options: WorkerOptions, extent: Extent, parts: Collection[str], bars: Bars) -> Report:
-    """Measure these parts on the database of `options`; of the other options only the connection's count."""
+async def measure(options: WorkerOptions, scale: Scale, parts: Collection[str]) -> Report:
+    """Measure these parts on the database of `options`; the other options have no effect."""
     async with scratch_schema(options) as scratch:
-        kept = WorkerOptions(
+        defaults = WorkerOptions(
             connection_string=options.connection_string,
             prepared_statements=options.prepared_statements,
             schema=scratch.schema.name,
         )
-        bench = Workbench(scratch, kept, extent)
+        bench = Workbench(scratch, defaults, scale)
         report = Report(environment=await _environment(scratch))
         for name, (count_steps, measure_part) in PARTS.items():
             if name in parts:
-                with bars.part(name, count_steps(bench)) as step:
+                with _steps(name, count_steps(bench)) as step:
                     report = replace(report, **{name: await measure_part(bench, step)})
         return report
+
+
+@contextmanager
+def _steps(name: str, total: int) -> Iterator[Step]:
+    """A progress bar for one part; the function is called at the start of each step."""
+    numbers = itertools.count()
+    with progress_bar(f"{name:<10}", total=total) as bar:
+        yield lambda description: bar.show(description, done=next(numbers))
 
 
 async def _environment(scratch: Scratch) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Figures of a benchmark, and how many samples become one of them. Pure."""
+"""Results of a benchmark, and the statistics behind them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Jobs per second: the median of the rounds, and how far they lie apart."""
+    """Jobs per second: the median of the rounds, and their range."""
 
     jobs: int
     per_second: float
@@ -25,15 +25,15 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """How fast waiting jobs are run."""
+    """The rate of running jobs."""
 
     name: str
     options: dict[str, Any]
-    """The options of the worker that are not at their defaults."""
+    """Worker options that differ from their defaults."""
     processes: int
     rate: Rate
     cpu_microseconds_per_job: float
-    """CPU time of the worker processes after start-up; the server's is not known here."""
+    """CPU time of the worker processes after start-up, without that of the server."""
     peak_memory_mb: float
     """Of the largest worker process."""
 
@@ -51,7 +51,7 @@ class Latency:
 
     @classmethod
     def of(cls, name: str, seconds: Sequence[float]) -> Latency:
-        """From the time that each job took."""
+        """From the latency of each job in seconds."""
         ordered = sorted(1000 * value for value in seconds)
         return cls(
             name=name,
@@ -65,7 +65,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adding:
-    """How fast jobs are added over one connection."""
+    """The rate of adding jobs over one connection."""
 
     name: str
     rate: Rate
@@ -73,18 +73,18 @@ class Adding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """How fast ready jobs are run beside others that cannot run."""
+    """The rate of running ready jobs beside a backlog that cannot run."""
 
     backlog: str
     size: int
     rate: Rate
     share: float
-    """The rate as a share of the rate without a backlog."""
+    """The rate relative to that without a backlog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that was measured; a part that was not asked for is empty."""
+    """All results; parts that were not chosen are empty."""
 
     environment: dict[str, Any]
     throughput: list[Throughput] = field(default_factory=list)
@@ -94,6 +94,6 @@ class Report:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the ordered values that this share of them does not exceed."""
-    place = max(0, -(-len(ordered) * round(share * 1000) // 1000) - 1)  # rounded up, without float noise
-    return ordered[place]
+    """The smallest ordered value that is at least as large as this share of the values."""
+    index = max(0, -(-len(ordered) * round(share * 1000) // 1000) - 1)  # rounded up, without float noise
+    return ordered[index]

@@ -1,4 +1,4 @@
-"""The scratch schema: made for one run, filled and emptied by its measurements, removed at the end."""
+"""The scratch schema: created for one run, filled and cleared by its measurements, dropped at the end."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ...sql import load
 PREFIX = "graphile_worker_bench_"
 TASK, FOREIGN, PROBE, LOAD = "bench", "bench_foreign", "bench_probe", "bench_load"
 BETTER = -10
-"""The priority of jobs that stand in front of those that can run."""
-CLOSE_WITHIN = 5.0  # seconds, in which a statement that was interrupted is cancelled on the server
-REMOVE_WITHIN = 60.0
+"""The priority of jobs that come before those that can run."""
+CLOSE_WITHIN = 5.0  # seconds, in which an interrupted statement is cancelled on the server
+DROP_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +36,17 @@ class Jobs:
 
     task: str = TASK
     delay: float = -10.0
-    """Seconds from now; negative: ready."""
+    """Seconds from now; a job with a negative delay is ready."""
     lowest_priority: int = 0
     priorities: int = 1
     queues: int = 0
-    """Over how many named queues they are spread."""
+    """The number of named queues that the jobs are spread over."""
     attempts: int = 0
     max_attempts: int = 25
 
 
 class Scratch:
-    """The schema of one run, through a connection that only prepares measurements."""
+    """The schema of one run, on a connection for preparing measurements."""
 
     def __init__(self, connection: Connection, schema: SchemaName, options: WorkerOptions) -> None:
         self.schema = schema
@@ -58,7 +58,7 @@ class Scratch:
         await self._connection.execute(load("bench/clear", self.schema))
 
     async def make_queues(self, count: int, *, held_by: str | None = None) -> None:
-        """Named queues for jobs to be spread over."""
+        """Create named queues for jobs to be spread over."""
         await self._connection.execute(load("bench/queues", self.schema), count, held_by)
 
     async def fill(self, jobs: Jobs, first: int, last: int) -> None:
@@ -77,7 +77,7 @@ class Scratch:
         )
 
     async def delete_jobs(self) -> None:
-        """Delete all jobs, but leave their rows behind for vacuum to remove."""
+        """Delete all jobs and leave dead rows for vacuum to remove."""
         await self._connection.execute(load("bench/delete_jobs", self.schema))
 
     async def settle(self) -> None:
@@ -86,7 +86,7 @@ class Scratch:
 
     @asynccontextmanager
     async def long_transaction(self) -> AsyncIterator[None]:
-        """While it is open, vacuum cannot remove rows that are deleted meanwhile."""
+        """While it is open, vacuum cannot remove rows that are deleted."""
         connection = await _connect(self._options)
         try:
             async with connection.transaction(isolation="repeatable_read"):
@@ -96,14 +96,14 @@ class Scratch:
             await connection.close(timeout=CLOSE_WITHIN)
 
     async def describe_server(self) -> dict[str, str]:
-        """Its version and the settings that matter most."""
+        """The version and the most important settings."""
         row = await self._connection.fetchrow(load("bench/server", self.schema))
         return dict(row.items()) if row is not None else {}
 
 
 @asynccontextmanager
 async def scratch_schema(options: WorkerOptions) -> AsyncIterator[Scratch]:
-    """A schema with a name of its own; it is removed at the end, whatever that is."""
+    """A schema with a unique name, which is always dropped at the end."""
     schema = SchemaName(f"{PREFIX}{os.getpid()}_{secrets.token_hex(4)}")
     connection = await _connect(options)
     try:
@@ -112,10 +112,10 @@ async def scratch_schema(options: WorkerOptions) -> AsyncIterator[Scratch]:
             await register_tasks(connection, schema, [TASK, FOREIGN, PROBE, LOAD])
             yield Scratch(connection, schema, options)
     finally:
-        with _undisturbed():
-            with suppress(Exception):  # whatever its state, it has no more to do
+        with _ignoring_interrupts():
+            with suppress(Exception):  # in whatever state it is
                 await connection.close(timeout=CLOSE_WITHIN)
-            await _remove(options, schema)
+            await _drop(options, schema)
 
 
 async def _connect(options: WorkerOptions) -> Connection:
@@ -126,9 +126,9 @@ async def _connect(options: WorkerOptions) -> Connection:
     )
 
 
-async def _remove(options: WorkerOptions, schema: SchemaName) -> None:
+async def _drop(options: WorkerOptions, schema: SchemaName) -> None:
     try:
-        async with asyncio.timeout(REMOVE_WITHIN):
+        async with asyncio.timeout(DROP_WITHIN):
             connection = await _connect(options)
             try:
                 await connection.execute(load("bench/drop_schema", schema))
@@ -136,14 +136,14 @@ async def _remove(options: WorkerOptions, schema: SchemaName) -> None:
                 await connection.close()
     except Exception as error:
         raise DatabaseError(
-            f"the scratch schema could not be removed ({error or type(error).__name__}); when the database "
+            f"the scratch schema could not be dropped ({error or type(error).__name__}); once the database "
             f"is reachable again, run: drop schema {schema.quoted} cascade"
         ) from error
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Nobody is helped if an impatient second Ctrl-C leaves a million rows behind."""
+def _ignoring_interrupts() -> Iterator[None]:
+    """Keep a second Ctrl-C from leaving a million rows behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

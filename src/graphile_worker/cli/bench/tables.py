@@ -1,4 +1,4 @@
-"""The results of a benchmark as tables for people."""
+"""Prints the results of a benchmark as tables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ RATE = ("jobs/s", "lowest", "highest")
 
 
 def print_report(report: Report) -> None:
-    """Where it was measured, then a table for each part."""
+    """Print the environment, then a table for each part."""
     server = report.environment["postgresql"]
     click.echo(
         f"PostgreSQL {server['version']} (fsync {server['fsync']}, synchronous_commit "
-        f"{server['synchronous_commit']}), {report.environment['cpus']} CPUs here, "
+        f"{server['synchronous_commit']}), {report.environment['cpus']} CPUs on this machine, "
         f"Python {report.environment['python']} with {report.environment['event_loop']}"
     )
     if report.throughput:
         _print_section(
             f"Throughput: trivial jobs, worker processes: {report.throughput[0].processes}",
-            ("what", "options", "jobs", *RATE, "CPU us/job", "peak MB"),
+            ("case", "options", "jobs", *RATE, "CPU us/job", "peak MB"),
             [
                 (
                     result.name,
@@ -38,19 +38,19 @@ def print_report(report: Report) -> None:
         )
     if report.latency:
         _print_section(
-            "Latency: milliseconds from adding a job to its task running, one at a time",
-            ("what", "samples", "average", "p50", "p99", "max"),
+            "Latency: milliseconds from adding a job to running its task, one job at a time",
+            ("scenario", "samples", "average", "p50", "p99", "max"),
             [(result.name, result.samples, *_milliseconds(result)) for result in report.latency],
         )
     if report.adding:
         _print_section(
-            "Adding: over one connection",
-            ("what", "jobs", *RATE),
+            "Adding: jobs added over one connection",
+            ("method", "jobs", *RATE),
             [(result.name, result.rate.jobs, *_rate(result.rate)) for result in report.adding],
         )
     if report.growth:
         _print_section(
-            f"Growth: {report.growth[0].rate.jobs:,} ready jobs beside others that cannot run",
+            f"Growth: {report.growth[0].rate.jobs:,} ready jobs beside a backlog that cannot run",
             ("backlog", "size", *RATE, "share"),
             [
                 (result.backlog, result.size, *_rate(result.rate), round(result.share, 2))

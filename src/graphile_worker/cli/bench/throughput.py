@@ -1,4 +1,4 @@
-"""How fast waiting jobs are run, from the first execution until all are written back."""
+"""The rate of running ready jobs, from the first start until all outcomes are written."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from .worker_process import drain, run_until
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One kind of work."""
+    """One kind of jobs and worker."""
 
     name: str
     task: str = "coroutine"
     jobs: Jobs = field(default_factory=Jobs)
     options: dict[str, Any] = field(default_factory=dict)
-    part: int = 1
-    """Only one job in so many is run, where each waits for a commit of its own."""
+    divisor: int = 1
+    """Runs a fraction of the jobs, for cases in which each waits for a commit of its own."""
 
 
-NOTHING_AHEAD = {"concurrency": 10, "prefetch": 0.0}
+NO_PREFETCH = {"concurrency": 10, "prefetch": 0.0}
 CASES = (
     Case(name="default settings"),
     Case(name="def tasks in threads", task="function", options={"concurrency": 24}),
-    Case(name="nothing locked ahead", options=NOTHING_AHEAD, part=2),
-    Case(name="the same, 10,000 queues", options=NOTHING_AHEAD, jobs=Jobs(queues=10_000), part=2),
+    Case(name="no prefetch", options=NO_PREFETCH, divisor=2),
+    Case(name="no prefetch, 10,000 queues", options=NO_PREFETCH, jobs=Jobs(queues=10_000), divisor=2),
     Case(name="failing jobs", task="failing", jobs=Jobs(max_attempts=1)),
     Case(name="1,000 named queues", jobs=Jobs(queues=1000)),
-    Case(name="one named queue", jobs=Jobs(queues=1), part=10),
+    Case(name="one named queue", jobs=Jobs(queues=1), divisor=10),
 )
 
 
 def count_steps(bench: Workbench) -> int:
-    """How many steps `measure_throughput` will take."""
-    return len(CASES) * bench.extent.rounds
+    """The number of steps of `measure_throughput`."""
+    return len(CASES) * bench.scale.rounds
 
 
 async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
-    """Every case; rounds take turns, so that what else happens on the machine meets them all."""
-    runs: dict[str, list[Drained]] = {case.name: [] for case in CASES}
-    for number in range(1, bench.extent.rounds + 1):
+    """Measure every case, in alternating rounds, so that other load on the machine affects them equally."""
+    runs: dict[str, list[Run]] = {case.name: [] for case in CASES}
+    for number in range(1, bench.scale.rounds + 1):
         for case in CASES:
-            step(f"{case.name}, round {number} of {bench.extent.rounds}")
+            step(f"{case.name}, round {number} of {bench.scale.rounds}")
             await bench.scratch.clear()
             if case.jobs.queues:
                 await bench.scratch.make_queues(case.jobs.queues)
@@ -57,8 +57,8 @@ async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
-    """One run of worker processes until all was written back."""
+class Run:
+    """One run of worker processes until all outcomes were written."""
 
     rate: float
     cpu_seconds: float
@@ -67,21 +67,21 @@ class Drained:
 
 async def run_ready_jobs(
     bench: Workbench, count: int, jobs: Jobs, *, task: str = "coroutine", stay: bool = False, **options: Any
-) -> Drained:
-    """Add ready jobs beside what is in the table, and let workers run them (`stay`: by workers that stay)."""
+) -> Run:
+    """Add ready jobs to the table and run them; `stay` uses workers that do not exit when done."""
     await bench.scratch.fill(jobs, 1, count)
     await bench.scratch.settle()
-    chosen, processes = bench.worker_options(**options), bench.extent.processes
+    chosen, processes = bench.worker_options(**options), bench.scale.processes
     if stay:
         reports = await run_until(chosen, count, task=task, processes=processes)
     else:
         reports = await drain(chosen, task=task, processes=processes)
     executed = sum(report["executed"] for report in reports)
     if executed != count:
-        raise GraphileWorkerError(f"workers ran {executed:,} jobs of {count:,}; the figures would be wrong")
+        raise GraphileWorkerError(f"workers ran {executed:,} of {count:,} jobs; the result would be wrong")
     busy = [report for report in reports if report["executed"]]
     seconds = max(report["ended"] for report in busy) - min(report["first"] for report in busy)
-    return Drained(
+    return Run(
         rate=count / seconds,
         cpu_seconds=sum(report["cpu"] for report in reports),
         peak_memory_mb=max(report["peak_memory_mb"] for report in reports),
@@ -89,15 +89,15 @@ async def run_ready_jobs(
 
 
 def _count(bench: Workbench, case: Case) -> int:
-    return max(10, bench.extent.jobs // case.part)
+    return max(10, bench.scale.jobs // case.divisor)
 
 
-def _result(bench: Workbench, case: Case, runs: list[Drained]) -> Throughput:
+def _result(bench: Workbench, case: Case, runs: list[Run]) -> Throughput:
     jobs = _count(bench, case)
     return Throughput(
         name=case.name,
         options=case.options,
-        processes=bench.extent.processes,
+        processes=bench.scale.processes,
         rate=Rate.of(jobs, [run.rate for run in runs]),
         cpu_microseconds_per_job=min(run.cpu_seconds for run in runs) / jobs * 1e6,
         peak_memory_mb=max(run.peak_memory_mb for run in runs),

@@ -1,4 +1,4 @@
-"""What every measurement is given: the scratch schema, options for workers, how much to measure."""
+"""The context of a measurement: scratch schema, worker options, and scale."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...options import WorkerOptions
 from .scratch import Scratch
 
 Step = Callable[[str], None]
-"""Told before each step of a measurement, with what it is about."""
+"""Called before each step of a measurement with its description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class Scale:
     """How much to measure."""
 
     jobs: int = 20_000
-    """Jobs of a throughput measurement; the others are smaller in proportion."""
+    """Jobs of a throughput measurement; others are scaled accordingly."""
     rounds: int = 3
     processes: int = 1
     max_backlog: int = 100_000
@@ -30,17 +30,17 @@ class Extent:
 
     @property
     def single_adds(self) -> int:
-        """Jobs that are added one by one."""
+        """Jobs added one by one."""
         return min(2000, max(10, self.jobs // 10))
 
     @property
     def ready_jobs(self) -> int:
-        """Jobs that are run beside a backlog."""
+        """Jobs run beside a backlog."""
         return min(5000, self.jobs)
 
     @property
     def backlogs(self) -> list[int]:
-        """Sizes of backlogs in ascending order."""
+        """Backlog sizes in ascending order."""
         sizes = [size for size in (10_000, 100_000, 1_000_000) if size < self.max_backlog]
         return [*sizes, self.max_backlog] if self.max_backlog else []
 
@@ -51,8 +51,8 @@ class Workbench:
 
     scratch: Scratch
     options: WorkerOptions
-    """The connection and the scratch schema; all else at its default."""
-    extent: Extent
+    """Connection and scratch schema; everything else has its default."""
+    scale: Scale
 
     def worker_options(self, **changes: Any) -> WorkerOptions:
         """Options for one worker."""

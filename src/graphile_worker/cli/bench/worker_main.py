@@ -1,8 +1,8 @@
-"""A worker process of a benchmark: `python -m graphile_worker.cli.benchmarks.worker_main`.
+"""A worker process of a benchmark: `python -m graphile_worker.cli.bench.worker_main`.
 
-It reads what to do as one line of JSON from standard input (a connection string in the arguments would be
-seen by every user of the machine), says "ready" when it could begin, begins when another line comes, and
-writes its result as a line of JSON. It ends when its input does, so that none outlives the benchmark.
+It reads its orders as a line of JSON from standard input (arguments, with the connection string, would be
+visible to all users of the machine), sends "ready", starts at the next line, and sends its result as a line
+of JSON. It exits at the end of its input, so that it cannot outlive the benchmark.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ import msgspec
 from ...client import make_worker_utils
 from ...options import WorkerOptions
 from ...runner import run, run_once
-from ..support.run_worker import _fast_loop as fast_loop
+from ..support.run_worker import fast_loop
 from .scratch import LOAD, PROBE, TASK
 
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1
-TELL_EVERY = 0.002  # seconds between two looks at how far a worker that stays has come
+REPORT_INTERVAL = 0.002  # seconds between progress reports of a worker that stays
 
-Told = asyncio.Event
-"""Set when another line came from the benchmark."""
+Begin = Callable[[], Awaitable[asyncio.Event]]
+"""Reports "ready" and waits for the start; the event is set when another line arrives."""
 
 
-def say(value: Any) -> None:
-    """One line to the benchmark."""
+def send(value: Any) -> None:
+    """Send a line to the benchmark."""
     os.write(1, msgspec.json.encode(value) + b"\n")
 
 
 class Meter:
-    """Counts executions and notes the first."""
+    """Counts executions and records the time of the first."""
 
     def __init__(self) -> None:
         self.executed = 0
@@ -63,13 +63,13 @@ def _task(kind: str, meter: Meter) -> Callable[[Any], Any]:
 
     async def failing(payload: Any) -> None:
         meter.hit()
-        raise RuntimeError("as asked")
+        raise RuntimeError("fails on purpose")
 
     return {"coroutine": coroutine, "function": function, "failing": failing}[kind]
 
 
-async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]) -> None:
-    """Run everything that is ready, then tell how it went."""
+async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
+    """Run all ready jobs, then report."""
     meter = Meter()
     await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
@@ -77,24 +77,24 @@ async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Callable[
     _report(meter, before)
 
 
-async def stay(options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]) -> None:
-    """Run what is ready, say how far it came, and stop when told: nobody else knows whether that was all."""
+async def stay(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
+    """Run jobs and report progress until stopped; only the benchmark knows when all jobs are done."""
     meter = Meter()
-    told = await begin()
+    stop = await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
     async with run(options=options, task_list={TASK: _task(orders["task"], meter)}):
-        said = 0
-        while not told.is_set():
-            if meter.executed != said:
-                said = meter.executed
-                say(said)
-            await asyncio.sleep(TELL_EVERY)
+        sent = 0
+        while not stop.is_set():
+            if meter.executed != sent:
+                sent = meter.executed
+                send(sent)
+            await asyncio.sleep(REPORT_INTERVAL)
     _report(meter, before)
 
 
 def _report(meter: Meter, before: resource.struct_rusage) -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    say(
+    send(
         {
             "executed": meter.executed,
             "first": meter.first,
@@ -105,13 +105,11 @@ def _report(meter: Meter, before: resource.struct_rusage) -> None:
     )
 
 
-async def answer(
-    options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]
-) -> None:
-    """Run a worker that tells when each probe runs, by the clock that all processes share."""
+async def answer(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
+    """Run a worker that reports the time of each probe, on the clock that all processes share."""
 
     async def probe(payload: Any) -> None:
-        say(time.monotonic())
+        send(time.monotonic())
 
     async def load(payload: Any) -> None:
         pass
@@ -121,10 +119,8 @@ async def answer(
         await runner.wait()
 
 
-async def add_steadily(
-    options: WorkerOptions, orders: dict[str, Any], begin: Callable[[], Awaitable[Told]]
-) -> None:
-    """Add so many jobs per second, one by one, for as long as the benchmark lets us."""
+async def add_steadily(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
+    """Add jobs one by one at a constant rate, until the benchmark ends the process."""
     async with make_worker_utils(options=options) as utils:
         await begin()
         interval = 1 / orders["per_second"]
@@ -146,21 +142,21 @@ DUTIES: dict[str, Callable[..., Awaitable[None]]] = {
 async def work(orders: dict[str, Any]) -> None:
     """Carry out the orders."""
 
-    async def begin() -> Told:
-        say("ready")
+    async def begin() -> asyncio.Event:
+        send("ready")
         if not await asyncio.to_thread(sys.stdin.readline):
             os._exit(0)
-        told, loop = Told(), asyncio.get_running_loop()
+        received, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def listen() -> None:
             while sys.stdin.readline():
-                loop.call_soon_threadsafe(told.set)
+                loop.call_soon_threadsafe(received.set)
             os._exit(0)
 
         threading.Thread(target=listen, daemon=True).start()
-        return told
+        return received
 
-    # What is logged about jobs that fail on purpose is not read by anybody.
+    # No log: some jobs fail on purpose.
     logger = logging.getLogger("graphile_worker")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -170,7 +166,7 @@ async def work(orders: dict[str, Any]) -> None:
 def main() -> None:
     """Run one worker process."""
     orders = msgspec.json.decode(sys.stdin.readline())
-    gc.freeze()  # as the command does before it begins to work
+    gc.freeze()  # as the command does before it starts work
     with asyncio.Runner(loop_factory=fast_loop()) as loop:
         loop.run(work(orders))
 

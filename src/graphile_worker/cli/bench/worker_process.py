@@ -1,4 +1,4 @@
-"""Starts worker processes for a benchmark and talks with them in lines of JSON (see `worker_main`)."""
+"""Starts the processes of a benchmark and exchanges JSON lines with them (see `worker_main`)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import msgspec
 from ...errors import GraphileWorkerError
 from ...options import WorkerOptions
 
-END_WITHIN = 5.0  # seconds for a process to end after its input was closed
+END_WITHIN = 5.0  # seconds for a process to end after its input is closed
 
 
-class WorkerProcess:
-    """One process that carries out orders."""
+class BenchProcess:
+    """A process that carries out orders."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
         self._process = process
@@ -26,38 +26,38 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process, to look at what it uses."""
+        """The process id, for measuring its resources."""
         return self._process.pid
 
     async def ready(self) -> None:
-        """Until it could begin: it has loaded its code, and opened what it has to open."""
-        await self.hear()
+        """Wait until it has imported its code and opened its connections."""
+        await self.receive()
 
     async def begin(self) -> None:
-        """Let it start with its work."""
-        await self.tell("begin")
+        """Let it start its work."""
+        await self.send("begin")
 
-    async def tell(self, value: Any) -> None:
-        """Write one line to it."""
+    async def send(self, value: Any) -> None:
+        """Send it a line."""
         if self._process.stdin is not None:
-            # A process that has ended says why when it is heard.
+            # If it has ended, `receive` reports why.
             with suppress(ConnectionError):
                 self._process.stdin.write(msgspec.json.encode(value) + b"\n")
                 await self._process.stdin.drain()
 
-    async def hear(self) -> Any:
-        """Its next line; an error if it ended instead."""
+    async def receive(self) -> Any:
+        """Wait for its next line; raises if it ends instead."""
         line = await self._process.stdout.readline() if self._process.stdout is not None else b""
         if line:
             return msgspec.json.decode(line)
         status = await self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()
-        reason = said.splitlines()[-1] if said else f"status {status}"
+        output = self._errors.read().decode(errors="replace").strip()
+        reason = output.splitlines()[-1] if output else f"status {status}"
         raise GraphileWorkerError(f"a worker process of the benchmark ended early: {reason}")
 
     async def end(self) -> None:
-        """Close its input and see that it ends."""
+        """Close its input; kill it if it does not end."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -69,8 +69,8 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def worker_process(duty: str, options: WorkerOptions, **orders: Any) -> AsyncIterator[WorkerProcess]:
-    """A process that gets ready; at the end of the block it is ended."""
+async def bench_process(duty: str, options: WorkerOptions, **orders: Any) -> AsyncIterator[BenchProcess]:
+    """Start a process; it ends with the block."""
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -79,11 +79,11 @@ async def worker_process(duty: str, options: WorkerOptions, **orders: Any) -> As
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C in the terminal is for us; we end them
+            start_new_session=True,  # Ctrl-C reaches us only; we end them
         )
-        worker = WorkerProcess(process, errors)
+        worker = BenchProcess(process, errors)
         try:
-            await worker.tell({"duty": duty, "options": msgspec.to_builtins(options), **orders})
+            await worker.send({"duty": duty, "options": msgspec.to_builtins(options), **orders})
             yield worker
         finally:
             await worker.end()
@@ -92,13 +92,13 @@ async def worker_process(duty: str, options: WorkerOptions, **orders: Any) -> As
 async def drain(
     options: WorkerOptions, *, task: str = "coroutine", processes: int = 1
 ) -> list[dict[str, Any]]:
-    """Let so many worker processes run everything that is ready; what each of them reports."""
+    """Run all ready jobs in worker processes; returns the report of each."""
     async with AsyncExitStack() as stack:
         workers = [
-            await stack.enter_async_context(worker_process("drain", options, task=task))
+            await stack.enter_async_context(bench_process("drain", options, task=task))
             for _ in range(processes)
         ]
-        for step in (WorkerProcess.ready, WorkerProcess.begin, WorkerProcess.hear):
+        for step in (BenchProcess.ready, BenchProcess.begin, BenchProcess.receive):
             results = await asyncio.gather(*(step(worker) for worker in workers))
         return list(results)
 
@@ -106,20 +106,20 @@ async def drain(
 async def run_until(
     options: WorkerOptions, count: int, *, task: str = "coroutine", processes: int = 1
 ) -> list[dict[str, Any]]:
-    """Let so many worker processes that stay run so many jobs between them; what each of them reports."""
+    """Run `count` jobs in worker processes that stay; returns the report of each."""
     executed = [0] * processes
     done = asyncio.Event()
 
-    async def follow(number: int, worker: WorkerProcess) -> dict[str, Any]:
-        while isinstance(heard := await worker.hear(), int):
-            executed[number] = heard
+    async def follow(number: int, worker: BenchProcess) -> dict[str, Any]:
+        while isinstance(received := await worker.receive(), int):
+            executed[number] = received
             if sum(executed) >= count:
                 done.set()
-        return dict(heard)
+        return dict(received)
 
     async with AsyncExitStack() as stack:
         workers = [
-            await stack.enter_async_context(worker_process("stay", options, task=task))
+            await stack.enter_async_context(bench_process("stay", options, task=task))
             for _ in range(processes)
         ]
         await asyncio.gather(*(worker.ready() for worker in workers))
@@ -130,7 +130,7 @@ async def run_until(
         try:
             await asyncio.wait((results, waiting), return_when=asyncio.FIRST_COMPLETED)
             for worker in workers:
-                await worker.tell("stop")
+                await worker.send("stop")
             return await results
         finally:
             waiting.cancel()

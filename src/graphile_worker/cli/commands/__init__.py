@@ -1,1 +1,1 @@
-"""The sub-commands, one module for each group; `cli/main.py` imports them when they are called."""
+"""The sub-commands; `cli/main.py` imports each when it is called."""

@@ -10,9 +10,10 @@ import click
 
 from ...config import Settings
 from ...json_shapes import cleanup_as_json
-from ..support.client import load_settings, open_utils, run_async, start_logging, utils_for
-from ..support.output import count, print_json
-from ..support.parameters import CLEANUP_TASKS, CleanupTasks, command_options
+from ...text import count
+from ..support.client import run_async, utils_for
+from ..support.command import Output, client_command, command
+from ..support.parameters import CLEANUP_TASKS, Names
 from ..support.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -20,34 +21,25 @@ if TYPE_CHECKING:
     from ...queries.maintenance import CleanupReport
 
 
-@click.command("cleanup")
-@command_options
-@click.argument("names", nargs=-1, type=CleanupTasks(), metavar="[NAMES]...")
+@command("cleanup", database=True, flags={"tasks": "task_directory"})
+@click.argument("names", nargs=-1, type=Names(CLEANUP_TASKS), metavar="[NAMES]...")
 @click.option("--tasks", metavar="DIR|MODULE:ATTR", help="Tasks whose names are kept.  [default: tasks]")
-@click.pass_context
-def cleanup_command(
-    ctx: click.Context, /, as_json: bool, names: tuple[tuple[str, ...], ...], tasks: str | None, **_: Any
-) -> None:
-    """Delete what is no longer needed.
+def cleanup_command(settings: Settings, names: tuple[tuple[str, ...], ...]) -> Output:
+    """Delete unused queues and task names, or permanently failed jobs.
 
     \b
-    GC_JOB_QUEUES            queues that no job uses
-    GC_TASK_IDENTIFIERS      task names that no job uses and no local task has
-    DELETE_PERMAFAILED_JOBS  jobs that failed for good
+    GC_JOB_QUEUES            named queues without jobs
+    GC_TASK_IDENTIFIERS      task names without jobs, unless a local task has the name
+    DELETE_PERMAFAILED_JOBS  permanently failed jobs
     Without NAMES: the first two.
 
     \b
     graphile-worker cleanup
     graphile-worker cleanup GC_JOB_QUEUES DELETE_PERMAFAILED_JOBS
     """
-    settings = load_settings(ctx, {"task_directory": tasks})
-    start_logging(settings, quiet=True)
     chosen = [name for group in names for name in group] or ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"]
     report = run_async(_cleanup(settings, chosen))
-    if as_json:
-        print_json(cleanup_as_json(report))
-    else:
-        click.echo(_describe(report))
+    return Output(lambda: cleanup_as_json(report), lambda: click.echo(_describe(report)))
 
 
 def run_cleanup(settings: Settings, names: list[str]) -> int:
@@ -62,11 +54,11 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
     async with utils_for(settings) as utils:
         if "DELETE_PERMAFAILED_JOBS" not in names or not sys.stderr.isatty():
             return await utils.cleanup(wanted, task_identifiers_to_keep=keep)
-        return await _cleanup_shown(utils, wanted, keep)
+        return await _cleanup_with_bar(utils, wanted, keep)
 
 
-async def _cleanup_shown(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
-    """The same with a bar: deleting a million jobs takes a while."""
+async def _cleanup_with_bar(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
+    """The same with a progress bar: deleting a million jobs takes a while."""
     from ...queries.maintenance import DELETE_BATCH, cleanup
 
     failed = (await utils.statistics()).jobs.failed
@@ -82,7 +74,7 @@ async def _cleanup_shown(utils: WorkerUtils, wanted: Any, keep: list[str]) -> Cl
 
 
 def _local_tasks(settings: Settings) -> list[str]:
-    """Names of the tasks that are here, so that they stay known although no job uses them now."""
+    """Names of local tasks, which are kept even without jobs."""
     directory = settings.worker.task_directory
     if "task_directory" not in settings.places and not os.path.exists(directory):
         return []
@@ -92,35 +84,28 @@ def _local_tasks(settings: Settings) -> list[str]:
 
 
 def _describe(report: CleanupReport) -> str:
-    done = [
-        (report.permafailed_jobs, "job that failed for good", "jobs that failed for good"),
-        (report.task_identifiers, "unused task name", "unused task names"),
-        (report.job_queues, "unused queue", "unused queues"),
+    deleted = [
+        (report.permafailed_jobs, "permanently failed job"),
+        (report.task_identifiers, "unused task name"),
+        (report.job_queues, "unused queue"),
     ]
-    parts = [f"{number:,} {one if number == 1 else many}" for number, one, many in done if number]
-    return f"Deleted {', '.join(parts)}." if parts else "There was nothing to delete."
+    parts = [count(number, noun) for number, noun in deleted if number]
+    return f"Deleted {', '.join(parts)}." if parts else "Nothing to delete."
 
 
-@click.command("force-unlock")
-@command_options
+@client_command("force-unlock")
 @click.argument("worker_ids", nargs=-1, required=True, metavar="POOL_ID...")
-@click.pass_context
-def force_unlock_command(ctx: click.Context, /, as_json: bool, worker_ids: tuple[str, ...], **_: Any) -> None:
-    """Unlock all jobs and queues that these worker pools hold.
+async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) -> Output:
+    """Unlock all jobs and queues held by worker pools.
 
-    POOL_ID is what `list` and `queues` show as "locked by". Be sure that the pool is dead: a job that still
-    runs there would run a second time.
+    `list` and `queues` show POOL_ID as "locked by". Make sure that the pool is dead: a job that is still
+    running there would run a second time.
 
     \b
     graphile-worker force-unlock worker-pool-1a2b3c
     """
-    run_async(_force_unlock(ctx, worker_ids))
-    if as_json:
-        print_json({"unlocked_workers": list(worker_ids)})
-    else:
-        click.echo(f"Unlocked what {count(len(worker_ids), 'worker pool')} held.")
-
-
-async def _force_unlock(ctx: click.Context, worker_ids: tuple[str, ...]) -> None:
-    async with open_utils(ctx) as utils:
-        await utils.force_unlock_workers(worker_ids)
+    await utils.force_unlock_workers(worker_ids)
+    return Output(
+        lambda: {"unlocked_workers": list(worker_ids)},
+        lambda: click.echo(f"Unlocked everything held by {count(len(worker_ids), 'worker pool')}."),
+    )

@@ -1,4 +1,4 @@
-"""`graphile-worker crontab`: look at a crontab without running it. No database is needed."""
+"""`graphile-worker crontab`: check and preview a crontab. Needs no database."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from ...cron.crontab import parse_crontab, read_crontab
 from ...cron.item import ParsedCronItem
 from ...cron.preview import UpcomingRun, upcoming_runs
 from ...errors import CrontabError, CrontabProblem, TaskLoadError
-from ..support.client import load_settings, start_logging
-from ..support.output import count as counted
-from ..support.output import print_json, print_table
-from ..support.parameters import CONFIG_OPTION, When
+from ...text import count as counted
+from ..support.command import Output, command
+from ..support.output import print_table
+from ..support.parameters import TASKS_OPTION, When
 
 FILE_ARGUMENT = click.argument("file", required=False, metavar="[FILE]")
-JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 class StartTime(When):
-    """A time as other commands take it; without a zone it is UTC, as crontabs are."""
+    """A time as other commands take it; without a zone it is UTC, as in a crontab."""
 
     name = "time"
 
@@ -41,74 +40,63 @@ class StartTime(When):
 
 @click.group("crontab")
 def crontab_group() -> None:
-    """Check a crontab, or see when its jobs run next."""
+    """Check a crontab, or show when its recurring jobs run next."""
 
 
-@crontab_group.command("check", short_help="Show every fault in a crontab.")
+@command("check", short_help="Check a crontab for errors.")
 @FILE_ARGUMENT
-@CONFIG_OPTION
-@click.option("--tasks", metavar="DIR|MODULE:ATTR", help="Where the tasks are.  [default: tasks]")
-@JSON_OPTION
-@click.pass_context
-def check_command(ctx: click.Context, /, file: str | None, tasks: str | None, as_json: bool, **_: Any) -> int:
-    """Read FILE (default: crontab, - is standard input) and show every fault in it.
+@TASKS_OPTION
+def check_command(settings: Settings, file: str | None, tasks: str | None) -> Output:
+    """Check FILE for errors and show all of them (default: crontab; - is standard input).
 
-    Tasks that do not exist are faults too, if the tasks can be loaded.
+    An unknown task is an error too, if the tasks can be loaded.
 
     \b
     graphile-worker crontab check
     graphile-worker crontab check deploy/crontab
     """
-    settings = load_settings(ctx, {})
-    start_logging(settings, quiet=True)
     name, text = _read(file, settings)
     known, note = _known_tasks(tasks, settings)
     items, problems = read_crontab(text, source=name, known_tasks=known)
-    if as_json:
-        print_json(_as_json(name, items, problems, known))
-    else:
-        _print_findings(name, items, problems, note)
-    return 1 if problems else 0
+    return Output(
+        lambda: _as_json(name, items, problems, known),
+        lambda: _print_problems(name, items, problems, note),
+        status=1 if problems else 0,
+    )
 
 
-@crontab_group.command("next", short_help="Show when the jobs of a crontab run next.")
+@command("next", short_help="Show when the recurring jobs of a crontab run next.")
 @FILE_ARGUMENT
-@CONFIG_OPTION
 @click.option(
-    "-n", "--count", type=click.IntRange(1, 100_000), default=10, show_default=True, help="How many runs."
+    "-n",
+    "--count",
+    type=click.IntRange(1, 100_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Number of runs to show.",
 )
 @click.option(
     "--from",
     "start",
     type=StartTime(),
     default="now",
-    help="Begin at this time (UTC if it names no zone), or so long from now.",
+    help="Start at this time (UTC unless it has a zone), or after a period such as 2h.",
 )
-@JSON_OPTION
-@click.pass_context
-def next_command(
-    ctx: click.Context,
-    /,
-    file: str | None,
-    count: int,
-    start: datetime | timedelta,
-    as_json: bool,
-    **_: Any,
-) -> None:
-    """Show when the jobs of FILE (default: crontab, - is standard input) run next, in UTC and local time.
+def next_command(settings: Settings, file: str | None, count: int, start: datetime | timedelta) -> Output:
+    """Show when the jobs of FILE run next, in UTC and local time (default: crontab; - is standard input).
 
     \b
     graphile-worker crontab next -n 20
     """
-    settings = load_settings(ctx, {})
-    start_logging(settings, quiet=True)
     name, text = _read(file, settings)
     moment = start if isinstance(start, datetime) else datetime.now(UTC) + start
     runs = upcoming_runs(parse_crontab(text, source=name), moment, count)
-    if as_json:
-        print_json([_run_as_json(run) for run in runs])
-    else:
-        _print_runs(runs)
+    return Output(lambda: [_run_as_json(run) for run in runs], lambda: _print_runs(runs))
+
+
+crontab_group.add_command(check_command)
+crontab_group.add_command(next_command)
 
 
 def _read(file: str | None, settings: Settings) -> tuple[str, str]:
@@ -119,13 +107,13 @@ def _read(file: str | None, settings: Settings) -> tuple[str, str]:
             return "standard input", sys.stdin.read()
         return name, Path(name).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise CrontabError(f"{name}: it is not UTF-8 text") from None
+        raise CrontabError(f"{name}: not UTF-8 text") from None
     except OSError as error:
-        raise CrontabError(f"{name}: it cannot be read: {error.strerror}") from None
+        raise CrontabError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def _known_tasks(tasks: str | None, settings: Settings) -> tuple[Collection[str] | None, str]:
-    """The names of all tasks; None, and why, if the default folder cannot be loaded."""
+    """The names of all tasks; None, and why, if the default directory cannot be loaded."""
     from ...tasks.load import load_tasks
 
     try:
@@ -136,7 +124,7 @@ def _known_tasks(tasks: str | None, settings: Settings) -> tuple[Collection[str]
         return None, f"Task names were not checked: {error}"
 
 
-def _print_findings(
+def _print_problems(
     name: str, items: list[ParsedCronItem], problems: list[CrontabProblem], note: str
 ) -> None:
     for problem in problems:
@@ -144,7 +132,7 @@ def _print_findings(
     if problems:
         click.echo(f"{name}: {counted(len(problems), 'problem')}.")
     else:
-        click.echo(f"{name}: {counted(len(items), 'item')}, no problems.")
+        click.echo(f"{name}: {counted(len(items), 'recurring job')}, no problems.")
     if note:
         click.echo(note, err=True)
 
@@ -176,7 +164,7 @@ def _print_runs(runs: list[UpcomingRun]) -> None:
         if has_zones:
             times.append(_clock(run.at.astimezone(zone)) if zone else "")
         rows.append([*times, run.item.task_identifier, run.item.identifier])
-    print_table(columns, rows, empty="Nothing runs: no line of the crontab matches any minute to come.")
+    print_table(columns, rows, empty="No runs: no line of the crontab matches a future time.")
 
 
 def _clock(moment: datetime) -> str:

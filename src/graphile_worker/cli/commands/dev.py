@@ -1,4 +1,4 @@
-"""The command `dev`: reads the flags, gets a database, and keeps a worker running on it."""
+"""`graphile-worker dev`: starts a database and keeps a worker running on it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ import click
 from ...config import Settings
 from ...errors import ConfigError
 from ...observability.log_format import configure_logging
-from ..dev.database import DevDatabase, embedded_database, given_database
-from ..dev.stage import LiveStage, LogStage, Stage
+from ..dev.database import DevDatabase, embedded_database, existing_database
+from ..dev.display import Display, LiveDisplay, LogDisplay
 from ..support.client import load_settings, start_logging
-from ..support.parameters import CONFIG_OPTION, connection_options
+from ..support.parameters import CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
+from ..support.signals import end_by_signal
 from ..watch.changes import Changes
 from ..watch.child import WorkerProcess
-from ..watch.reloader import Reloader, end_by
-from .init import lacks_tasks, prepare_project
-from .watch import files_of
+from ..watch.reloader import Reloader
+from .init import create_project, lacks_tasks
+from .watch import watched_files
 
 GRACE = 5.0
-"""Seconds for running tasks when the code has changed; less than in production, because somebody waits."""
-PASSED_ON = {
+"""Seconds for running jobs when the code changes; less than in production, because a developer waits."""
+FORWARDED_FLAGS = {
     "schema": "--schema",
     "task_directory": "--tasks",
     "crontab_file": "--crontab",
@@ -40,20 +41,23 @@ PASSED_ON = {
 
 
 @click.command("dev")
-@connection_options
+@click.option("-c", "--connection", metavar="URL", help="Use this database instead of the embedded one.")
+@SCHEMA_OPTION
 @CONFIG_OPTION
-@click.option("--fresh", is_flag=True, help="Throw the database of earlier runs away.")
+@click.option("--fresh", is_flag=True, help="Delete the data of earlier runs first.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Let the database listen on 127.0.0.1 too; 0 for any free port.  [default: a private socket only]",
+    help="Also listen on this port of 127.0.0.1; 0 picks a free one.  [default: a private socket only]",
 )
-@click.option("--tasks", metavar="DIR|MODULE:ATTR", help="Where the tasks are.  [default: tasks]")
+@TASKS_OPTION
 @click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]")
-@click.option("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]")
-@click.option("--plain", is_flag=True, help="Lines instead of the live view.")
-@click.option("--json", "as_json", is_flag=True, help="Lines as JSON; the first names the connection string.")
+@JOBS_OPTION
+@click.option("--plain", is_flag=True, help="Print log lines instead of the live view.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print log lines as JSON; the first has the connection string."
+)
 @click.pass_context
 def dev_command(
     ctx: click.Context,
@@ -67,10 +71,11 @@ def dev_command(
     as_json: bool,
     **_: Any,
 ) -> int:
-    """Start a database and a worker that follows your code, and show what happens.
+    """Run a database and a worker that reloads your code, with a live view.
 
-    The database is an embedded PostgreSQL in .graphile-worker/, which keeps its data between runs; with
-    -c URL it is another one. The worker is started anew when tasks, crontab or configuration change.
+    The database is an embedded PostgreSQL in .graphile-worker/ that keeps its data between runs. Other
+    graphile-worker commands in this directory use it too. The worker restarts when tasks, crontab or
+    configuration change.
 
     \b
     graphile-worker dev
@@ -90,29 +95,31 @@ def dev_command(
     settings = load()
     is_given = settings.places.get("connection_string") == "command line"
     if is_given and (fresh or port is not None):
-        raise click.UsageError("--fresh and --port are for the embedded database; leave out -c.", ctx)
+        raise click.UsageError(
+            "--fresh and --port are for the embedded database and cannot be combined with -c.", ctx
+        )
     live = sys.stdout.isatty() and not plain and not as_json and os.environ.get("TERM") != "dumb"
-    changes = Changes(files_of(settings, _config_file(ctx)))  # first, because it may have to be installed
+    changes = Changes(watched_files(settings, _config_file(ctx)))  # first: its package may be missing
     _offer_tasks(settings)
-    stage = _make_stage(settings, live=live)
-    signal.signal(signal.SIGTERM, _exit)  # until there is a worker: leave by the door, stop the server
+    display = _make_display(settings, live=live)
+    signal.signal(signal.SIGTERM, _exit)  # until there is a worker, so that the server is stopped
     with (
-        nullcontext(given_database(settings.worker.connection_string or ""))
+        nullcontext(existing_database(settings.worker.connection_string or ""))
         if is_given
         else embedded_database(Path.cwd(), port=port, fresh=fresh)
     ) as database:
-        number = asyncio.run(_develop(database, stage, load, changes, _config_file(ctx)))
-    return end_by(number) if number is not None else 0
+        number = asyncio.run(_develop(database, display, load, changes, _config_file(ctx)))
+    return end_by_signal(number) if number is not None else 0
 
 
 async def _develop(
     database: DevDatabase,
-    stage: Stage,
+    display: Display,
     load: Callable[[], Settings],
     changes: Changes,
     config_file: str | None,
 ) -> int | None:
-    """Install the schema, keep a worker running; returns the signal that ended it."""
+    """Install the schema and keep a worker running; returns the signal that stopped it."""
     from ...client import make_worker_utils
 
     settings = load()
@@ -120,33 +127,33 @@ async def _develop(
     async def start() -> WorkerProcess:
         return await WorkerProcess.start(
             _arguments(settings, config_file),
-            _environment(database, live=stage.on_feed is not None),
-            on_line=stage.on_line,
-            on_feed=stage.on_feed,
+            _environment(database, live=display.on_feed is not None),
+            on_line=display.on_line,
+            on_feed=display.on_feed,
         )
 
     def refresh() -> None:
         try:
-            changes.files = files_of(load(), config_file)
-        except ConfigError:  # the worker will say so itself
+            changes.files = watched_files(load(), config_file)
+        except ConfigError:  # the worker reports it
             return
 
     options = settings.worker.with_values(connection_string=database.url, max_pool_size=1)
     async with make_worker_utils(options=options) as utils:
         await utils.migrate()
-        stage.introduce(database)
-        reloader = Reloader(start, changes, stage, grace=_grace(settings), refresh=refresh)
-        async with stage.showing(utils):
+        display.show_database(database)
+        reloader = Reloader(start, changes, display, grace=_grace(settings), refresh=refresh)
+        async with display.open(utils):
             await reloader.run()
     return reloader.signal
 
 
 def _arguments(settings: Settings, config_file: str | None) -> list[str]:
-    """The worker's command line: what was said on ours, and the rest as it finds it."""
+    """The worker's command line: our flags; it reads file and environment itself."""
     arguments = ["--no-watch", "--processes", "1", "--grace", str(_grace(settings))]
     if config_file is not None:
         arguments += ["--config", config_file]
-    for option, flag in PASSED_ON.items():
+    for option, flag in FORWARDED_FLAGS.items():
         if settings.places.get(option) == "command line":
             owner = settings.worker if hasattr(settings.worker, option) else settings.command_line
             arguments += [flag, str(getattr(owner, option))]
@@ -155,10 +162,10 @@ def _arguments(settings: Settings, config_file: str | None) -> list[str]:
 
 def _environment(database: DevDatabase, *, live: bool) -> dict[str, str]:
     environment = {"DATABASE_URL": database.url} | dict(os.environ)
-    # Wins over DATABASE_URL and the file, and is not seen in a list of processes as a flag would be.
+    # Overrides DATABASE_URL and the file and, unlike a flag, does not appear in the process list.
     environment["GRAPHILE_WORKER_CONNECTION_STRING"] = database.url
     if live:
-        environment |= {"PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}  # the view counts them
+        environment |= {"PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}  # the view counts completed jobs
     return environment
 
 
@@ -166,31 +173,31 @@ def _grace(settings: Settings) -> float:
     return settings.worker.grace if "grace" in settings.places else GRACE
 
 
-def _make_stage(settings: Settings, *, live: bool) -> Stage:
+def _make_display(settings: Settings, *, live: bool) -> Display:
     if not live:
         start_logging(settings, quiet=False)
-        return LogStage()
-    stage = LiveStage()
-    lines: Any = stage.lines()
-    configure_logging("text", "warning", stdout=lines, stderr=lines)
-    return stage
+        return LogDisplay()
+    display = LiveDisplay()
+    stream: Any = display.log_stream()
+    configure_logging("text", "warning", stdout=stream, stderr=stream)
+    return display
 
 
 def _offer_tasks(settings: Settings) -> None:
-    """Without tasks there is nothing to run: make an example if somebody is there to say yes."""
+    """If there are no tasks, offer to create an example."""
     if not lacks_tasks(Path.cwd(), settings):
         return
     place = settings.worker.task_directory
-    asked = sys.stdin.isatty() and sys.stdout.isatty()
-    if not asked or not click.confirm(
-        f"There is no folder {place} yet. Make one with an example?", default=True
+    can_ask = sys.stdin.isatty() and sys.stdout.isatty()
+    if not can_ask or not click.confirm(
+        f"There is no directory {place} yet. Create it with an example task?", default=True
     ):
         raise ConfigError(
-            f"there is no folder {place}, and so no task to run; make it with `graphile-worker init`, "
-            "or say with --tasks where your tasks are"
+            f"there is no directory {place}, so there are no tasks to run; create it with "
+            "`graphile-worker init`, or name your tasks with --tasks"
         )
-    for name in prepare_project(Path.cwd(), settings).created:
-        click.echo(f"made   {name}")
+    for name in create_project(Path.cwd(), settings).created:
+        click.echo(f"created  {name}")
 
 
 def _config_file(ctx: click.Context) -> str | None:

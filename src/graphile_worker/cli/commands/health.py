@@ -1,6 +1,6 @@
-"""`graphile-worker health`: whether the workers of this machine or container are well, from their files.
+"""`graphile-worker health`: the state of the workers of this machine or container, from their health files.
 
-No database is asked: that is the worker's business, and a health check must be cheap.
+It does not connect to the database: the workers do, and a health check must be cheap.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from typing import Any
 
 import click
 
+from ...config import Settings
 from ...errors import ConfigError
-from ..support.client import load_settings
-from ..support.health_file import Heartbeat, heartbeats
-from ..support.output import print_json
-from ..support.parameters import CONFIG_OPTION
+from ..support.command import Output, command
+from ..support.health_file import HealthRecord, read_health_files
 
 LISTEN_INTERVAL = 45.0
-"""LISTEN is tried every 30 seconds and may take 10 to answer; a younger answer cannot be asked for."""
+"""LISTEN is checked every 30 seconds and the check may take 10, so no shorter time can be required."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerHealth:
-    """One worker process: how old its signs of life are, and what is wrong with them, if anything."""
+    """One worker process: the ages of its records in seconds, and its problem, if any."""
 
     pid: int | None
     turned: float | None
@@ -31,8 +30,7 @@ class WorkerHealth:
     problem: str | None
 
 
-@click.command("health")
-@CONFIG_OPTION
+@command("health", flags={"path": "health_file"})
 @click.option(
     "--file",
     "path",
@@ -45,72 +43,75 @@ class WorkerHealth:
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How old the last sign of life may be.",
+    help="Maximum age of the last update.",
 )
 @click.option(
-    "--no-listen", is_flag=True, help="LISTEN need not work, as behind a pooler in transaction mode."
+    "--no-listen",
+    is_flag=True,
+    help="Do not require LISTEN, which fails behind a pooler in transaction mode.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.pass_context
-def health_command(
-    ctx: click.Context, /, path: str | None, within: float, no_listen: bool, as_json: bool, **_: Any
-) -> int:
-    """Check that the worker is well: exit status 0 if so, else 1.
+def health_command(settings: Settings, within: float, no_listen: bool) -> Output:
+    """Check that workers are healthy: exit status 0 if so, else 1.
 
-    Well means: its event loop turned and LISTEN answered within the time. Meant for the health check of a
-    container, in which a worker runs with --health-file.
+    A worker is healthy if its event loop ran and LISTEN worked within the given time. Use it as the health
+    check of a container whose worker has a --health-file.
 
     \b
     graphile-worker --health-file /tmp/graphile-worker &
     graphile-worker health --file /tmp/graphile-worker --within 60
     """
-    path = path or load_settings(ctx, {}).command_line.health_file
+    path = settings.command_line.health_file
     if path is None:
         raise ConfigError(
-            "no health file is set; start the worker with --health-file PATH (or set the environment "
-            "variable GRAPHILE_WORKER_HEALTH_FILE for both), and give the same path here with --file"
+            "no health file is configured; start the worker with --health-file PATH and give the same path "
+            "here with --file, or set the environment variable GRAPHILE_WORKER_HEALTH_FILE for both"
         )
     workers = [
-        judge(beat, time.monotonic(), within=within, must_listen=not no_listen) for beat in heartbeats(path)
+        judge(record, time.monotonic(), within=within, must_listen=not no_listen)
+        for record in read_health_files(path)
     ]
     problems = [worker.problem for worker in workers if worker.problem is not None]
     if not workers:
         problems = [f"no worker is running with the health file {path}"]
-    if as_json:
-        print_json({"healthy": not problems, "problems": problems, "workers": [_shown(w) for w in workers]})
-    else:
-        for worker in workers:
-            if worker.problem is None:
-                click.echo(f"worker process {worker.pid} is well")
-        for problem in problems:
-            click.echo(problem, err=True)
-    return 1 if problems else 0
+    return Output(
+        lambda: {"healthy": not problems, "problems": problems, "workers": [_as_json(w) for w in workers]},
+        lambda: _print(workers, problems),
+        status=1 if problems else 0,
+    )
 
 
-def judge(beat: Heartbeat | None, now: float, *, within: float, must_listen: bool) -> WorkerHealth:
-    """Whether the signs of life are young enough."""
-    if beat is None:
+def judge(record: HealthRecord | None, now: float, *, within: float, must_listen: bool) -> WorkerHealth:
+    """Whether the record of a worker process is recent enough."""
+    if record is None:
         return WorkerHealth(None, None, None, "a worker process has not started yet")
-    turned = now - beat.turned_at
-    listened = now - beat.listened_at if beat.listened_at is not None else None
+    turned = now - record.turned_at
+    listened = now - record.listened_at if record.listened_at is not None else None
     problem: str | None = None
     if turned > within:
         problem = (
-            f"worker process {beat.pid} hangs: its event loop has not turned for {turned:.0f} seconds; "
+            f"worker process {record.pid} hangs: its event loop has not run for {turned:.0f} seconds; "
             "a task may be blocking it"
         )
-    elif must_listen and not beat.stopping:
+    elif must_listen and not record.stopping:
         if listened is None:
-            problem = f"worker process {beat.pid} does not hear the database: LISTEN never answered"
+            problem = f"worker process {record.pid} gets no notifications: LISTEN has not worked yet"
         elif listened > max(within, LISTEN_INTERVAL):
             problem = (
-                f"worker process {beat.pid} does not hear the database: LISTEN answered "
+                f"worker process {record.pid} gets no notifications: LISTEN last worked "
                 f"{listened:.0f} seconds ago"
             )
-    return WorkerHealth(beat.pid, turned, listened, problem)
+    return WorkerHealth(record.pid, turned, listened, problem)
 
 
-def _shown(worker: WorkerHealth) -> dict[str, Any]:
+def _print(workers: list[WorkerHealth], problems: list[str]) -> None:
+    for worker in workers:
+        if worker.problem is None:
+            click.echo(f"worker process {worker.pid} is healthy")
+    for problem in problems:
+        click.echo(problem, err=True)
+
+
+def _as_json(worker: WorkerHealth) -> dict[str, Any]:
     return {
         "pid": worker.pid,
         "healthy": worker.problem is None,

@@ -1,27 +1,23 @@
-"""`graphile-worker init`: the first files of a project. Nothing that exists is changed, only added to.
+"""`graphile-worker init`: the first files of a project. Existing files are never overwritten.
 
-`dev` uses the same functions after asking.
+`dev` uses the same functions, after asking.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ..support.client import load_settings
-from ..support.output import print_json
-from ..support.parameters import CONFIG_OPTION
+from ..support.command import Output, command
+from ..support.dev_database import DATA_DIRECTORY
 
-DATA_FOLDER = ".graphile-worker"
-"""Where `dev` keeps its database."""
 EXAMPLE_TASK = '''\
-"""The task "hello". Add a job for it: graphile-worker add hello '{"name": "Ada"}'"""
+"""The task "hello". To add a job for it: graphile-worker add hello '{"name": "Ada"}'"""
 
 from graphile_worker import JobHelpers
 
@@ -30,84 +26,82 @@ async def hello(payload: dict[str, str], helpers: JobHelpers) -> None:
     helpers.logger.info("Hello, %s!", payload.get("name", "world"))
 '''
 EXAMPLE_CRONTAB = """\
-# Recurring jobs, one a line; times are UTC. When do they run? graphile-worker crontab next
+# Recurring jobs, one per line; times are in UTC. To see when they run: graphile-worker crontab next
 #
 # minute  hour  day  month  weekday  task  ?options  {payload}
 #
 # Say hello every five minutes:
 # */5 * * * * hello {name: "every five minutes"}
 #
-# At four in the morning; if the worker was down then, make up for it within a day:
+# Every day at 04:00; if no worker was running then, add the job up to a day later:
 # 0 4 * * * hello ?id=daily&fill=1d {name: "once a day"}
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """What was made, and what was there already, as paths seen from the project's folder."""
+class InitReport:
+    """Files that were created, and those that existed already, relative to the project."""
 
     created: list[str]
     kept: list[str]
 
 
-@click.command("init")
-@CONFIG_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.pass_context
-def init_command(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Make tasks/hello.py, a crontab and an entry in .gitignore; nothing is overwritten.
+@command("init")
+def init_command(settings: Settings) -> Output:
+    """Create tasks/hello.py, a crontab and an entry in .gitignore; overwrites nothing.
 
     \b
     mkdir my-project && cd my-project
     graphile-worker init
     graphile-worker dev
     """
-    prepared = prepare_project(Path.cwd(), load_settings(ctx, {}))
-    if as_json:
-        print_json({"created": prepared.created, "kept": prepared.kept})
-        return
-    for name in prepared.created:
-        click.echo(f"made   {name}")
-    for name in prepared.kept:
-        click.echo(f"kept   {name}, which is there already")
+    report = create_project(Path.cwd(), settings)
+    return Output(lambda: asdict(report), lambda: _print(report))
+
+
+def create_project(project: Path, settings: Settings) -> InitReport:
+    """Create the files that are missing."""
+    report = InitReport([], [])
+    try:
+        _create_tasks(project, settings.worker.task_directory, report)
+        crontab = project / settings.worker.crontab_file
+        if crontab.exists():
+            report.kept.append(_name(crontab, project))
+        else:
+            _write(crontab, EXAMPLE_CRONTAB, project, report)
+        _ignore_data_directory(project / ".gitignore", project, report)
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be written: {error.strerror}") from error
+    return report
+
+
+def lacks_tasks(project: Path, settings: Settings) -> bool:
+    """Whether the task directory is missing; False for tasks in a file or module."""
+    place = settings.worker.task_directory
+    return _is_directory(place) and not (project / place).exists()
+
+
+def _print(report: InitReport) -> None:
+    for name in report.created:
+        click.echo(f"created  {name}")
+    for name in report.kept:
+        click.echo(f"kept     {name} (exists)")
     click.echo("\nNext: `graphile-worker dev` starts a database and a worker that runs your tasks.")
 
 
-def prepare_project(folder: Path, settings: Settings) -> Prepared:
-    """Make what is missing."""
-    prepared = Prepared([], [])
-    try:
-        _make_tasks(folder, settings.worker.task_directory, prepared)
-        crontab = folder / settings.worker.crontab_file
-        if crontab.exists():
-            prepared.kept.append(_name(crontab, folder))
-        else:
-            _write(crontab, EXAMPLE_CRONTAB, folder, prepared)
-        _ignore_data_folder(folder / ".gitignore", folder, prepared)
-    except OSError as error:
-        raise ConfigError(f"{error.filename} cannot be written: {error.strerror}") from error
-    return prepared
-
-
-def lacks_tasks(folder: Path, settings: Settings) -> bool:
-    """Whether the folder of tasks is not there; tasks in a file or module are another matter."""
-    place = settings.worker.task_directory
-    return _is_folder(place) and not (folder / place).exists()
-
-
-def _make_tasks(folder: Path, place: str, prepared: Prepared) -> None:
-    if not _is_folder(place):
-        prepared.kept.append(place)
+def _create_tasks(project: Path, place: str, report: InitReport) -> None:
+    if not _is_directory(place):
+        report.kept.append(place)
         return
-    tasks = folder / place
+    tasks = project / place
     if tasks.exists() and (not tasks.is_dir() or any(not _is_hidden(path) for path in tasks.iterdir())):
-        prepared.kept.append(_name(tasks, folder))
+        report.kept.append(_name(tasks, project))
     else:
-        _write(tasks / "hello.py", EXAMPLE_TASK, folder, prepared)
+        _write(tasks / "hello.py", EXAMPLE_TASK, project, report)
 
 
-def _is_folder(place: str) -> bool:
-    """Whether a place of tasks can only be a folder: neither `module:attribute`, `a.module` nor a file."""
+def _is_directory(place: str) -> bool:
+    """Whether the tasks are in a directory, not in `module:attribute`, `a.module` or a file."""
     return ":" not in place and not place.endswith(".py") and not re.fullmatch(r"\w+(\.\w+)+", place)
 
 
@@ -115,22 +109,22 @@ def _is_hidden(path: Path) -> bool:
     return path.name.startswith((".", "__pycache__"))
 
 
-def _ignore_data_folder(path: Path, folder: Path, prepared: Prepared) -> None:
+def _ignore_data_directory(path: Path, project: Path, report: InitReport) -> None:
     text = path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
-    if any(line.strip().strip("/") == DATA_FOLDER for line in text.splitlines()):
-        prepared.kept.append(_name(path, folder))
+    if any(line.strip().strip("/") == DATA_DIRECTORY for line in text.splitlines()):
+        report.kept.append(_name(path, project))
         return
     with path.open("a", encoding="utf-8", newline="") as file:
-        file.write(("\n" if text and not text.endswith("\n") else "") + f"{DATA_FOLDER}/\n")
-    prepared.created.append(f"{_name(path, folder)} ({DATA_FOLDER}/)")
+        file.write(("\n" if text and not text.endswith("\n") else "") + f"{DATA_DIRECTORY}/\n")
+    report.created.append(f"{_name(path, project)} ({DATA_DIRECTORY}/)")
 
 
-def _write(path: Path, text: str, folder: Path, prepared: Prepared) -> None:
+def _write(path: Path, text: str, project: Path, report: InitReport) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("x", encoding="utf-8") as file:  # not even one that appeared this moment is overwritten
+    with path.open("x", encoding="utf-8") as file:  # fails if the file has appeared since the check
         file.write(text)
-    prepared.created.append(_name(path, folder))
+    report.created.append(_name(path, project))
 
 
-def _name(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+def _name(path: Path, project: Path) -> str:
+    return str(path.relative_to(project)) if path.is_relative_to(project) else str(path)

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from ...json_shapes import details_as_json
-from ..support.client import open_utils, run_async
-from ..support.output import print_fields, print_json, print_table
-from ..support.parameters import JobId, command_options
+from ..support.command import Output, client_command
+from ..support.output import print_fields, print_table
+from ..support.parameters import JobId, limit_option
 
 if TYPE_CHECKING:
+    from ...client import WorkerUtils
     from ...queries.inspection import JobDetails
 
 STATES = ("ready", "scheduled", "locked", "failed")
 ORDERS = {"oldest": "oldest", "newest": "newest", "run": "run_order"}
 
 
-@click.command("list")
-@command_options
+@client_command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
 @click.option("--task", metavar="NAME", help="Only jobs of this task.")
 @click.option("--queue", metavar="NAME", help="Only jobs in this queue.")
 @click.option("--key", metavar="KEY", help="Only the job with this key.")
-@click.option("--locked-by", metavar="POOL_ID", help="Only jobs that this worker pool holds.")
+@click.option("--locked-by", metavar="POOL_ID", help="Only jobs locked by this worker pool.")
 @click.option(
     "--order",
     type=click.Choice(list(ORDERS)),
@@ -34,15 +33,10 @@ ORDERS = {"oldest": "oldest", "newest": "newest", "run": "run_order"}
     show_default=True,
     help="By age, or in the order in which workers take them.",
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, metavar="N", help="At most."
-)
-@click.option("--payload", is_flag=True, help="Show the payload too.")
-@click.pass_context
-def list_command(
-    ctx: click.Context,
-    /,
-    as_json: bool,
+@limit_option("jobs", default=50)
+@click.option("--payload", is_flag=True, help="Include the payload.")
+async def list_command(
+    utils: WorkerUtils,
     state: Any,
     task: str | None,
     queue: str | None,
@@ -51,13 +45,12 @@ def list_command(
     order: str,
     limit: int,
     payload: bool,
-    **_: Any,
-) -> None:
+) -> Output:
     """List jobs.
 
     \b
-    States: ready (may run now), scheduled (later), locked (a worker has it),
-    failed (for good: no attempts left).
+    States: ready (can run now), scheduled (for later), locked (taken by a worker),
+    failed (permanently: no attempts left).
 
     \b
     graphile-worker list
@@ -75,55 +68,44 @@ def list_command(
         order=chosen,
         limit=limit,
     )
-    found = run_async(_list(ctx, wanted))
-    if as_json:
-        print_json([details_as_json(details) for details in found])
-        return
-    columns = ["id", "task", "state", "attempts", "priority", "run at", "queue", "key", "last error"]
-    rows = [_row(details) + ([details.to_dict()["payload"]] if payload else []) for details in found]
-    print_table([*columns, "payload"] if payload else columns, rows, empty="No jobs.")
-    if len(found) == limit:
-        click.echo(f"Only the first {limit} are shown; see more with --limit.", err=True)
+    found = await utils.list_jobs(wanted)
+    return Output(
+        lambda: [details_as_json(details) for details in found],
+        lambda: _print_jobs(found, limit, with_payload=payload),
+    )
 
 
-@click.command("show")
-@command_options
+@client_command("show")
 @click.argument("ids", nargs=-1, required=True, type=JobId(), metavar="ID...")
-@click.pass_context
-def show_command(ctx: click.Context, /, as_json: bool, ids: tuple[int, ...], **_: Any) -> int:
-    """Show everything about jobs; with --json an object for one ID, an array for several.
+async def show_command(utils: WorkerUtils, ids: tuple[int, ...]) -> Output:
+    """Show all details of jobs. With --json, one ID gives an object and several give an array.
 
     \b
     graphile-worker show 12
     graphile-worker show 12 --json | jq .payload
     """
-    found = run_async(_get(ctx, ids))
-    jobs = [details for details in found if details is not None]
-    if as_json:
+    found = {job_id: await utils.get_job(job_id) for job_id in ids}
+    jobs = [details for job_id in ids if (details := found[job_id]) is not None]
+    missing = [job_id for job_id in ids if found[job_id] is None]
+
+    def as_json() -> Any:
         values = [details_as_json(details) for details in jobs]
-        if len(ids) > 1:
-            print_json(values)
-        elif values:
-            print_json(values[0])
-    else:
-        for number, details in enumerate(jobs):
-            if number:
-                click.echo()
-            print_fields(_fields(details))
-    for job_id, one in zip(ids, found, strict=True):
-        if one is None:
-            click.echo(f"{job_id}: there is no such job", err=True)
-    return 0 if len(jobs) == len(ids) else 1
+        return values if len(ids) > 1 else values[0]
+
+    return Output(
+        as_json if jobs or len(ids) > 1 else None,
+        lambda: _print_details(jobs),
+        notes=[f"{job_id}: no such job" for job_id in missing],
+        status=1 if missing else 0,
+    )
 
 
-async def _list(ctx: click.Context, wanted: Any) -> list[JobDetails]:
-    async with open_utils(ctx) as utils:
-        return await utils.list_jobs(wanted)
-
-
-async def _get(ctx: click.Context, ids: Sequence[int]) -> list[JobDetails | None]:
-    async with open_utils(ctx) as utils:
-        return [await utils.get_job(job_id) for job_id in ids]
+def _print_jobs(found: list[JobDetails], limit: int, *, with_payload: bool) -> None:
+    columns = ["id", "task", "state", "attempts", "priority", "run at", "queue", "key", "last error"]
+    rows = [_row(details) + ([details.to_dict()["payload"]] if with_payload else []) for details in found]
+    print_table([*columns, "payload"] if with_payload else columns, rows, empty="No jobs.")
+    if len(found) == limit:
+        click.echo(f"Only the first {limit} jobs are shown; use --limit for more.", err=True)
 
 
 def _row(job: JobDetails) -> list[Any]:
@@ -134,11 +116,18 @@ def _row(job: JobDetails) -> list[Any]:
     ]  # fmt: skip
 
 
+def _print_details(jobs: list[JobDetails]) -> None:
+    for number, details in enumerate(jobs):
+        if number:
+            click.echo()
+        print_fields(_fields(details))
+
+
 def _fields(details: JobDetails) -> dict[str, Any]:
     values = details_as_json(details)
     try:
         payload = msgspec.json.format(details.raw_payload, indent=2)
-    except msgspec.DecodeError:  # as with half a surrogate pair, which Node may write
+    except msgspec.DecodeError:  # such as half a surrogate pair, which Node may write
         payload = details.raw_payload
     values["flags"] = ", ".join(values["flags"])
     return {name: value for name, value in values.items() if name != "payload"} | {"payload": payload}

@@ -1,44 +1,32 @@
-"""`graphile-worker migrate`, and `--schema-only`, which is the same under Node's name."""
+"""`graphile-worker migrate`, and Node's flag `--schema-only` for the same purpose."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import click
 
 from ...config import Settings
 from ...json_shapes import migration_as_json
 from ...migrate import MigrationReport, migration_sql
-from ..support.client import load_settings, run_async, start_logging, utils_for
-from ..support.output import print_json
-from ..support.parameters import command_options
+from ..support.client import run_async, utils_for
+from ..support.command import Output, command
 
 
-@click.command("migrate")
-@command_options
-@click.option("--sql", is_flag=True, help="Print the statements of a fresh install; no database is needed.")
-@click.pass_context
-def migrate_command(ctx: click.Context, /, as_json: bool, sql: bool, **_: Any) -> None:
-    """Install the schema, or upgrade it.
+@command("migrate", database=True)
+@click.option("--sql", is_flag=True, help="Print the SQL of a new installation; needs no database.")
+def migrate_command(settings: Settings, sql: bool) -> Output:
+    """Install or upgrade the schema.
 
     \b
     graphile-worker migrate -c postgres:///my_db
     graphile-worker migrate --sql -s my_schema > install.sql
     """
-    settings = load_settings(ctx, {})
-    start_logging(settings, quiet=True)
     if sql:
         script = migration_sql(settings.worker.schema_name)
-        if as_json:
-            print_json({"schema": settings.worker.schema, "sql": script})
-        else:
-            click.echo(script, nl=False)
-        return
+        return Output(
+            lambda: {"schema": settings.worker.schema, "sql": script}, lambda: click.echo(script, nl=False)
+        )
     report = run_async(migrate_schema(settings))
-    if as_json:
-        print_json(migration_as_json(report))
-    else:
-        click.echo(describe_report(report))
+    return Output(lambda: migration_as_json(report), lambda: click.echo(describe_report(report)))
 
 
 async def migrate_schema(settings: Settings) -> MigrationReport:
@@ -48,12 +36,12 @@ async def migrate_schema(settings: Settings) -> MigrationReport:
 
 
 def describe_report(report: MigrationReport) -> str:
-    """One line: what was there, what was done."""
+    """What was done, on one line."""
     schema = report.schema.quoted
     if report.found_revision is None:
-        return f"Schema {schema} is installed (revision {report.revision})."
+        return f"Schema {schema} installed (revision {report.revision})."
     if report.applied_revisions:
-        return f"Schema {schema} is upgraded from revision {report.found_revision} to {report.revision}."
+        return f"Schema {schema} upgraded from revision {report.found_revision} to {report.revision}."
     if report.changed:
-        return f"Schema {schema} (revision {report.revision}) got the additions for Python."
+        return f"Schema {schema} (revision {report.revision}): Python-only objects added."
     return f"Schema {schema} is up to date (revision {report.revision})."

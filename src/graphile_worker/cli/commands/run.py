@@ -1,4 +1,4 @@
-"""`graphile-worker` without a sub-command: run a worker, or do one of the things that Node has as flags."""
+"""`graphile-worker` without a sub-command: runs a worker, or does what one of Node's flags asks for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from ...config import Settings
 from ...observability.log_format import PipeHandler
-from ..support.client import load_settings, start_logging
+from ..support.client import load_settings, start_logging, with_database
 from ..support.parameters import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -24,17 +24,23 @@ FLAGS = {
     "grace": "grace",
     "health_file": "health_file",
 }
-"""Flags whose value is an option's value, and the option."""
+"""Flags that set an option, and the option."""
+PARENT_PIPE = "_GRAPHILE_WORKER_PARENT_PIPE"
+"""Environment variable with the descriptor of a pipe that is closed when the parent process dies."""
+FEED_PIPE = "_GRAPHILE_WORKER_FEED_PIPE"
+"""Environment variable with the descriptor of a pipe to which the worker reports its activity."""
 
 
 def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     """Do what the flags ask for; returns the exit status."""
-    alone = [name for name in ("schema_only", "once", "cleanup", "watch") if flags[name]]
-    if len(alone) > 1:
-        first, second = (f"--{name.replace('_', '-')}" for name in alone[:2])
-        raise click.UsageError(f"{first} and {second} exclude each other; give one of them.", ctx)
+    exclusive = [name for name in ("schema_only", "once", "cleanup", "watch") if flags[name]]
+    if len(exclusive) > 1:
+        first, second = (f"--{name.replace('_', '-')}" for name in exclusive[:2])
+        raise click.UsageError(f"{first} and {second} cannot be combined.", ctx)
     options = _options_from(flags)
-    settings = load_settings(ctx, options)
+    if flags["watch"]:
+        return _watch(ctx, options)
+    settings = with_database(load_settings(ctx, options))
     handler = start_logging(settings, quiet=False)
     if flags["schema_only"]:
         return _schema_only(settings)
@@ -42,56 +48,60 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
         from .cleanup import run_cleanup
 
         return run_cleanup(settings, [name for names in flags["cleanup"] for name in names])
-    if flags["watch"]:
-        from .watch import run_watched
-
-        return run_watched(
-            ctx.meta[ARGUMENTS], lambda: load_settings(ctx, options), config_file=flags["config"]
-        )
-    company = _Company()
+    parent = _ParentProcess()
     processes = settings.command_line.processes
     if processes == 1:
-        return work(settings, handler, company, once=flags["once"])
-    from ..support import run_worker  # noqa: F401 — loaded once, before the processes part
+        return work(settings, handler, parent, once=flags["once"])
+    from ..support import run_worker  # noqa: F401 — imported once, before the fork
     from ..support.processes import supervise
 
     return supervise(
-        processes, lambda: work(settings, handler, company, once=flags["once"]), replace=not flags["once"]
+        processes, lambda: work(settings, handler, parent, once=flags["once"]), replace=not flags["once"]
     )
 
 
-def work(settings: Settings, handler: PipeHandler, company: _Company, *, once: bool) -> int:
+def work(settings: Settings, handler: PipeHandler, parent: _ParentProcess, *, once: bool) -> int:
     """Run a worker in this process until it is done or stopped."""
     from ..support.run_worker import run_worker
 
-    plugins = company.join()
+    plugins = parent.attach()
     if settings.command_line.health_file is not None and not once:
-        from ..support.health_plugin import HeartbeatPlugin
+        from ..support.health_plugin import HealthFilePlugin
 
-        plugins.append(HeartbeatPlugin(settings.command_line.health_file))
+        plugins.append(HealthFilePlugin(settings.command_line.health_file))
     return run_worker(settings.worker, handler, once=once, plugins=plugins)
 
 
-class _Company:
-    """The parent that watches over this command, if `--watch` or `dev` started it."""
+class _ParentProcess:
+    """The `--watch` or `dev` that started this command, if one did."""
 
     def __init__(self) -> None:
-        # Taken out of the environment: a task that starts this command in turn has no such parent.
-        self._parent = os.environ.pop("_GRAPHILE_WORKER_PARENT_PIPE", None)
-        self._feed = os.environ.pop("_GRAPHILE_WORKER_FEED_PIPE", None)
+        # Removed from the environment, so that a command which a task starts has no such parent.
+        self._pipe = os.environ.pop(PARENT_PIPE, None)
+        self._feed = os.environ.pop(FEED_PIPE, None)
         self._command = os.getpid()
 
-    def join(self) -> list[Plugin]:
-        """End with the parent, and tell it what happens if it wants to know."""
-        if self._parent is not None:
-            from ..watch.lifeline import hold_on_to_parent
+    def attach(self) -> list[Plugin]:
+        """Stop when the parent dies, and report activity if the parent wants it."""
+        if self._pipe is not None:
+            from ..support.signals import stop_when_parent_dies
 
-            hold_on_to_parent(int(self._parent), stop=self._command)
+            stop_when_parent_dies(int(self._pipe), pid=self._command)
         if self._feed is None:
             return []
         from ..live_view.feed import FeedPlugin
 
         return [FeedPlugin(int(self._feed))]
+
+
+def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
+    from .watch import run_watched
+
+    def load() -> Settings:
+        return load_settings(ctx, options)
+
+    start_logging(load(), quiet=False)
+    return run_watched(ctx.meta[ARGUMENTS], load, config_file=ctx.params["config"])
 
 
 def _schema_only(settings: Settings) -> int:

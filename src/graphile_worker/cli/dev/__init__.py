@@ -1,1 +1,1 @@
-"""`graphile-worker dev`: a database, a worker that follows the code, and a view of what happens."""
+"""`graphile-worker dev`: a database, a worker that follows the code, and a view of both."""

@@ -1,4 +1,4 @@
-"""The database of `dev`: an embedded PostgreSQL in the project's folder that keeps its data."""
+"""The database of `dev`: an embedded PostgreSQL in the project directory that keeps its data."""
 
 from __future__ import annotations
 
@@ -14,91 +14,91 @@ from pathlib import Path
 from ...db.dsn import Dsn
 from ...embedded import EmbeddedPostgres, find_binaries
 from ...errors import ConfigError, EmbeddedPostgresError
-from ..commands.init import DATA_FOLDER
+from ..support.dev_database import DATA_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
 class DevDatabase:
-    """A database that can be used: its URL, what it is in a few words, and a psql if there is one."""
+    """A running database: its URL, a short description, and a psql command."""
 
     url: str = field(repr=False)
     name: str
     psql: str = "psql"
-    folder: str | None = None
-    """Where the embedded server keeps its data; None for a database that the user named."""
+    directory: str | None = None
+    """The data directory of the embedded server; None for a database of the user."""
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the URL is ours to tell: that of a user's own database may hold a password."""
-        return self.folder is not None
+        """Whether the URL may be shown: that of a user's own database may contain a password."""
+        return self.directory is not None
 
     @property
     def psql_command(self) -> str:
-        """What to type for a prompt."""
+        """The command that opens a SQL prompt."""
         return f"{self.psql} {shlex.quote(self.url)}"
 
     @property
     def export_command(self) -> str:
-        """What to type so that every other command and program uses this database."""
+        """The command that makes other programs use this database."""
         return f"export DATABASE_URL={shlex.quote(self.url)}"
 
 
 @contextmanager
 def embedded_database(project: Path, *, port: int | None, fresh: bool) -> Iterator[DevDatabase]:
-    """Start the server, or join the one that another `dev` started; it ends with the last of them."""
-    folder = project / DATA_FOLDER
+    """Start the server, or join that of another `dev`; the last `dev` to end stops it."""
+    directory = project / DATA_DIRECTORY
     if port:
-        _check_port(port, folder)
+        _check_port(port, directory)
     if fresh:
-        find_binaries()  # raises here, before anything is deleted, if there is no PostgreSQL
-        _start_over(folder)
-    with EmbeddedPostgres(folder, port=port) as server:
-        _hide_from_git(folder)
+        find_binaries()  # raises before anything is deleted if there is no PostgreSQL
+        _delete_data(directory)
+    with EmbeddedPostgres(directory, port=port) as server:
+        _ignore_in_git(directory)
         yield DevDatabase(
-            url=server.url(), name=f"PostgreSQL {server.version} in {DATA_FOLDER}", psql=_psql(server),
-            folder=str(folder),
+            url=server.url(), name=f"PostgreSQL {server.version} in {DATA_DIRECTORY}", psql=_psql(server),
+            directory=str(directory),
         )  # fmt: skip
 
 
-def given_database(url: str) -> DevDatabase:
-    """A database that the user named; it is not ours to start."""
+def existing_database(url: str) -> DevDatabase:
+    """A database that the user named, and that we neither start nor stop."""
     dsn = Dsn.parse(url)
     return DevDatabase(url=url, name=f"database {dsn.database or ''} at {dsn.target}")
 
 
-def _start_over(folder: Path) -> None:
-    if not folder.exists():
+def _delete_data(directory: Path) -> None:
+    if not directory.exists():
         return
-    if not EmbeddedPostgres(folder).stop_if_unused():
+    if not EmbeddedPostgres(directory).stop_if_unused():
         raise EmbeddedPostgresError(
-            f"The server in {folder} is in use, so it cannot be thrown away: end the other "
+            f"The server in {directory} is in use, so its data cannot be deleted: stop the other "
             "`graphile-worker dev` first"
         )
     try:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     except OSError as error:
-        raise EmbeddedPostgresError(f"{folder} cannot be deleted: {error.strerror}") from error
+        raise EmbeddedPostgresError(f"{directory} cannot be deleted: {error.strerror}") from error
 
 
-def _check_port(port: int, folder: Path) -> None:
-    """A port that another program has: said here in one sentence, not by the server's log."""
-    if EmbeddedPostgres(folder).is_running:
-        return  # perhaps by the server that is joined
+def _check_port(port: int, directory: Path) -> None:
+    """Report a port in use in one sentence, instead of by the server's log."""
+    if EmbeddedPostgres(directory).is_running:
+        return  # the server that we join may be using it
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ConfigError(
-                f"--port: {port} is taken or not allowed ({error.strerror}); choose another one, or 0 for "
-                "any that is free"
+                f"--port: port {port} cannot be used ({error.strerror}); choose another one, or 0 for any "
+                "free port"
             ) from error
 
 
-def _hide_from_git(folder: Path) -> None:
-    mark = folder / ".gitignore"
-    if not mark.exists():
-        mark.write_text("*\n")
+def _ignore_in_git(directory: Path) -> None:
+    path = directory / ".gitignore"
+    if not path.exists():
+        path.write_text("*\n")
 
 
 def _psql(server: EmbeddedPostgres) -> str:

@@ -1,5 +1,6 @@
-"""The live view of `graphile-worker dev`: what runs, what waits, how fast, and what went wrong.
+"""The live view of `graphile-worker dev`: running and waiting jobs, throughput and errors.
 
-The worker process sums up what happens in it (`activity`) and tells its parent a few times a second (`feed`).
-The parent adds what the database says (`state`) and draws it (`render`). Only `render` knows the terminal.
+The worker process summarises its activity (`activity`) and reports it to its parent a few times a second
+(`feed`). The parent adds counts from the database (`state`) and draws the view (`render`). Only `render`
+knows the terminal.
 """

@@ -1,4 +1,4 @@
-"""What a worker is doing, summed up: so little that telling it costs the same at any number of jobs."""
+"""A summary of a worker's activity, small enough that reporting it costs the same at any rate of jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_MESSAGE = 200
 
 
 class RunningJob(msgspec.Struct, frozen=True):
-    """A job that runs now, and for how many seconds already."""
+    """A running job, and the seconds since it started."""
 
     id: int
     task: str
@@ -21,7 +21,7 @@ class RunningJob(msgspec.Struct, frozen=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    """A job that failed; `at` is in seconds since 1970."""
+    """A failed attempt; `at` is in seconds since 1970."""
 
     at: float
     job_id: int
@@ -32,19 +32,19 @@ class JobError(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of a worker process: totals since it started, and lists of the most telling few."""
+    """A worker process at one moment: totals since it started, and the jobs and errors to show."""
 
     completed: int
     failed: int
     running: int
     jobs: list[RunningJob]
-    """Those that have been running for longest."""
+    """The longest-running jobs."""
     errors: list[JobError]
-    """The last ones, oldest first."""
+    """The latest errors, oldest first."""
 
 
 class Activity:
-    """Counts and remembers; knows neither events nor clocks."""
+    """Collects the summary; independent of events and clocks."""
 
     def __init__(self) -> None:
         self._running: dict[int, tuple[str, float]] = {}
@@ -53,25 +53,25 @@ class Activity:
         self._errors: deque[JobError] = deque(maxlen=MOST_ERRORS)
 
     def started(self, job_id: int, task: str, now: float) -> None:
-        """A job begins at this time of the monotonic clock."""
+        """A job started at this time of the monotonic clock."""
         self._running[job_id] = (task, now)
 
     def completed(self) -> None:
-        """One ended well."""
+        """A job completed."""
         self._completed += 1
 
     def failed(self, error: JobError) -> None:
-        """One ended badly."""
+        """An attempt failed."""
         self._failed += 1
         self._errors.append(error)
 
     def ended(self, job_id: int) -> None:
-        """A job does not run any more, however it ended."""
+        """A job is no longer running, whatever its outcome."""
         self._running.pop(job_id, None)
 
     def snapshot(self, now: float) -> Snapshot:
-        """What there is to tell at this time of the monotonic clock."""
-        # In the order in which they started, as a dict keeps them.
+        """The summary at this time of the monotonic clock."""
+        # A dict keeps the order in which they started.
         longest = list(self._running.items())[:MOST_RUNNING]
         return Snapshot(
             completed=self._completed,
@@ -86,7 +86,7 @@ class Activity:
 
 
 def error_of(at: float, job_id: int, task: str, attempt: int, max_attempts: int, message: str) -> JobError:
-    """A failure on one line, cut where it is too long to tell."""
+    """A failure with its message on one line, truncated."""
     line = " ".join(message.split())
     if len(line) > LONGEST_MESSAGE:
         line = line[: LONGEST_MESSAGE - 1] + "…"

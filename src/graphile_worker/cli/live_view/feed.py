@@ -1,4 +1,4 @@
-"""FeedPlugin: in the worker process, tells the parent what happens, as JSON lines through a pipe."""
+"""FeedPlugin: reports the worker's activity to its parent process, as JSON lines through a pipe."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ...hooks.events import (
 from .activity import Activity, Snapshot, error_of
 
 INTERVAL = 0.25
-WHOLE = 4096
-"""Bytes that a pipe takes wholly or not at all."""
+ATOMIC_WRITE = 4096
+"""A pipe takes a write of at most this many bytes completely or not at all."""
 
 
 class FeedPlugin:
-    """Observes jobs and writes a snapshot a few times a second."""
+    """Observes jobs and writes a snapshot four times a second."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -36,21 +36,21 @@ class FeedPlugin:
         self._task: asyncio.Task[None] | None = None
 
     def install(self, hooks: Hooks) -> None:
-        os.set_blocking(self._descriptor, False)  # a parent that does not read must not hold up the worker
+        os.set_blocking(self._descriptor, False)  # a parent that does not read must not block the worker
         on = hooks.events.on
-        on(JobStarted, self._started)
+        on(JobStarted, self._on_started)
         on(JobSucceeded, lambda _: self._activity.completed())
-        on(JobErrored, self._errored)
+        on(JobErrored, self._on_errored)
         on(JobCompleted, lambda event: self._activity.ended(event.job.id))
         on(JobInterrupted, lambda event: self._activity.ended(event.job.id))
         on(JobOutcomeDiscarded, lambda event: self._activity.ended(event.job.id))
-        on(PoolCreated, self._created)
-        on(PoolReleased, self._released)
+        on(PoolCreated, self._on_created)
+        on(PoolReleased, self._on_released)
 
-    def _started(self, event: JobStarted) -> None:
+    def _on_started(self, event: JobStarted) -> None:
         self._activity.started(event.job.id, event.job.task_identifier, time.monotonic())
 
-    def _errored(self, event: JobErrored) -> None:
+    def _on_errored(self, event: JobErrored) -> None:
         job = event.job
         self._activity.failed(
             error_of(
@@ -63,15 +63,15 @@ class FeedPlugin:
             )
         )
 
-    def _created(self, _: PoolCreated) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._tell(), name="graphile-worker feed")
+    def _on_created(self, _: PoolCreated) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker feed")
 
-    def _released(self, _: PoolReleased) -> None:
+    def _on_released(self, _: PoolReleased) -> None:
         if self._task is not None:
             self._task.cancel()
         self._write()
 
-    async def _tell(self) -> None:
+    async def _run(self) -> None:
         while True:
             self._write()
             await asyncio.sleep(INTERVAL)
@@ -79,13 +79,13 @@ class FeedPlugin:
     def _write(self) -> None:
         try:
             os.write(self._descriptor, encode(self._activity.snapshot(time.monotonic())))
-        except (BlockingIOError, BrokenPipeError):  # told next time, or nobody is there to be told
+        except (BlockingIOError, BrokenPipeError):  # the next snapshot replaces it, or the parent is gone
             return
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """One line that fits into the pipe; what is too much is left out."""
-    while len(line := msgspec.json.encode(snapshot)) >= WHOLE:
+    """One line that fits into an atomic write; excess jobs and errors are dropped."""
+    while len(line := msgspec.json.encode(snapshot)) >= ATOMIC_WRITE:
         keep = max(len(snapshot.jobs), len(snapshot.errors)) // 2
         snapshot = msgspec.structs.replace(
             snapshot, jobs=snapshot.jobs[:keep], errors=snapshot.errors[-keep:] if keep else []
@@ -94,5 +94,5 @@ def encode(snapshot: Snapshot) -> bytes:
 
 
 def decode(line: str) -> Snapshot:
-    """The other end of `encode`."""
+    """The inverse of `encode`."""
     return msgspec.json.decode(line, type=Snapshot)

@@ -1,4 +1,4 @@
-"""Draws the state with rich; any width from 40 columns on, and never wider than the terminal."""
+"""Draws the view with rich, in 40 or more columns and never wider than the terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...text import count, duration
 from .activity import JobError, RunningJob
 from .state import ViewState, WorkerStatus
 
@@ -24,7 +25,7 @@ STYLES: dict[WorkerStatus, str] = {
 
 
 def render(state: ViewState) -> RenderableType:
-    """The panel that stands below the log."""
+    """The panel below the log."""
     rows = Table.grid(padding=(0, 2), expand=True)
     rows.add_column(style="dim", no_wrap=True, width=7)
     rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
@@ -54,21 +55,21 @@ def _worker(state: ViewState) -> Text:
     if state.reason:
         line.append(f": {_printable(state.reason)}")
     if state.restarts:
-        line.append(f"  (started anew {state.restarts} time{'s' if state.restarts > 1 else ''})", "dim")
+        line.append(f"  ({count(state.restarts, 'restart')})", "dim")
     return line
 
 
 def _counts(state: ViewState) -> Text:
     counts = state.counts
     if counts is None:
-        return _line().append(_printable(state.trouble) or "…", "red" if state.trouble else "dim")
+        return _line().append(_printable(state.count_error) or "…", "red" if state.count_error else "dim")
     about = "about " if state.is_estimate else ""
     line = _line()
     for name, number, style in (
         ("ready", counts.ready, "bold"),
         ("scheduled", counts.scheduled, ""),
         ("locked", counts.locked, ""),
-        ("failed for good", counts.failed, "red" if counts.failed else ""),
+        ("permanently failed", counts.failed, "red" if counts.failed else ""),
     ):
         line.append(f"{about}{number:,}", style or "default").append(f" {name}   ", "dim")
     return line
@@ -80,15 +81,15 @@ def _done(state: ViewState) -> Text:
     return line.append(f"{_speed(state.rate.per_second())}", "bold").append(" jobs/s", "dim")
 
 
-def _running(count: int, jobs: list[RunningJob]) -> RenderableType:
+def _running(total: int, jobs: list[RunningJob]) -> RenderableType:
     if not jobs:
-        return _line().append("nothing", "dim")
+        return _line().append("no jobs", "dim")
     lines = [
         _line().append(_printable(job.task)).append(f" #{job.id}", "dim").append(f"  {_age(job.seconds)}")
         for job in jobs
     ]
-    if count > len(jobs):
-        lines.append(_line().append(f"and {count - len(jobs):,} more", "dim"))
+    if total > len(jobs):
+        lines.append(_line().append(f"and {total - len(jobs):,} more", "dim"))
     return Group(*lines)
 
 
@@ -109,9 +110,9 @@ def _speed(rate: float) -> str:
 
 
 def _age(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60} s"
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def _printable(text: str) -> str:
-    """Without line ends and control characters, which would break the panel."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    """Text without line breaks and control characters, which would break the panel."""
+    return "".join(char if char.isprintable() else " " for char in text)

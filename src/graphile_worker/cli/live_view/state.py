@@ -1,4 +1,4 @@
-"""What the view shows, gathered from the worker process, the database and the one who starts them."""
+"""The state of the view, from the worker process, the database and the reloader."""
 
 from __future__ import annotations
 
@@ -11,79 +11,80 @@ from .activity import MOST_ERRORS, JobError, RunningJob, Snapshot
 if TYPE_CHECKING:
     from ...queries.inspection import JobCounts
 
-WINDOW = 10.0  # seconds over which the rate is taken
+WINDOW = 10.0  # seconds over which the rate is averaged
 
 WorkerStatus = Literal["starting", "running", "restarting", "waiting", "stopping", "stopped"]
-"""`waiting`: it could not run, and waits for a change of the code."""
+"""`waiting`: the worker ended, and is restarted when the code changes."""
 
 
 @dataclass(slots=True)
 class ViewState:
-    """Everything on the screen. Totals go on when the worker is started anew."""
+    """Everything in the view. Totals include those of earlier worker processes."""
 
     database: str
-    """What the database is, in a few words."""
+    """A short description."""
     status: WorkerStatus = "starting"
     reason: str = ""
-    """Why it waits or starts anew."""
+    """Why it waits or restarts."""
     restarts: int = 0
     counts: JobCounts | None = None
     is_estimate: bool = False
-    trouble: str = ""
+    count_error: str = ""
     """Why there are no counts."""
     running: int = 0
     jobs: list[RunningJob] = field(default_factory=list)
     errors: deque[JobError] = field(default_factory=lambda: deque(maxlen=MOST_ERRORS))
     rate: Rate = field(default_factory=lambda: Rate(WINDOW))
     _earlier: tuple[int, int] = (0, 0)
-    _now: tuple[int, int] = (0, 0)
+    """Completed and failed jobs of earlier worker processes."""
+    _current: tuple[int, int] = (0, 0)
 
     @property
     def completed(self) -> int:
-        return self._earlier[0] + self._now[0]
+        return self._earlier[0] + self._current[0]
 
     @property
     def failed(self) -> int:
-        return self._earlier[1] + self._now[1]
+        return self._earlier[1] + self._current[1]
 
     def started(self) -> None:
-        """A new worker process, whose totals begin at zero."""
-        self._earlier, self._now = (self.completed, self.failed), (0, 0)
+        """A new worker process started; its totals begin at zero."""
+        self._earlier, self._current = (self.completed, self.failed), (0, 0)
         self.running, self.jobs = 0, []
         self.status = "starting"
 
-    def told(self, snapshot: Snapshot, now: float) -> None:
-        """The worker process told what it does."""
+    def update(self, snapshot: Snapshot, now: float) -> None:
+        """Take in a report of the worker process."""
         fresh = [error for error in snapshot.errors if error not in self.errors]
         self.errors.extend(fresh)
-        self._now = (snapshot.completed, snapshot.failed)
+        self._current = (snapshot.completed, snapshot.failed)
         self.running, self.jobs = snapshot.running, snapshot.jobs
-        self.rate.note(now, self.completed + self.failed)
+        self.rate.add(now, self.completed + self.failed)
         if self.status == "starting":
             self.status, self.reason = "running", ""
 
     def ended(self, status: WorkerStatus, reason: str) -> None:
-        """The worker process is gone, or about to go."""
+        """The worker process has ended or is about to."""
         self.status, self.reason = status, reason
         self.running, self.jobs = 0, []
 
 
 class Rate:
-    """Jobs per second over the last seconds."""
+    """Jobs per second in a sliding window."""
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._seen: deque[tuple[float, int]] = deque()
+        self._totals: deque[tuple[float, int]] = deque()
 
-    def note(self, now: float, total: int) -> None:
-        """So many in all at this time."""
-        self._seen.append((now, total))
-        while self._seen[0][0] < now - self._window:
-            self._seen.popleft()
+    def add(self, now: float, total: int) -> None:
+        """Record the total at this time."""
+        self._totals.append((now, total))
+        while self._totals[0][0] < now - self._window:
+            self._totals.popleft()
 
     def per_second(self) -> float:
-        """How many more in each second between the first and the last note of the window."""
-        if len(self._seen) < 2:
+        """The average between the first and the last total in the window."""
+        if len(self._totals) < 2:
             return 0.0
-        (first, before), (last, after) = self._seen[0], self._seen[-1]
+        (first, before), (last, after) = self._totals[0], self._totals[-1]
         return max(0.0, (after - before) / (last - first)) if last > first else 0.0

@@ -1,1 +1,1 @@
-"""What several commands share: flags, settings, the client, output, processes."""
+"""Shared by several commands: flags, settings, client, output, processes."""

@@ -1,4 +1,4 @@
-"""Adding jobs from JSON lines: read as a stream, added in chunks, all in one transaction."""
+"""Adds jobs from JSON lines: a stream, added in chunks within one transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .progress import progress_bar
 
 CHUNK = 5_000
 LONG = 1_000_000
-"""Bytes from which a file is worth a progress bar."""
+"""Bytes from which a file gets a progress bar."""
 NAMES = {
     "task": "task_identifier",
     "identifier": "task_identifier",
@@ -35,7 +35,7 @@ NAMES = {
     "priority": "priority",
     "flags": "flags",
 }
-"""Members of a line and the option of JobSpec they stand for: the flags' names, and the database's."""
+"""Members of a line, named like the flags or the database columns, and the option of JobSpec they set."""
 
 
 async def add_from(
@@ -44,9 +44,9 @@ async def add_from(
     name: str,
     check_names: Callable[[Iterable[str]], object] = lambda names: None,
 ) -> int:
-    """Add a job for each line that is not empty; returns how many. A bad line adds none at all.
+    """Add a job for each non-empty line; returns how many. A bad line rolls back all of them.
 
-    `check_names` is called with the task names of each chunk before it is added, and may raise.
+    `check_names` gets the task names of each chunk before it is added, and may raise.
     """
     added = 0
     size = _size(lines)
@@ -56,13 +56,13 @@ async def add_from(
             while chunk := list(islice(specs, CHUNK)):
                 check_names({spec.task_identifier for spec in chunk})
                 added += len(await utils.add_jobs(chunk, connection=connection))
-                # How far it was read, not how much of it was decoded: bytes are what is known of the whole.
+                # Bytes read rather than lines decoded: the file's size is the only total we know.
                 bar.show(f"{added:,} jobs", done=lines.buffer.tell() if size is not None else None)
     return added
 
 
 def read_specs(lines: TextIO, name: str) -> Iterator[JobSpec]:
-    """The specs of a file of JSON lines; an error names the file and the line."""
+    """The specs in a file of JSON lines; errors name the file and the line."""
     number = 1
     try:
         for line in lines:
@@ -70,7 +70,7 @@ def read_specs(lines: TextIO, name: str) -> Iterator[JobSpec]:
                 yield _spec(line)
             number += 1
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"{name}:{number}", "this is not UTF-8 text") from error
+        raise InvalidArgumentError(f"{name}:{number}", "not UTF-8 text") from error
     except (msgspec.DecodeError, GraphileWorkerError, ValueError) as error:
         raise InvalidArgumentError(f"{name}:{number}", str(error)) from error
 
@@ -84,19 +84,19 @@ def _spec(line: str) -> JobSpec:
         if member not in NAMES:
             raise ValueError(f"unknown member {member!r}; known: {', '.join(NAMES)}")
         if NAMES[member] in values:
-            raise ValueError(f"{member!r} is given twice under different names")
+            raise ValueError(f"{member!r} is set twice, under different names")
         values[NAMES[member]] = value
-    if "task_identifier" not in values:
-        raise ValueError('"task" is missing: the name of the task')
+    if "identifier" not in values:
+        raise ValueError('the member "task" is missing: the name of the task')
     if isinstance(values.get("run_at"), str):
         values["run_at"] = parse_when(values["run_at"])
     return JobSpec(**values)
 
 
 def _size(lines: TextIO) -> int | None:
-    """The bytes of a file; None for a pipe, of which nobody knows how much will come."""
+    """The size of a file in bytes; None for a pipe."""
     try:
-        about = os.fstat(lines.fileno())
+        status = os.fstat(lines.fileno())
     except (OSError, ValueError):
         return None
-    return about.st_size if stat.S_ISREG(about.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,9 +1,10 @@
-"""What every sub-command starts with: the settings, a quiet log, and a client that is closed at the end."""
+"""Settings, logging and the database client of a command."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,17 +19,32 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+DATABASE_VARIABLES = ("DATABASE_URL", "PGDATABASE")
+"""Either one names a database when no option does."""
+
 
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
-    """The settings for a command: its own flags, then those in front of it, then environment and file."""
+    """The settings of a command: its own flags, then those before its name, then environment and file."""
     values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
     for name in ("log_format", "log_level"):
         values[name] = _flag(ctx, name)
     return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
 
 
+def with_database(settings: Settings, *, quiet: bool = False) -> Settings:
+    """The settings; if they name no database, with that of a `dev` running in this directory.
+
+    Unless `quiet`, a line on standard error says so.
+    """
+    if settings.worker.connection_string is not None or any(map(os.environ.get, DATABASE_VARIABLES)):
+        return settings
+    from .dev_database import use_dev_database
+
+    return use_dev_database(settings, quiet=quiet)
+
+
 def start_logging(settings: Settings, *, quiet: bool) -> PipeHandler:
-    """Set up the log; `quiet` is for commands that print results: only warnings, on standard error."""
+    """Set up the log. `quiet` is for commands that print results: warnings only, on standard error."""
     options = settings.command_line
     level = "debug" if debug_wanted() else options.log_level
     if quiet and level == "info":
@@ -36,35 +52,28 @@ def start_logging(settings: Settings, *, quiet: bool) -> PipeHandler:
     return configure_logging(options.log_format, level, stdout=sys.stderr if quiet else None)
 
 
-def open_utils(ctx: click.Context) -> AwaitableContext[WorkerUtils]:
-    """A client for one command that prints results; one connection is enough for it."""
-    settings = load_settings(ctx, {})
-    start_logging(settings, quiet=True)
-    return utils_for(settings)
-
-
 def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:
     """A client with one connection."""
     from ...client import make_worker_utils  # the driver, which commands without a database do not need
 
-    # The options as they are: the file and the environment were read, and -C may have chosen another file.
-    return make_worker_utils(options=settings.worker, max_pool_size=1)
+    # Not from file and environment again: -C may have chosen another file.
+    return make_worker_utils(options=with_database(settings).worker, max_pool_size=1)
 
 
 def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run one command to its end."""
+    """Run the coroutine of a command to its end."""
     collect_garbage()
     return asyncio.run(coroutine)
 
 
 def collect_garbage() -> None:
-    """Switch the collector on after start-up; what start-up made stays for good and need not be looked at."""
+    """Enable the collector, which `main` disabled; objects from start-up are permanent and not scanned."""
     gc.freeze()
     gc.enable()
 
 
 def _flag(ctx: click.Context, name: str) -> Any:
-    """A flag of this command, or of the command in front of it."""
+    """A flag of this command, or of the group before it."""
     current: click.Context | None = ctx
     while current is not None:
         if current.params.get(name) is not None:

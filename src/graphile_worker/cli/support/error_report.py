@@ -1,4 +1,4 @@
-"""How an error of ours leaves the command: a clean line, perhaps a hint, and an exit status."""
+"""Prints an error as one line, with a hint where there is one, and maps it to an exit status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BREAKING_MIGRATION = 57
 
 
 def report(error: Exception) -> int:
-    """Say what is wrong on standard error, with a traceback only at debug level; returns the exit status."""
+    """Print the error on standard error, with its traceback at debug level only; returns the exit status."""
     if logging.getLogger("graphile_worker").isEnabledFor(logging.DEBUG):
         import traceback
 
@@ -28,7 +28,7 @@ def report(error: Exception) -> int:
 
 
 def exit_status(error: Exception) -> int:
-    """57 when a newer worker changed the schema in a breaking way, here or underneath; else 1."""
+    """57 if the error or one of its causes is a breaking migration; else 1."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, SchemaTooNewError):

@@ -1,8 +1,8 @@
-"""The file between a worker and `graphile-worker health`: what it says, and whether its writer still lives.
+"""The health file, which a worker writes and `graphile-worker health` reads.
 
-Each worker process has a file of its own, the configured path with its process id appended, and holds a lock
-on it as long as it lives; a file that nobody holds was left by a process that is gone. Times in it are those
-of the monotonic clock, which all processes of a machine share and nobody can set.
+Each worker process has its own file, the configured path with the process id appended, and keeps it locked
+while it is alive; an unlocked file belongs to a dead process. Times are from the monotonic clock, which all
+processes of a machine share.
 """
 
 from __future__ import annotations
@@ -17,51 +17,54 @@ from contextlib import suppress
 import msgspec
 
 
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says."""
+class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a health file."""
 
     pid: int
     pool_id: str
     turned_at: float
     """When the event loop wrote this."""
     listened_at: float | None = None
-    """When LISTEN answered last."""
+    """When LISTEN last worked."""
     stopping: bool = False
-    """Whether the worker is on its way out and does not listen any more."""
+    """Whether the worker is shutting down and no longer listens."""
 
 
-def heartbeats(path: str) -> list[Heartbeat | None]:
-    """What the living worker processes wrote, None for one that wrote nothing yet; files of dead ones go."""
-    found: list[Heartbeat | None] = []
+def read_health_files(path: str) -> list[HealthRecord | None]:
+    """The records of all live worker processes, None for one without a record yet.
+
+    Files of dead processes are deleted.
+    """
+    found: list[HealthRecord | None] = []
     for name in sorted(glob.glob(f"{glob.escape(path)}.*")):
         if not name.removeprefix(f"{path}.").isdecimal():
             continue
         try:
-            with open(name, "rb", opener=_as_it_is) as file:
+            with open(name, "rb", opener=_open_untrusted) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     continue
-                if not _is_held(file.fileno()):
-                    with suppress(OSError):  # another user's, perhaps; it does not count all the same
+                if not _is_locked(file.fileno()):
+                    with suppress(OSError):  # perhaps another user's
                         os.unlink(name)
                     continue
-                found.append(msgspec.json.decode(file.read().strip(), type=Heartbeat))
-        except FileNotFoundError:  # it ended this moment
+                found.append(msgspec.json.decode(file.read().strip(), type=HealthRecord))
+        except FileNotFoundError:  # the process has just ended
             continue
         except OSError as error:
-            if error.errno != errno.ELOOP:  # a link is none of our files
+            if error.errno != errno.ELOOP:  # we never make symbolic links
                 found.append(None)
         except msgspec.DecodeError:
             found.append(None)
     return found
 
 
-def _as_it_is(path: str, flags: int) -> int:
-    """Follows no link and does not wait: in a folder such as /tmp others may have put something there."""
+def _open_untrusted(path: str, flags: int) -> int:
+    """Neither follow links nor block: in a directory such as /tmp, others may have made the file."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _is_held(descriptor: int) -> bool:
-    """Whether the process that made the file lives; a shared lock, so that two who look do not mistake."""
+def _is_locked(descriptor: int) -> bool:
+    """Whether the writer is alive. A shared lock, so that concurrent checks do not see each other."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

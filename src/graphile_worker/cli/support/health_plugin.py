@@ -1,4 +1,4 @@
-"""The worker's side of `graphile-worker health`: its event loop writes the file again and again."""
+"""Writes the health file from the worker's event loop, so that a blocked loop shows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import msgspec
 from ...errors import ConfigError
 from ...hooks import Hooks
 from ...hooks.events import PoolCreated, PoolListenEcho, PoolListenReleased, PoolReleased
-from .health_file import Heartbeat
+from .health_file import HealthRecord
 
-BEAT_INTERVAL = 2.0
+WRITE_INTERVAL = 2.0
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SIZE = 256
-"""Bytes of the file, always the same, so that one write replaces all of it."""
+"""Constant size of the file in bytes, so that one write replaces its whole content."""
 
 logger = logging.getLogger("graphile_worker.health")
 
 
-class HeartbeatPlugin:
-    """Writes the file as long as the pool lives; observers and a task on the worker's own event loop."""
+class HealthFilePlugin:
+    """Writes the file every two seconds while the pool is alive, and whenever LISTEN is confirmed."""
 
     def __init__(self, path: str) -> None:
         self._path = f"{path}.{os.getpid()}"
@@ -37,16 +37,16 @@ class HeartbeatPlugin:
         self._task: asyncio.Task[None] | None = None
 
     def install(self, hooks: Hooks) -> None:
-        """Open the file, so that a path that cannot be written is found at the start."""
+        """Open the file now, so that a path that cannot be written stops the start."""
         self._file = self._open()
-        hooks.events.on(PoolCreated, self._created)
-        hooks.events.on(PoolListenEcho, self._heard)
-        hooks.events.on(PoolListenReleased, self._left)
-        hooks.events.on(PoolReleased, self._released)
+        hooks.events.on(PoolCreated, self._on_created)
+        hooks.events.on(PoolListenEcho, self._on_listen_echo)
+        hooks.events.on(PoolListenReleased, self._on_listen_released)
+        hooks.events.on(PoolReleased, self._on_released)
 
     def _open(self) -> int:
-        # Locked before it gets its name: a file that nobody holds is taken for one that a dead process left.
-        # The folder may be everybody's, as /tmp is: only a file that we have made ourselves is written to.
+        # Locked before it gets its name: an unlocked file counts as left by a dead process. Others may write
+        # to the directory, as to /tmp, so we only ever write to a file that we have created.
         fresh = f"{self._path}.{secrets.token_hex(8)}.new"
         descriptor: int | None = None
         try:
@@ -59,24 +59,24 @@ class HeartbeatPlugin:
                 os.close(descriptor)
                 os.unlink(fresh)
             raise ConfigError(
-                f"health_file: {self._path} cannot be written: {error.strerror}; choose a path in a folder "
-                "that the worker may write to"
+                f"health_file: {self._path} cannot be written: {error.strerror}; choose a directory that "
+                "the worker can write to"
             ) from error
         return descriptor
 
-    def _created(self, event: PoolCreated) -> None:
+    def _on_created(self, event: PoolCreated) -> None:
         self._pool_id = event.pool_id
-        self._task = asyncio.get_running_loop().create_task(self._beat(), name="graphile-worker health")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker health")
 
-    def _heard(self, _: PoolListenEcho) -> None:
+    def _on_listen_echo(self, _: PoolListenEcho) -> None:
         self._listened_at = time.monotonic()
         self._write()
 
-    def _left(self, _: PoolListenReleased) -> None:
+    def _on_listen_released(self, _: PoolListenReleased) -> None:
         self._stopping = True
         self._write()
 
-    def _released(self, _: PoolReleased) -> None:
+    def _on_released(self, _: PoolReleased) -> None:
         if self._task is not None:
             self._task.cancel()
         if self._file is not None:
@@ -85,15 +85,15 @@ class HeartbeatPlugin:
             os.close(self._file)
             self._file = None
 
-    async def _beat(self) -> None:
+    async def _run(self) -> None:
         while True:
             self._write()
-            await asyncio.sleep(BEAT_INTERVAL)
+            await asyncio.sleep(WRITE_INTERVAL)
 
     def _write(self) -> None:
         if self._file is None:
             return
-        beat = Heartbeat(
+        record = HealthRecord(
             pid=os.getpid(),
             pool_id=self._pool_id,
             turned_at=time.monotonic(),
@@ -101,6 +101,6 @@ class HeartbeatPlugin:
             stopping=self._stopping,
         )
         try:
-            os.pwrite(self._file, msgspec.json.encode(beat).ljust(SIZE), 0)
-        except OSError as error:  # a full disk must not end the worker; the health check will notice
+            os.pwrite(self._file, msgspec.json.encode(record).ljust(SIZE), 0)
+        except OSError as error:  # a full disk must not stop the worker; the health check will notice
             logger.warning("the health file %s cannot be written: %s", self._path, error.strerror)

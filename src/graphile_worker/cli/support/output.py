@@ -1,4 +1,4 @@
-"""Results for people and for programs: tables on a terminal, plain columns in a pipe, JSON when asked for."""
+"""Prints results: tables on a terminal, plain columns in a pipe, or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_CELL = 60
 
 
 def print_json(value: Any) -> None:
-    """One JSON document: indented on a terminal, on one line in a pipe. Times are ISO 8601 in UTC with Z."""
+    """Print one JSON document, indented on a terminal. Times are ISO 8601 in UTC."""
     text = msgspec.json.encode(_in_utc(value))
     if sys.stdout.isatty():
         text = msgspec.json.format(text, indent=2)
@@ -22,7 +22,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str = "") -> None:
-    """Rows under headings; `empty` is said when there are none. Numbers stand to the right."""
+    """Print rows below a header, numbers right-aligned; without rows, print `empty`."""
     if not rows:
         click.echo(empty)
         return
@@ -37,7 +37,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty:
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """One thing, a line for each of its fields."""
+    """Print one record, a line for each field."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         lines = cell(value, longest=None).split("\n")
@@ -47,7 +47,7 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def cell(value: Any, *, longest: int | None = MAX_CELL) -> str:
-    """A value as text that is safe to show: no control characters, cut where it is too long."""
+    """A value as text that is safe to print: truncated, and without control characters."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -62,13 +62,8 @@ def cell(value: Any, *, longest: int | None = MAX_CELL) -> str:
         if len(text) > longest:
             text = text[: longest - 1] + "…"
     return "".join(
-        sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text
+        char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text
     )
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun: 1 job, 2 jobs."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _plain_table(columns: Sequence[str], cells: list[list[str]], numeric: list[bool]) -> None:

@@ -1,13 +1,15 @@
-"""Flags that several commands share, and the kinds of values that flags take."""
+"""Flags that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from ...text import parse_time_phrase
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -17,13 +19,10 @@ else:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SHARED_FLAGS = frozenset({"connection", "schema", "config", "log_level", "log_format"})
-"""Flags that may stand in front of a sub-command."""
+"""Flags that may precede a sub-command."""
 ARGUMENTS = "graphile_worker.arguments"
-"""Where a context keeps the arguments as they came."""
+"""Key of the original arguments in a context's `meta`."""
 CLEANUP_TASKS = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_PERIOD = re.compile(r"\+?((?:\d+[smhdw])+)", re.IGNORECASE)
 
 
 class When(_ParamType):
@@ -43,23 +42,18 @@ class When(_ParamType):
 
 
 def parse_when(text: str) -> datetime | timedelta:
-    """Read a time or a period from now; ValueError says what is possible."""
+    """Read a time or a period from now. Raises ValueError with a description of both."""
     text = text.strip()
     if text.lower() == "now":
         return timedelta()
-    period = _PERIOD.fullmatch(text)
-    if period:
-        parts = re.findall(r"(\d+)([a-z])", period[1].lower())
-        try:
-            return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
-        except OverflowError:
-            raise ValueError(f"{text!r} is too long a period") from None
+    with suppress(ValueError):
+        return timedelta(seconds=parse_time_phrase(text.removeprefix("+").lower()))
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
             f"{text!r} is neither a time such as 2030-01-31T12:00:00Z "
-            "nor a period from now such as 5m, 2h or 1d12h"
+            "nor a period from now such as 5m, 2h or 1d12h, up to 100 years"
         ) from None
     if time.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +02:00")
@@ -67,7 +61,7 @@ def parse_when(text: str) -> datetime | timedelta:
 
 
 class JobId(_ParamType):
-    """The number of a job."""
+    """The id of a job, a positive number."""
 
     name = "id"
 
@@ -76,61 +70,75 @@ class JobId(_ParamType):
             number = int(value)
         except ValueError:
             self.fail(
-                f"{value!r} is not the id of a job, which is a number; `graphile-worker list` shows them",
+                f"{value!r} is not a job id; ids are numbers, and `graphile-worker list` shows them",
                 param,
                 ctx,
             )
         if number < 1:
-            self.fail(f"ids of jobs begin with 1, got {number}", param, ctx)
+            self.fail(f"job ids start at 1, got {number}", param, ctx)
         return number
 
 
-class CleanupTasks(_ParamType):
-    """Names of clean-up tasks, separated by commas."""
+class Names(_ParamType):
+    """Names from a fixed list, separated by commas."""
 
     name = "names"
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self._allowed = allowed
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
         names = tuple(name.strip() for name in str(value).split(",") if name.strip())
-        unknown = [name for name in names if name not in CLEANUP_TASKS]
-        if unknown or not names:
-            self.fail(f"allowed are {', '.join(CLEANUP_TASKS)}; given was {value!r}", param, ctx)
+        if not names or not set(names) <= set(self._allowed):
+            self.fail(f"expected names from {', '.join(self._allowed)}; got {value!r}", param, ctx)
         return names
 
 
-def connection_options(command: Command) -> Command:
-    """`-c` and `-s`: which database, which schema."""
-    schema = click.option(
-        "-s", "--schema", metavar="NAME", help="Schema that holds the queue.  [default: graphile_worker]"
-    )
-    connection = click.option(
-        "-c",
-        "--connection",
-        metavar="URL",
-        help="PostgreSQL URL, or the name of a database; else DATABASE_URL, else PGDATABASE and the other "
-        "PG* variables.",
-    )
-    return connection(schema(command))
-
-
+CONNECTION_OPTION = click.option(
+    "-c",
+    "--connection",
+    metavar="URL",
+    help="PostgreSQL URL or database name.  [default: DATABASE_URL, the PG* variables, or the database of a "
+    "running `dev`]",
+)
+SCHEMA_OPTION = click.option(
+    "-s", "--schema", metavar="NAME", help="Schema of the job queue.  [default: graphile_worker]"
+)
 CONFIG_OPTION = click.option(
     "-C",
     "--config",
     metavar="FILE",
     help="Configuration file.  [default: graphile_worker.toml or pyproject.toml]",
 )
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+TASKS_OPTION = click.option(
+    "--tasks",
+    metavar="DIR|MODULE:ATTR",
+    help="Tasks: a directory, or an attribute of a module.  [default: tasks]",
+)
+JOBS_OPTION = click.option(
+    "-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"
+)
 
 
-def command_options(command: Command) -> Command:
-    """What every sub-command takes: the connection, and `--json`."""
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-    return connection_options(as_json(command))
+def limit_option(nouns: str, default: int) -> Callable[[Command], Command]:
+    """`--limit` of a command that lists things."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 100_000),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=f"Maximum number of {nouns} to show.",
+    )
 
 
 def worker_options(command: Command) -> Command:
-    """The flags for running a worker, as Graphile Worker for Node has them, and ours after them."""
+    """The flags for running a worker: those of Graphile Worker for Node, then ours."""
     for option in reversed(_WORKER_OPTIONS):
         command = option(command)
     return command
@@ -144,38 +152,40 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         "--watch/--no-watch",
         default=False,
         show_default=False,
-        help="Start the worker anew when code, crontab or configuration change.",
+        help="Restart the worker when code, crontab or configuration change.",
     ),
     click.option(
         "--crontab",
         metavar="FILE",
-        help="File with recurring jobs; must exist.  [default: crontab, if there is one]",
+        help="File with recurring jobs; must exist.  [default: crontab, if it exists]",
     ),
-    click.option("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"),
+    JOBS_OPTION,
     click.option(
-        "-m", "--max-pool-size", type=int, metavar="N", help="Database connections, 2 or more.  [default: 10]"
+        "-m",
+        "--max-pool-size",
+        type=int,
+        metavar="N",
+        help="Maximum database connections, at least 2.  [default: 10]",
     ),
     click.option(
         "--poll-interval",
         type=click.IntRange(min=1),
         metavar="MS",
-        help="Milliseconds between looks for jobs that nobody announced.  [default: 2000]",
+        help="Polling interval in milliseconds.  [default: 2000]",
     ),
     click.option(
-        "--no-prepared-statements", is_flag=True, help="For poolers that cannot keep prepared statements."
+        "--no-prepared-statements",
+        is_flag=True,
+        help="For connection poolers that do not support prepared statements.",
     ),
     click.option(
         "--cleanup",
-        type=CleanupTasks(),
+        type=Names(CLEANUP_TASKS),
         multiple=True,
         metavar="NAMES",
         help=f"Clean up, then exit: {', '.join(CLEANUP_TASKS)}, separated by commas.",
     ),
-    click.option(
-        "--tasks",
-        metavar="DIR|MODULE:ATTR",
-        help="Folder with task files, or where in a module the tasks are.  [default: tasks]",
-    ),
+    TASKS_OPTION,
     click.option(
         "--processes", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: 1]"
     ),
@@ -183,15 +193,19 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         "--grace",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        help="Time that running tasks have to end after a stop was asked for.  [default: 25]",
+        help="Time for running jobs to end during a graceful shutdown.  [default: 25]",
     ),
     click.option(
         "--health-file",
         metavar="PATH",
-        help="Note there, with the process id appended, that the worker lives; see `graphile-worker health`.",
+        help="Health file for `graphile-worker health`; the process id is appended to the path.",
     ),
-    click.option("--log-format", type=click.Choice(["text", "json"]), help="[default: text]"),
     click.option(
-        "--log-level", type=click.Choice(["error", "warning", "info", "debug"]), help="[default: info]"
+        "--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]"
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["error", "warning", "info", "debug"]),
+        help="Lowest level to log.  [default: info]",
     ),
 ]

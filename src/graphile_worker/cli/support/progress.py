@@ -1,4 +1,4 @@
-"""A progress bar for work that may take long, on standard error, and only where a person sees it."""
+"""A progress bar for long work, on standard error and only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """What the work calls; without anybody to see it, it does nothing."""
+    """Updates the bar; does nothing where none is drawn."""
 
     def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
         self._progress = progress
         self._task = task
 
-    def show(self, about: str, *, done: float | None = None) -> None:
-        """So much is done, in the unit of the total; `about` is shown beside the bar."""
+    def show(self, detail: str, *, done: float | None = None) -> None:
+        """Set the amount done, in the unit of the total, and the text beside the bar."""
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, about=about, refresh=True)
+            self._progress.update(self._task, completed=done, detail=detail, refresh=True)
 
 
 @contextmanager
 def progress_bar(label: str, *, total: float | None, wanted: bool = True) -> Iterator[Bar]:
-    """A bar that is gone when the work is; without a total it only shows that something happens."""
+    """A bar that disappears at the end; without a total it only shows activity."""
     if not wanted or not sys.stderr.isatty():
         yield Bar(None, None)
         return
@@ -38,8 +38,8 @@ def progress_bar(label: str, *, total: float | None, wanted: bool = True) -> Ite
         columns += [TaskProgressColumn(), TimeRemainingColumn()]
     with Progress(
         *columns,
-        TextColumn("{task.fields[about]}", markup=False),
+        TextColumn("{task.fields[detail]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     ) as progress:
-        yield Bar(progress, progress.add_task(label, total=total, about=""))
+        yield Bar(progress, progress.add_task(label, total=total, detail=""))

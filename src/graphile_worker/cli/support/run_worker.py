@@ -1,4 +1,4 @@
-"""Runs a worker in this process: the event loop, the runner, what a closed output does to it, and its end."""
+"""Runs a worker in this process: event loop, runner, closed output, and how the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .client import collect_garbage
 if TYPE_CHECKING:
     from ...runner.runner import Runner
 
-LEFTOVERS_WITHIN = 1.0  # seconds for what tasks have started and left behind to be cancelled
+CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 
 logger = logging.getLogger("graphile_worker")
 
@@ -28,20 +28,20 @@ logger = logging.getLogger("graphile_worker")
 def run_worker(
     options: WorkerOptions, handler: PipeHandler, *, once: bool, plugins: Sequence[Plugin] = ()
 ) -> int:
-    """Run until there is nothing left to do (`once`) or until stopped; an error of the worker is raised."""
+    """Run until stopped, or until no job is ready (`once`); returns the exit status."""
     collect_garbage()
-    loop = asyncio.Runner(loop_factory=_fast_loop())
+    loop = asyncio.Runner(loop_factory=fast_loop())
     stopped_by: int | None = None
     status = 0
     try:
         stopped_by = _drive(loop, _run(options, handler, plugins, once=once))
-    except KeyboardInterrupt:  # before there was a worker to stop, passed on by `run_once`, or a task's own
+    except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
     except _TaskExitError as error:
         status = error.status
     finally:
-        # Closing the loop waits for every task and thread; one that does not end must not keep the process.
-        if loop.run(_end_leftovers()) and stopped_by is None:
+        # Closing the loop waits for every task and thread; one that hangs must not keep the process alive.
+        if loop.run(_cancel_leftovers()) and stopped_by is None:
             loop.close()
     if stopped_by is None:
         return status
@@ -50,19 +50,19 @@ def run_worker(
 
 
 class _TaskExitError(Exception):
-    """A task called `sys.exit` where only the event loop could catch it; the worker has been stopped."""
+    """A task called `sys.exit` where only the event loop could catch it; the worker has stopped."""
 
     def __init__(self, code: object) -> None:
         super().__init__(f"sys.exit({code!r})")
-        # The worker was not asked to end, so the status tells that it did.
+        # An unrequested stop, so the status is never 0.
         self.status = code if isinstance(code, int) and 0 < code < 256 else 1
 
 
 def _drive(loop: asyncio.Runner, work: Coroutine[Any, Any, int | None]) -> int | None:
-    """Run `work` to its end on the loop.
+    """Run `work` on the loop.
 
-    SystemExit and KeyboardInterrupt in an asyncio task that a task of ours has started come out of the event
-    loop, which stands still then with everything on it. It is started again to stop the worker gracefully.
+    SystemExit and KeyboardInterrupt in an asyncio task that a job has started propagate out of the event
+    loop and halt it. It is started again to shut the worker down gracefully.
     """
     started: list[asyncio.Task[Any]] = []
 
@@ -73,13 +73,13 @@ def _drive(loop: asyncio.Runner, work: Coroutine[Any, Any, int | None]) -> int |
     try:
         return loop.run(main())
     except (SystemExit, KeyboardInterrupt) as error:
-        if not started or started[0].done():  # it is ours, not a task's
+        if not started or started[0].done():  # from our own code, not from a job
             raise
         exit_ = error
-    message = f"a task has raised {type(exit_).__name__} in an asyncio task that it started"
+    message = f"a task raised {type(exit_).__name__} in an asyncio task that it started"
     logger.error("%s; stopping the worker", message, exc_info=exit_)
     while not started[0].done():
-        with suppress(SystemExit, KeyboardInterrupt):  # the next one that does the same
+        with suppress(SystemExit, KeyboardInterrupt):  # another task may do the same
             loop.run(_stop(started[0], message))
     if not started[0].cancelled() and (failure := started[0].exception()) is not None:
         raise failure
@@ -89,7 +89,7 @@ def _drive(loop: asyncio.Runner, work: Coroutine[Any, Any, int | None]) -> int |
 
 
 async def _stop(main: asyncio.Task[Any], message: str) -> None:
-    if not stop_workers(message):  # there is none that could be stopped, or it does not handle signals
+    if not stop_workers(message):  # none is running, or it does not handle signals
         main.cancel()
     await asyncio.wait((main,))
 
@@ -97,22 +97,22 @@ async def _stop(main: asyncio.Task[Any], message: str) -> None:
 async def _run(
     options: WorkerOptions, handler: PipeHandler, plugins: Sequence[Plugin], *, once: bool
 ) -> int | None:
-    """Run a worker; returns the signal that stopped it, if one did."""
+    """Run a worker; returns the signal that stopped it, if any."""
     closed: list[str] = []
 
-    def nobody_reads(stream: str) -> None:
-        # Whoever wanted to see the log is gone, as when `| head` ends: that stops the worker like a signal.
+    def stop_worker(stream: str) -> None:
+        # The reader of the log is gone, as when `| head` ends: stop as for a signal.
         closed.append(stream)
         output_closed()
 
-    handler.on_broken_pipe = nobody_reads
+    handler.on_broken_pipe = stop_worker
     if once:
         await run_once(options=options, plugins=plugins)
         return None
     runner: Runner | None = None
     try:
         async with run(options=options, plugins=plugins) as runner:
-            if closed:  # already before there was a worker that could be stopped
+            if closed:  # before the worker could be stopped
                 output_closed()
             await runner.wait()
     except TasksLeftBehindError as error:
@@ -122,18 +122,18 @@ async def _run(
     return runner.signal
 
 
-async def _end_leftovers() -> bool:
-    """Cancel what still runs on the loop; whether all of it has ended."""
+async def _cancel_leftovers() -> bool:
+    """Cancel all remaining asyncio tasks; returns whether they have ended."""
     leftovers = asyncio.all_tasks() - {asyncio.current_task()}
     for task in leftovers:
         task.cancel()
     if leftovers:
-        await asyncio.wait(leftovers, timeout=LEFTOVERS_WITHIN)
+        await asyncio.wait(leftovers, timeout=CANCEL_WITHIN)
     return all(task.done() for task in leftovers)
 
 
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed."""
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The loop factory of uvloop, if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Waiting for a change of the files, with the operating system's help where it gives any."""
+"""Waits for files to change, with notifications of the operating system where available."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ from typing import Any
 from ...errors import ConfigError
 from .files import Fingerprint, WatchedFiles, changed_files
 
-LOOK_ANYWAY = 2.0  # seconds: some file systems report nothing, network mounts for one
+CHECK_INTERVAL = 2.0  # seconds; some file systems, such as network mounts, send no notifications
 INSTALL_COMMAND = 'pip install "graphile-worker[watch]"'
 
 logger = logging.getLogger("graphile_worker.watch")
 
 
 class Changes:
-    """Knows how the files were at the last `mark`, and waits until they are different."""
+    """Remembers the files at the last snapshot, and waits until they differ."""
 
     def __init__(self, files: WatchedFiles) -> None:
         self.files = files
         self._awatch = _import_awatch()
-        self._seen: Fingerprint = {}
+        self._snapshot: Fingerprint = {}
 
-    def mark(self) -> None:
-        """From now on, what is there now is not new. Call it before the code is read, not after."""
-        self._seen = self.files.fingerprint()
+    def take_snapshot(self) -> None:
+        """Compare with the files as they are now. Call it before the code is loaded, not after."""
+        self._snapshot = self.files.fingerprint()
 
     async def wait(self) -> list[str]:
-        """The files that differ, as soon as there are any."""
+        """Wait until files differ; returns them."""
         while not (changed := self._changed()):
-            folders = self.files.folders()
+            directories = self.files.directories()
             try:
-                await self._until_reported(folders)
-            except (OSError, RuntimeError) as error:  # no more watches to be had, or a folder just deleted
-                logger.debug("the system does not report changes (%s); looking every second", error)
+                await self._wait_for_notification(directories)
+            except (OSError, RuntimeError) as error:  # out of watches, or a directory was just deleted
+                logger.debug("no file notifications (%s); checking every second", error)
                 await asyncio.sleep(1.0)
         return changed
 
-    async def _until_reported(self, folders: list[str]) -> None:
-        """Until the files or the folders differ; armed first and compared after, so nothing slips through."""
+    async def _wait_for_notification(self, directories: list[str]) -> None:
+        """Wait until files or directories differ. Watches first and compares then, to miss no change."""
         reports: Any = self._awatch(
-            *folders,
+            *directories,
             watch_filter=None,
             recursive=False,
-            rust_timeout=int(LOOK_ANYWAY * 1000),
+            rust_timeout=int(CHECK_INTERVAL * 1000),
             yield_on_timeout=True,
             raise_interrupt=False,
         )
         async with aclosing(reports):
             async for _ in reports:
-                if self._changed() or self.files.folders() != folders:
+                if self._changed() or self.files.directories() != directories:
                     return
 
     def _changed(self) -> list[str]:
-        return changed_files(self._seen, self.files.fingerprint())
+        return changed_files(self._snapshot, self.files.fingerprint())
 
 
 def _import_awatch() -> Any:

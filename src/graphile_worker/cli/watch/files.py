@@ -1,8 +1,8 @@
-"""Which files matter to a worker, and whether they are still what they were.
+"""The files that a worker depends on, and whether they have changed.
 
-The current folder and those below it are searched for Python files, because tasks import the application;
-in the folder of tasks every file counts, because any may be an executable task or be read by one. Looking at
-the files themselves, and not only at what the operating system reports, means that no change is missed.
+These are all Python files below the current directory, because tasks import the application, and all files
+in the task directory, because any may be an executable task or be read by one. Comparing the files
+themselves, instead of relying on notifications of the operating system, misses no change.
 """
 
 from __future__ import annotations
@@ -14,59 +14,59 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
-MAX_FOLDERS = 5_000
-"""Folders that are looked at; a worker that is started in a home folder must not read all of it."""
+MAX_DIRECTORIES = 5_000
+"""Limits the search: a worker may be started in a home directory."""
 
 Fingerprint = dict[str, tuple[int, int]]
-"""For each file its time of change and size."""
+"""The modification time and size of each file."""
 
 logger = logging.getLogger("graphile_worker.watch")
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedFiles:
-    """The files of a worker: Python files below `root`, all files of `tasks`, and `others` if they exist."""
+    """Python files below `root`, all files in `tasks`, and `others` if they exist."""
 
     root: Path
     tasks: Path
     others: tuple[Path, ...] = ()
 
-    def folders(self) -> list[str]:
-        """Every folder in which a change can matter."""
-        found = {*_folders(self.root), *(_folders(self.tasks) if self.tasks.is_dir() else ())}
+    def directories(self) -> list[str]:
+        """All directories to watch."""
+        found = {*_directories(self.root), *(_directories(self.tasks) if self.tasks.is_dir() else ())}
         parents = {str(path.parent) for path in (self.tasks, *self.others) if path.parent.is_dir()}
         return sorted(found | parents)
 
     def fingerprint(self) -> Fingerprint:
-        """What the files are like now."""
+        """The current state of the files."""
         found: Fingerprint = {}
-        for folder in _folders(self.root):
-            _add(found, (entry for entry in _files(folder) if entry.name.endswith(".py")))
-        for folder in _folders(self.tasks) if self.tasks.is_dir() else ():
-            _add(found, (entry for entry in _files(folder) if _is_written_by_people(entry.name)))
+        for directory in _directories(self.root):
+            _add(found, (entry for entry in _files(directory) if entry.name.endswith(".py")))
+        for directory in _directories(self.tasks) if self.tasks.is_dir() else ():
+            _add(found, (entry for entry in _files(directory) if _is_source(entry.name)))
         for path in (self.tasks, *self.others):
             if path.is_file():
-                found[str(path)] = _mark(path.stat())
+                found[str(path)] = _stamp(path.stat())
         return found
 
 
 def changed_files(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """Files that are new, gone or different."""
+    """Files that were added, deleted or modified."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
-def _folders(root: Path) -> Iterator[str]:
-    """A folder and those below it that may hold code of the project."""
+def _directories(root: Path) -> Iterator[str]:
+    """A directory and those below it that may contain code of the project."""
     waiting, count = [str(root)], 0
     while waiting:
-        folder = waiting.pop()
+        directory = waiting.pop()
         count += 1
-        if count > MAX_FOLDERS:
-            logger.debug("more than %d folders below %s; the others are not watched", MAX_FOLDERS, root)
+        if count > MAX_DIRECTORIES:
+            logger.debug("watching only %d of the directories below %s", MAX_DIRECTORIES, root)
             return
-        yield folder
+        yield directory
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(directory) as entries:
                 inner = sorted(entry.path for entry in entries if _may_hold_code(entry))
         except OSError:
             continue
@@ -79,26 +79,26 @@ def _may_hold_code(entry: os.DirEntry[str]) -> bool:
     return not os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
 
 
-def _files(folder: str) -> list[os.DirEntry[str]]:
+def _files(directory: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             return [entry for entry in entries if entry.is_file()]
     except OSError:
         return []
 
 
-def _is_written_by_people(name: str) -> bool:
-    """Not a hidden file, a compiled module, or what an editor leaves beside the file it edits."""
+def _is_source(name: str) -> bool:
+    """Whether it is neither a hidden file, a compiled module nor an editor's backup."""
     return not name.startswith((".", "#")) and not name.endswith(("~", ".pyc", ".swp", ".tmp"))
 
 
 def _add(found: Fingerprint, entries: Iterable[os.DirEntry[str]]) -> None:
     for entry in entries:
         try:
-            found[entry.path] = _mark(entry.stat())
-        except OSError:  # deleted this moment
+            found[entry.path] = _stamp(entry.stat())
+        except OSError:  # just deleted
             continue
 
 
-def _mark(status: os.stat_result) -> tuple[int, int]:
+def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size

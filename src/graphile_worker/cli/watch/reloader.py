@@ -1,7 +1,7 @@
-"""Reloader: keeps one worker process on the newest code until a signal ends it.
+"""Reloader: keeps one worker process running the latest code until a signal arrives.
 
-A worker that ends by itself, because its code cannot be imported or for any other reason, is not started
-again before something changes: the old code must not run on in silence, nor the broken one in a loop.
+A worker that ends on its own, for example because its code cannot be imported, is restarted only after a
+change: the old code must not keep running silently, nor the broken code restart in a loop.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from typing import Protocol
 
-from ..support.processes import PASSED_ON
+from ..support.signals import FORWARDED
 from .changes import Changes
 from .child import WorkerProcess
 
-KILL_AFTER = 15.0  # seconds beyond the worker's own grace
-NOBODY_READS = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
-"""How a worker ends whose output has lost its reader; a new one would find the same."""
+KILL_AFTER = 15.0  # seconds after the worker's own grace
+BROKEN_PIPE = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+"""Exit statuses of a worker whose output lost its reader; a new worker would end in the same way."""
 
 
-class Teller(Protocol):
-    """Who says what happens to the worker."""
+class WorkerObserver(Protocol):
+    """Gets called when something happens to the worker process."""
 
     def started(self, pid: int) -> None: ...
 
@@ -36,61 +36,61 @@ class Teller(Protocol):
 
 
 class Reloader:
-    """`start` makes a worker process, `refresh` is called before each start, for what a change may move."""
+    """`start` starts a worker process; `refresh` is called before each start to update the watched files."""
 
     def __init__(
         self,
         start: Callable[[], Awaitable[WorkerProcess]],
         changes: Changes,
-        tell: Teller,
+        observer: WorkerObserver,
         *,
         grace: float,
         refresh: Callable[[], None] = lambda: None,
     ) -> None:
         self._start = start
         self._changes = changes
-        self._tell = tell
-        self._patience = grace + KILL_AFTER
+        self._observer = observer
+        self._kill_after = grace + KILL_AFTER
         self._refresh = refresh
         self._worker: WorkerProcess | None = None
         self._stop = asyncio.Event()
         self.signal: int | None = None
-        """The signal that ended it."""
+        """The signal that stopped it."""
 
     async def run(self) -> None:
-        """Until a signal arrives; the worker has ended then."""
+        """Run until a signal arrives and the worker has ended."""
         loop = asyncio.get_running_loop()
-        for number in PASSED_ON:
-            loop.add_signal_handler(number, self._got, number)
+        for number in FORWARDED:
+            loop.add_signal_handler(number, self._on_signal, number)
         try:
             while not self._stop.is_set():
                 await self._one_worker()
         finally:
-            for number in PASSED_ON:
+            for number in FORWARDED:
                 loop.remove_signal_handler(number)
 
     async def _one_worker(self) -> None:
-        """Start a worker and see to it until its code has changed or a signal has come."""
+        """Run one worker until its code changes or a signal arrives."""
         self._refresh()
-        self._changes.mark()
+        self._changes.take_snapshot()
         worker = self._worker = await self._start()
-        self._tell.started(worker.pid)
+        self._observer.started(worker.pid)
         ending = asyncio.ensure_future(worker.wait())
         stopping = asyncio.ensure_future(self._stop.wait())
         changing = asyncio.ensure_future(self._changes.wait())
         try:
             await asyncio.wait((ending, stopping, changing), return_when=asyncio.FIRST_COMPLETED)
-            if ending.done() and ending.result() in NOBODY_READS:
-                self._got(signal.SIGPIPE)
+            if ending.done() and ending.result() in BROKEN_PIPE:
+                self._on_signal(signal.SIGPIPE)
                 return
             if ending.done() and not stopping.done() and not changing.done():
-                self._tell.ended(ending.result())
+                self._observer.ended(ending.result())
                 await asyncio.wait((stopping, changing), return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
-                self._tell.stopping()
+                self._observer.stopping()
             else:
-                self._tell.changed(changing.result())
-                forget_compiled(changing.result())
+                self._observer.changed(changing.result())
+                delete_bytecode(changing.result())
         finally:
             stopping.cancel()
             changing.cancel()
@@ -100,34 +100,27 @@ class Reloader:
     async def _end(self, worker: WorkerProcess, ending: asyncio.Future[int]) -> None:
         if not ending.done():
             worker.send(self.signal or signal.SIGTERM)
-            await asyncio.wait((ending,), timeout=self._patience)
+            await asyncio.wait((ending,), timeout=self._kill_after)
         if not ending.done():
             worker.send(signal.SIGKILL)
         await ending
         self._worker = None
 
-    def _got(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if self.signal is None:
             self.signal = number
             self._stop.set()
-        elif self._worker is not None:  # the worker knows what a second and a third one mean
+        elif self._worker is not None:  # the worker escalates on repeated signals
             self._worker.send(number)
 
 
-def forget_compiled(paths: Iterable[str]) -> None:
-    """Delete what Python keeps of these files in compiled form.
+def delete_bytecode(paths: Iterable[str]) -> None:
+    """Delete the compiled form of these files.
 
-    It takes a compiled file for fresh if size and time in whole seconds are the same, which is too coarse for
-    somebody who saves twice in a second.
+    Python takes it for fresh if the source has the same size and time in whole seconds, which is too coarse
+    when a file is saved twice in a second.
     """
     for path in paths:
         if path.endswith(".py"):
             with suppress(OSError, NotImplementedError):
                 os.unlink(cache_from_source(path))
-
-
-def end_by(number: int) -> int:
-    """End this process as the signal would have; returns only if that is ignored."""
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    return 128 + number

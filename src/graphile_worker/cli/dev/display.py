@@ -1,4 +1,4 @@
-"""Where `dev` says what happens: lines in a log, or a live view under the lines on a terminal."""
+"""Where `dev` shows what happens: as log lines, or as a live view at the bottom of the terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...db.dsn import masked
 from ...error_text import message_of
-from ..commands.watch import LogTeller, how_it_ended, names
+from ..commands.watch import WorkerLog, how_it_ended, names
 from ..live_view.state import ViewState
 from ..watch.child import Reader
-from ..watch.reloader import Teller
+from ..watch.reloader import WorkerObserver
 from .database import DevDatabase
 
 if TYPE_CHECKING:
@@ -26,53 +26,54 @@ if TYPE_CHECKING:
 
     from ...client import WorkerUtils
 
-REFRESH = 0.25
-COUNT_EVERY = 1.0
+REFRESH_INTERVAL = 0.25
+COUNT_INTERVAL = 1.0
 ERROR_PREFIX = "graphile-worker: error: "
 
 logger = logging.getLogger("graphile_worker.dev")
 
 
-class Stage(Teller, Protocol):
-    """What `dev` needs of a place to say things."""
+class Display(WorkerObserver, Protocol):
+    """What `dev` needs to show things."""
 
     @property
     def on_line(self) -> Reader | None:
-        """Gets the worker's output; None leaves it where it goes by itself."""
+        """Gets the worker's output; None if that is not captured."""
 
     @property
     def on_feed(self) -> Reader | None:
-        """Gets what the worker tells of its jobs."""
+        """Gets the worker's reports on its jobs; None if they are not wanted."""
 
-    def introduce(self, database: DevDatabase) -> None:
-        """Say how to reach the database."""
+    def show_database(self, database: DevDatabase) -> None:
+        """Show how to connect to the database."""
 
-    def showing(self, utils: WorkerUtils) -> AbstractAsyncContextManager[None]:
-        """As long as the worker is kept running."""
+    def open(self, utils: WorkerUtils) -> AbstractAsyncContextManager[None]:
+        """Keep the display up to date while a worker is kept running."""
 
 
-class LogStage(LogTeller):
-    """Plain lines, for pipes and files."""
+class LogDisplay(WorkerLog):
+    """Log lines, for pipes and files."""
 
     on_line: Reader | None = None
     on_feed: Reader | None = None
 
-    def introduce(self, database: DevDatabase) -> None:
+    def show_database(self, database: DevDatabase) -> None:
         shown = database.url if database.is_embedded else masked(database.url)
-        extra = {"connection_string": shown, "database": database.name, "folder": database.folder}
+        extra = {"connection_string": shown, "database": database.name, "folder": database.directory}
         logger.info("%s is running", database.name, extra=extra)
         if not database.is_embedded:
             return
-        logger.info("connect with: %s", database.psql_command)
-        logger.info("for applications and other commands: %s", database.export_command)
+        logger.info("to connect: %s", database.psql_command)
+        logger.info("for applications: %s", database.export_command)
+        logger.info("graphile-worker commands in this directory use it by default")
 
     @asynccontextmanager
-    async def showing(self, utils: WorkerUtils) -> AsyncIterator[None]:
+    async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
         yield
 
 
-class LiveStage:
-    """A panel at the bottom of the terminal; what the worker prints goes by above it."""
+class LiveDisplay:
+    """A panel at the bottom of the terminal; the worker's output scrolls above it."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -91,7 +92,7 @@ class LiveStage:
         )
         self._last_error = ""
 
-    # -- what the worker says ------------------------------------------------------------------------------
+    # -- output of the worker ------------------------------------------------------------------------------
 
     def on_line(self, line: str) -> None:
         """Print a line of the worker above the panel."""
@@ -102,13 +103,13 @@ class LiveStage:
         self._print(Text.from_ansi(line))
 
     def on_feed(self, line: str) -> None:
-        """Take in what the worker does."""
+        """Take a report of the worker into the view."""
         from ..live_view.feed import decode
 
         with suppress(ValueError):
-            self._state.told(decode(line), time.monotonic())
+            self._state.update(decode(line), time.monotonic())
 
-    # -- what happens to the worker ------------------------------------------------------------------------
+    # -- life of the worker --------------------------------------------------------------------------------
 
     def started(self, pid: int) -> None:
         self._last_error = ""
@@ -117,32 +118,34 @@ class LiveStage:
     def changed(self, paths: list[str]) -> None:
         self._state.restarts += 1
         self._state.ended("restarting", f"{names(paths)} changed")
-        self._say(f"{names(paths)} changed; starting the worker anew", "yellow")
+        self._print_line(f"{names(paths)} changed; restarting the worker", "yellow")
 
     def ended(self, status: int) -> None:
         self._state.ended("waiting", self._last_error or how_it_ended(status))
-        self._say(f"{how_it_ended(status)}; waiting for a change of the code", "bold red")
+        self._print_line(f"{how_it_ended(status)}; waiting for the code to change", "bold red")
 
     def stopping(self) -> None:
         self._state.ended("stopping", "")
 
     # -- the view ------------------------------------------------------------------------------------------
 
-    def introduce(self, database: DevDatabase) -> None:
+    def show_database(self, database: DevDatabase) -> None:
         self._state.database = database.name
+        self._print_line(f"{database.name} is running.")
         if not database.is_embedded:
-            self._say(f"{database.name} is running.")
             return
-        self._say(f"{database.name} is running. To connect, and for applications and other commands:")
-        self._say(f"  {database.psql_command}", "cyan")
-        self._say(f"  {database.export_command}", "cyan")
+        self._print_line(
+            "graphile-worker commands in this directory use it. To connect, and for applications:"
+        )
+        self._print_line(f"  {database.psql_command}", "cyan")
+        self._print_line(f"  {database.export_command}", "cyan")
 
-    def lines(self) -> io.TextIOBase:
-        """A stream for our own log, which ends up above the panel like the worker's."""
-        return _Lines(self.on_line)
+    def log_stream(self) -> io.TextIOBase:
+        """A stream for our own log, whose lines appear above the panel too."""
+        return _LineStream(self.on_line)
 
     @asynccontextmanager
-    async def showing(self, utils: WorkerUtils) -> AsyncIterator[None]:
+    async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(self._count(utils)), asyncio.create_task(self._refresh())]
         try:
             with without_echo(sys.stdin.fileno()):
@@ -163,33 +166,33 @@ class LiveStage:
         while True:
             with suppress(OSError):
                 self._live.refresh()
-            await asyncio.sleep(REFRESH)
+            await asyncio.sleep(REFRESH_INTERVAL)
 
     async def _count(self, utils: WorkerUtils) -> None:
         while True:
             try:
                 found = await utils.statistics()
-            except Exception as error:  # the server may be away for a while; the worker says more about it
-                self._state.counts, self._state.trouble = None, message_of(error)
+            except Exception as error:  # the server may be down for a while; the worker reports details
+                self._state.counts, self._state.count_error = None, message_of(error)
             else:
                 self._state.counts, self._state.is_estimate = found.jobs, found.is_estimate
-            await asyncio.sleep(COUNT_EVERY)
+            await asyncio.sleep(COUNT_INTERVAL)
 
-    def _say(self, line: str, style: str = "") -> None:
+    def _print_line(self, line: str, style: str = "") -> None:
         from rich.text import Text
 
         self._print(Text(line, style))
 
     def _print(self, text: Text) -> None:
-        """Print above the panel; long lines are left to the terminal, so that they can be copied whole."""
-        with suppress(OSError):  # the terminal was closed; a signal about that is on its way
+        """Print above the panel. The terminal wraps long lines, so that they can be copied whole."""
+        with suppress(OSError):  # the terminal was closed; a signal will follow
             self._console.print(text, soft_wrap=True)
 
 
 @contextmanager
 def without_echo(terminal: int) -> Iterator[None]:
-    """Keys that are typed, Ctrl-C among them, do not appear in the middle of the view."""
-    if not os.isatty(terminal) or os.tcgetpgrp(terminal) != os.getpgrp():  # in the background: not ours
+    """Keep keys such as Ctrl-C from appearing in the view."""
+    if not os.isatty(terminal) or os.tcgetpgrp(terminal) != os.getpgrp():  # not ours in the background
         yield
         return
     before = termios.tcgetattr(terminal)
@@ -202,8 +205,8 @@ def without_echo(terminal: int) -> Iterator[None]:
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-class _Lines(io.TextIOBase):
-    """A stream that hands on whole lines."""
+class _LineStream(io.TextIOBase):
+    """A stream that passes lines to a reader."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -1,0 +1,92 @@
+"""Declares sub-commands: shared flags, settings, and output as JSON or as text.
+
+`command` adds --config and --json, on request --connection and --schema, and passes the settings;
+`client_command` adds all of them and passes an open client to a coroutine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any
+
+import click
+import msgspec
+
+from ...config import Settings
+from .client import load_settings, run_async, start_logging, utils_for
+from .output import print_json
+from .parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a command prints. `json` returns a value to encode (None prints nothing); `text` prints."""
+
+    json: Callable[[], Any] | None
+    text: Callable[[], object]
+    notes: Sequence[str] = ()
+    """Lines for standard error, below either format."""
+    status: int = 0
+
+
+def command(
+    name: str, *, database: bool = False, flags: Mapping[str, str] | None = None, **attributes: Any
+) -> Callable[[Callable[..., Output]], click.Command]:
+    """A command as a function: `body(settings, **own_parameters) -> Output`.
+
+    `database` adds the flags that name one. `flags` are parameters that set an option; the body gets them
+    in the settings.
+    """
+    shared = [CONNECTION_OPTION, SCHEMA_OPTION] if database else []
+
+    def decorate(body: Callable[..., Output]) -> click.Command:
+        @click.pass_context
+        def run(ctx: click.Context, /, as_json: bool, **parameters: Any) -> int:
+            options = {option: parameters.pop(flag) for flag, option in (flags or {}).items()}
+            settings = load_settings(ctx, options)
+            start_logging(settings, quiet=True)
+            own = {key: value for key, value in parameters.items() if key not in SHARED_FLAGS}
+            return _print(body(settings, **own), as_json=as_json)
+
+        callback: Callable[..., Any] = update_wrapper(run, body)
+        for option in reversed([*shared, CONFIG_OPTION, JSON_OPTION]):
+            callback = option(callback)
+        return click.command(name, cls=click.Command, **attributes)(callback)
+
+    return decorate
+
+
+def client_command(
+    name: str, *, check: Callable[..., None] | None = None
+) -> Callable[[Callable[..., Awaitable[Output]]], click.Command]:
+    """A command that uses a client: `async body(utils, **own_parameters) -> Output`.
+
+    `check` gets the same parameters before a connection is opened, to refuse what makes no sense.
+    """
+
+    def decorate(body: Callable[..., Awaitable[Output]]) -> click.Command:
+        def run(settings: Settings, **parameters: Any) -> Output:
+            if check is not None:
+                check(**parameters)
+            return run_async(_with_client(settings, body, parameters))
+
+        return command(name, database=True)(update_wrapper(run, body))
+
+    return decorate
+
+
+async def _with_client(
+    settings: Settings, body: Callable[..., Awaitable[Output]], parameters: dict[str, Any]
+) -> Output:
+    async with utils_for(settings) as utils:
+        return await body(utils, **parameters)
+
+
+def _print(output: Output, *, as_json: bool) -> int:
+    if not as_json:
+        output.text()
+    elif output.json is not None:
+        print_json(output.json())
+    for note in output.notes:
+        click.echo(note, err=True)
+    return output.status

@@ -1,0 +1,49 @@
+"""Wording that several packages share: counts, durations, time phrases, suggestions. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_PHRASE = re.compile(r"(?:[0-9]+[smhdw])+")
+_PART = re.compile(r"([0-9]+)([smhdw])")
+LONGEST = 100 * 366 * 86400  # a century; more would only overflow the calendar
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: `1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the two largest units that matter: `7 s`, `6 min 43 s`, `6 h 7 min`."""
+    if not math.isfinite(seconds):  # from a time of infinity
+        return "an unknown time"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def parse_time_phrase(text: str) -> float:
+    """The seconds of a phrase such as `4w3d2h1m`, with units in any order.
+
+    Raises ValueError with a description of the syntax.
+    """
+    if len(text) > 200 or not _PHRASE.fullmatch(text):
+        raise ValueError(f"found {text!r}; expected numbers with the units s, m, h, d or w, such as 4w3d2h1m")
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds > LONGEST:
+        raise ValueError(f"found {text!r}; expected at most a hundred years")
+    return float(seconds)
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name most similar to a misspelt one, if any is similar enough."""
+    from difflib import get_close_matches  # only errors need it
+
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
