@@ -180,10 +180,10 @@ def _overloaded(function: Any, name: str) -> Iterator[str]:
     """The annotations of a parameter in the overloads; by position in those that have another name for it."""
     position = list(inspect.signature(function).parameters).index(name)
     for each in typing.get_overloads(function):
-        parameters = inspect.signature(each).parameters
-        found = parameters.get(name) or list(parameters.values())[position]
-        if name in parameters or found.kind is found.POSITIONAL_ONLY:
-            yield found.annotation
+        parameters = list(inspect.signature(each).parameters.values())
+        for number, found in enumerate(parameters):
+            if found.name == name or (number == position and found.kind is found.POSITIONAL_ONLY):
+                yield found.annotation
 
 
 def _keywords(parameter: inspect.Parameter) -> list[str]:
