@@ -145,5 +145,5 @@ async def test_a_crontab_that_is_named_must_exist(
 
 async def test_items_that_share_an_identifier_stop_the_start(tmp_path: Path) -> None:
     items = [*parse_crontab("* * * * * noop", source="one"), *parse_crontab("0 * * * * noop", source="two")]
-    with pytest.raises(CrontabError, match=r"two:1: the identifier 'noop' is used in one:1 already"):
+    with pytest.raises(CrontabError, match=r"two:1: the identifier 'noop' is already used in one:1"):
         await start(run_once, parsed_cron_items=items)

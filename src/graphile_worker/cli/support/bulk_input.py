@@ -86,7 +86,7 @@ def _spec(line: str) -> JobSpec:
         if NAMES[member] in values:
             raise ValueError(f"{member!r} is set twice, under different names")
         values[NAMES[member]] = value
-    if "identifier" not in values:
+    if "task_identifier" not in values:
         raise ValueError('the member "task" is missing: the name of the task')
     if isinstance(values.get("run_at"), str):
         values["run_at"] = parse_when(values["run_at"])
