@@ -69,3 +69,17 @@ def test_every_page_of_the_documentation_can_be_reached_from_its_first() -> None
                 waiting.append(target)
     missing = {page for page in pages() if page.is_relative_to(ROOT / "docs")} - reached
     assert not missing, sorted(map(name_of, missing))
+
+
+def test_every_module_and_directory_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "graphile_worker"
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text)) | set(
+        re.findall(r"`([a-z_]+\.py)`", text)
+    )
+    assert len(named) > 20
+    inside = [path.name for path in package.rglob("*.py")]
+    missing = {
+        name for name in named if not ((package / name).exists() or (ROOT / name).exists() or name in inside)
+    }
+    assert missing == set()
