@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import graphile_worker
-from graphile_worker import testing
+from graphile_worker import hooks, testing
 from graphile_worker.client.arguments import ClientArguments
-from graphile_worker.hooks import interceptors
 from graphile_worker.option_values import ClientOptionValues
 
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
@@ -39,7 +38,10 @@ PAGES = {
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
-    "hooks.md": f"Hooks {_interceptor_types()} SkipJob FailJob LeaveLocked Plugin WorkerContext Events",
+    "hooks.md": (
+        f"Hooks {_interceptor_types()} CallNext SkipJob FailJob LeaveLocked Plugin PluginWithLifecycle "
+        "WorkerContext Events"
+    ),
     "testing.md": " ".join(vars(testing)["__all__"]),
 }
 """The names on each page, in order."""
@@ -68,7 +70,7 @@ def _page(file: str, names: list[str]) -> str:
     package = testing if file == "testing.md" else graphile_worker
     lines = [text(file).rstrip("\n"), ""]
     for name in names:
-        thing = getattr(package, name, None) or getattr(interceptors, name)
+        thing = getattr(package, name, None) or getattr(hooks, name)
         lines += [f"## `{name}`", "", *_entry(name, thing)]
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -58,7 +58,7 @@ NOT_OURS = {
 }  # fmt: skip
 DRIVER = {"AnyPool", "Connection", "Row"}  # asyncpg's own objects; programs import them from there
 UNNAMED = {
-    "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "LivenessKind", "Matcher",
+    "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness", "Matcher",
     "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
