@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,13 +15,16 @@ from graphile_worker.migrate import MigrationReport
 from graphile_worker.queries.inspection import JobCounts, QueueSummary, Statistics
 from graphile_worker.queries.maintenance import CleanupReport
 from graphile_worker.recovery.sweep import RecoveredWorker, SweepReport
-from graphile_worker.recovery.worker_rows import WorkerSummary
+from graphile_worker.recovery.worker_rows import RunningJob, WorkerSummary
 from graphile_worker.schema_name import SchemaName
 
 
 def _made(cls: Any) -> Any:
     """An object whose fields hold their own names."""
-    return cls(**{field.name: field.name for field in dataclasses.fields(cls)})
+    values: dict[str, Any] = {field.name: field.name for field in dataclasses.fields(cls)}
+    if cls is WorkerSummary:
+        values["running"] = [RunningJob(id=1, started_at=datetime.now(UTC))]
+    return cls(**values)
 
 
 @pytest.mark.parametrize(

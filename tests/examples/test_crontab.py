@@ -13,7 +13,7 @@ ITEMS = {"heartbeat", "clean_up", "weekly_report", "monthly_report"}
 
 async def test_a_missed_run_is_backfilled(example: Any, empty_database_url: str) -> None:
     printed = example.run()
-    assert "4 items, no problems" in printed
+    assert "4 recurring jobs, no problems" in printed
     assert "heartbeat" in printed
 
     log = example.start()

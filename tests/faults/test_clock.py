@@ -21,6 +21,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "spec.py": "an example in a message",
     "cli/commands/crontab.py": "shows what would be due from now on",
     "cli/live_view/feed.py": "shows when something happened",
+    "testing/job_factory.py": "the times of a made-up job",
     "testing/scratch.py": "compares it with the age of files",
 }
 WALL_CLOCK = re.compile(r"\b(time\.time|time\.time_ns|datetime\.now|datetime\.utcnow)\(")

@@ -204,5 +204,5 @@ def test_a_time_phrase_is_the_sum_of_its_parts_or_refused(text: str) -> None:
     if is_phrase:
         assert parse_time_phrase(text) == seconds
     else:
-        with pytest.raises(ValueError, match="got"):
+        with pytest.raises(ValueError, match="found"):
             parse_time_phrase(text)

@@ -55,7 +55,7 @@ async def test_a_worker_that_was_stopped_and_cut_off_leaves_the_job_to_its_new_o
     await gate.until_inside(1)
     await history.release()  # the task of the first worker ends as soon as it wakes up
     first.send(signal.SIGCONT)
-    first.wait_for("went to others")
+    first.wait_for("other workers took over")
     assert (await jobs.one())["locked_by"] == second.pool_id
     gate.open(ValueError("the new owner's result"))
 

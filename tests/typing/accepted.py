@@ -34,6 +34,7 @@ from graphile_worker import (
     Runner,
     Statistics,
     SweepReport,
+    WorkerList,
     WorkerOptions,
     WorkerSummary,
     WorkerUtils,
@@ -167,7 +168,8 @@ async def manage(utils: WorkerUtils) -> None:
     assert_type(await utils.list_jobs(JobFilter(state="failed")), list[JobDetails])
     assert_type(await utils.statistics(), Statistics)
     assert_type(await utils.list_queues(), list[QueueSummary])
-    assert_type(await utils.list_workers(), list[WorkerSummary])
+    assert_type(await utils.list_workers(), WorkerList)
+    assert_type((await utils.list_workers(all=True))[0], WorkerSummary)
     assert_type(await utils.cleanup(), CleanupReport)
     assert_type(await utils.sweep_stale_workers(dry_run=True), SweepReport)
     assert_type(get_current_helpers().abort_signal, AbortSignal)
