@@ -14,7 +14,7 @@ from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from .rows import taken_jobs
-from .write_plan import ROW_COUNT, Answer, Outcomes, WritePlan, WritePlanner
+from .write_plan import MISSING_IDS, NEXT_JOBS, RETURNED_IDS, ROW_COUNT, Outcomes, WritePlan, WritePlanner
 
 JOB_COLUMNS = len(Job.__struct_fields__) - 2  # all but the pool id and the task identifier
 
@@ -121,7 +121,7 @@ def _read_returned(plan: WritePlan, rows: Sequence[Row]) -> Written:
 
 
 _READERS = {
-    Answer.MISSING_IDS: _read_missing,
-    Answer.NEXT_JOBS: _read_next_jobs,
-    Answer.RETURNED_IDS: _read_returned,
+    MISSING_IDS: _read_missing,
+    NEXT_JOBS: _read_next_jobs,
+    RETURNED_IDS: _read_returned,
 }

@@ -21,7 +21,7 @@ from ..hooks import Events
 from ..job import Job
 from ..outcome import Finished, Interrupted, failed
 from ..queries.write import ALL_WRITTEN, Written, release_queue, write
-from ..queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
+from ..queries.write_plan import Continuation, WritePlan, WritePlanner, outcomes_of
 from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
 from .execute import TAKEN_AWAY
@@ -140,36 +140,28 @@ class BatchWriter:
                     self.has_freed_queues = True
                     return
             outcomes = outcomes_of(batch, delay=self._interrupted_delay, with_note=not is_last_attempt)
+            queues = self.queues if outcomes.queues and not outcomes.returned else None
+            plan = self._planner.plan(outcomes, None if queues is None else queues.terms())
             try:
-                if outcomes.returned:
-                    await self._write_returned(batch, outcomes)
-                else:
-                    await self._write_ended(batch, outcomes, is_last_attempt=is_last_attempt)
-                return
+                written, jobs, seconds = await self._run(batch, plan)
             except _EvictedError:
                 continue
-
-    async def _write_ended(self, batch: list[Finished], outcomes: Outcomes, *, is_last_attempt: bool) -> None:
-        queues = self.queues
-        continuation = queues.terms() if outcomes.queues and queues is not None else None
-        written, jobs, seconds = await self._run(batch, self._planner.plan(outcomes, continuation))
-        self._session.holdings.remove([finished.job for finished in batch])
+            break
+        session.holdings.remove([finished.job for finished in batch])
         if jobs and queues is not None:
             queues.adopt(jobs)
         if len(jobs) < len(outcomes.queues):
             self.has_freed_queues = True
+        if outcomes.returned:
+            self.has_freed_queues = True
+            missing = set(written.missing) - self._maybe_written
+            self._maybe_written.difference_update(outcomes.returned)
+            self._events.returned(batch, missing, written.final, seconds)
+            return
         final: Collection[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
         self._events.written(batch, final, seconds)
-
-    async def _write_returned(self, batch: list[Finished], outcomes: Outcomes) -> None:
-        self.has_freed_queues = True
-        written, _, seconds = await self._run(batch, self._planner.plan(outcomes))
-        self._session.holdings.remove([finished.job for finished in batch])
-        missing = set(written.missing) - self._maybe_written
-        self._maybe_written.difference_update(outcomes.returned)
-        self._events.returned(batch, missing, written.final, seconds)
 
     async def _run(
         self, batch: Sequence[Finished], plan: WritePlan
