@@ -1,0 +1,170 @@
+"""LoopWatchdog: notices from a thread of its own that the event loop is blocked, and by which job.
+
+An `async def` task that computes or sleeps without `await` stops everything on its event loop: other jobs,
+timers, signals. Nothing on the loop can report that, so a thread does. It wakes up twice a second, and asks
+the loop to answer only while jobs are running.
+
+After a signal the thread is also the last resort: if the loop is still blocked at the deadline, it ends the
+process. The jobs are recovered as after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import CodeType, FrameType
+
+import msgspec
+
+from ..error_parts import PACKAGE_FOLDER
+from ..job import Job
+
+CHECK_INTERVAL = 0.5  # seconds
+BLOCKED_AFTER = 1.0  # seconds without a turn of the loop
+FIRST_REMINDER = 5.0  # seconds of blockage; each further one after six times as long
+REMINDER_FACTOR = 6.0
+MAX_FRAMES = 20
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class Blockage(msgspec.Struct, frozen=True, kw_only=True):
+    """The event loop does not turn: since when, and what runs on it."""
+
+    since: float
+    """By the clock `time.monotonic`."""
+    job: Job | None
+    stack: str
+
+    @property
+    def culprit(self) -> str:
+        """What blocks the loop, for log lines."""
+        if self.job is None:
+            return "something other than a task"
+        return f"task {self.job.task_identifier} (job {self.job.id})"
+
+
+class LoopWatchdog:
+    """Watches one event loop from start to stop."""
+
+    def __init__(
+        self,
+        is_busy: Callable[[], bool],
+        runs_job: CodeType,
+        *,
+        on_blocked: Callable[[Blockage], None] = lambda _: None,
+        exit_process: Callable[[Blockage], None] | None = None,
+    ) -> None:
+        """`is_busy` says whether jobs are running. `runs_job` is the code that has the job in a local `job`.
+
+        `on_blocked` is called in the watchdog's thread for each new blockage, `exit_process` there when the
+        loop is still blocked at the deadline of `exit_by`.
+        """
+        self._is_busy = is_busy
+        self._runs_job = runs_job
+        self._on_blocked = on_blocked
+        self._exit_process = exit_process
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
+        self._stopped = threading.Event()
+        self._exit_at: float | None = None
+        self._thread: threading.Thread | None = None
+        self.current: Blockage | None = None
+        """The blockage that lasts now."""
+        self.count = 0
+        """How often the loop was blocked so far."""
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._thread = threading.Thread(target=self._watch, name="graphile-worker watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; does not wait for it."""
+        self._stopped.set()
+
+    def exit_by(self, seconds: float) -> None:
+        """End the process if the loop is blocked this many seconds from now. May be called in any thread."""
+        if self._exit_at is None:
+            self._exit_at = time.monotonic() + seconds
+
+    # -- in the thread -------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(CHECK_INTERVAL):
+            if self._is_busy() or self._exit_at is not None:
+                turned = threading.Event()
+                asked_at = time.monotonic()
+                if not self._ask(turned):
+                    return
+                if not turned.wait(BLOCKED_AFTER):
+                    self._blocked(turned, asked_at)
+
+    def _ask(self, turned: threading.Event) -> bool:
+        """Have the loop set the event at its next turn; False if the loop is closed."""
+        assert self._loop is not None  # noqa: S101 - set by start
+        try:
+            self._loop.call_soon_threadsafe(turned.set)
+        except RuntimeError:
+            return False
+        return True
+
+    def _blocked(self, turned: threading.Event, since: float) -> None:
+        """Report a blockage and its end."""
+        self.count += 1
+        remind_at = since + FIRST_REMINDER
+        self._report(since)
+        while not turned.wait(CHECK_INTERVAL) and not self._stopped.is_set():
+            now = time.monotonic()
+            if now >= remind_at:
+                remind_at = since + (now - since) * REMINDER_FACTOR
+                self._report(since)
+            if self._exit_at is not None and now >= self._exit_at and self._exit_process is not None:
+                self._exit_process(self._look(since))
+                return
+        blockage, self.current = self.current, None
+        if blockage is not None and turned.is_set():
+            logger.warning(
+                "the event loop runs again; %s had blocked it for %.1f s",
+                blockage.culprit,
+                time.monotonic() - since,
+            )
+
+    def _report(self, since: float) -> None:
+        is_new = self.current is None
+        self.current = blockage = self._look(since)
+        seconds = time.monotonic() - since
+        logger.warning(
+            "%s has blocked the event loop for %.0f s\n%s", blockage.culprit, seconds, blockage.stack
+        )
+        if is_new:
+            self._on_blocked(blockage)
+
+    def _look(self, since: float) -> Blockage:
+        frame = sys._current_frames().get(self._loop_thread)
+        return Blockage(since=since, job=self._job_of(frame), stack=stack_of(frame))
+
+    def _job_of(self, frame: FrameType | None) -> Job | None:
+        while frame is not None:
+            if frame.f_code is self._runs_job:
+                job = frame.f_locals.get("job")
+                return job if isinstance(job, Job) else None
+            frame = frame.f_back
+        return None
+
+
+def stack_of(frame: FrameType | None) -> str:
+    """The innermost frames as in a traceback, without those of this package and above."""
+    if frame is None:
+        return "  (no stack)"
+    summary = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=MAX_FRAMES)
+    own = [n for n, each in enumerate(summary) if each.filename.startswith(PACKAGE_FOLDER)]
+    kept = summary[: own[0]] if own and own[0] > 0 else summary
+    return "".join(traceback.StackSummary.from_list(list(reversed(kept))).format()).rstrip()

@@ -1,0 +1,165 @@
+"""The watchdog of the event loop, without a database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from graphile_worker.job import Job
+from graphile_worker.worker import watchdog as module
+from graphile_worker.worker.watchdog import Blockage, LoopWatchdog
+from support.working import PATIENCE, until
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECK_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "BLOCKED_AFTER", 0.05)
+    monkeypatch.setattr(module, "FIRST_REMINDER", 0.1)
+
+
+class Scene:
+    """A loop, a watchdog of it, and what the watchdog reported."""
+
+    def __init__(self, **options: Any) -> None:
+        self.reported: list[Blockage] = []
+        self.is_seen = threading.Event()
+        self.watchdog = LoopWatchdog(lambda: True, run_job.__code__, on_blocked=self._blocked, **options)
+
+    def _blocked(self, blockage: Blockage) -> None:
+        self.reported.append(blockage)
+        self.is_seen.set()
+
+    def __enter__(self) -> Scene:
+        self.watchdog.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.watchdog.stop()
+
+
+def run_job(job: Any, until_: threading.Event) -> None:
+    computes_for_long(until_)
+
+
+def computes_for_long(until_: threading.Event) -> None:
+    assert until_.wait(PATIENCE)
+
+
+@pytest.fixture
+def job() -> Job:
+    columns: dict[str, Any] = dict.fromkeys(Job.__struct_fields__)
+    return Job(**columns | {"id": 17, "task_identifier": "forever"})
+
+
+@pytest.fixture
+def quiet_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.WARNING, logger="graphile_worker"):
+        yield caplog
+
+
+async def test_a_blocked_loop_is_reported_with_its_job_and_the_users_own_stack(
+    job: Job, quiet_log: pytest.LogCaptureFixture
+) -> None:
+    with Scene() as scene:
+        run_job(job, scene.is_seen)
+        await until(lambda: scene.watchdog.current is None)
+        await until(lambda: "runs again" in quiet_log.text)
+    (blockage,) = scene.reported
+    assert blockage.job is job
+    assert "computes_for_long" in blockage.stack
+    assert "task forever (job 17) has blocked the event loop for" in quiet_log.text
+    assert "task forever (job 17) had blocked it for" in quiet_log.text
+    assert scene.watchdog.count == 1
+
+
+async def test_a_blockage_that_lasts_is_reported_again(job: Job, quiet_log: pytest.LogCaptureFixture) -> None:
+    reminded = threading.Event()
+
+    class Remind(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if quiet_log.text.count("has blocked") >= 1:
+                reminded.set()
+
+    handler = Remind()
+    module.logger.addHandler(handler)
+    try:
+        with Scene() as scene:
+            run_job(job, reminded)
+    finally:
+        module.logger.removeHandler(handler)
+    assert quiet_log.text.count("has blocked") >= 2
+    assert len(scene.reported) == 1
+
+
+async def test_what_is_no_task_is_reported_without_a_job() -> None:
+    with Scene() as scene:
+        computes_for_long(scene.is_seen)
+    (blockage,) = scene.reported
+    assert blockage.job is None
+    assert blockage.culprit == "something other than a task"
+
+
+async def test_a_loop_that_turns_is_left_alone() -> None:
+    with Scene() as scene:
+        asked: list[float] = []
+        loop = asyncio.get_running_loop()
+        told = loop.call_soon_threadsafe
+
+        def count(*arguments: Any, **options: Any) -> Any:
+            asked.append(time.monotonic())
+            return told(*arguments, **options)
+
+        loop.call_soon_threadsafe = count  # type: ignore[method-assign]
+        await until(lambda: len(asked) > 3)
+    assert scene.reported == []
+
+
+async def test_the_loop_is_not_asked_while_nothing_runs() -> None:
+    checked = threading.Event()
+    checks = 0
+
+    def is_busy() -> bool:
+        nonlocal checks
+        checks += 1
+        if checks > 3:
+            checked.set()
+        return False
+
+    watchdog = LoopWatchdog(is_busy, run_job.__code__, on_blocked=lambda _: pytest.fail("it was asked"))
+    watchdog.start()
+    try:
+        assert checked.wait(PATIENCE)  # blocks the loop, and nothing is running
+    finally:
+        watchdog.stop()
+    assert watchdog.count == 0
+
+
+async def test_the_process_is_ended_if_the_loop_is_blocked_at_the_deadline(job: Job) -> None:
+    ended = threading.Event()
+    blamed: list[Blockage] = []
+
+    def exit_process(blockage: Blockage) -> None:
+        blamed.append(blockage)
+        ended.set()
+
+    with Scene(exit_process=exit_process) as scene:
+        scene.watchdog.exit_by(0.1)
+        run_job(job, ended)
+    assert blamed[0].job is job
+
+
+async def test_the_process_is_not_ended_if_the_loop_turns_again_before_the_deadline(job: Job) -> None:
+    with Scene(exit_process=lambda _: pytest.fail("ended")) as scene:
+        run_job(job, scene.is_seen)
+        scene.watchdog.exit_by(0.02)
+        await until(lambda: scene.watchdog.current is None)
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+    assert scene.watchdog.count == 1
