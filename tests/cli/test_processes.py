@@ -29,7 +29,7 @@ def stop(*_):
     say("stopping")
     raise SystemExit(0)
 
-status = supervise(2, work, replace=REPLACE)
+status = supervise(2, work, replace=REPLACE, kill_after=KILL_AFTER)
 say("ended")
 sys.exit(status)
 """
@@ -47,9 +47,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start() -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
-    def run(work: str, *, replace: bool = True) -> subprocess.Popen[str]:
+    def run(work: str, *, replace: bool = True, kill_after: float = 600.0) -> subprocess.Popen[str]:
+        script = SCRIPT.replace("WORK", work.strip()).replace("REPLACE", str(replace))
         process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.replace("WORK", work.strip()).replace("REPLACE", str(replace))],
+            [sys.executable, "-c", script.replace("KILL_AFTER", str(kill_after))],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
         )  # fmt: skip
         running.append(process)
@@ -197,3 +198,22 @@ def test_a_worker_that_a_real_time_signal_ended_is_replaced(start: Start, offset
     _, err = parent.communicate(timeout=60)
     name = f"SIGRTMIN+{offset}" if offset else "SIGRTMIN"
     assert f"worker process {first} was killed by {name}; starting another" in err
+
+
+def test_a_process_that_does_not_end_is_killed_after_a_while(start: Start) -> None:
+    process = start(
+        """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say("started")
+    while True:
+        signal.pause()
+""",
+        kill_after=0.2,
+    )
+    workers = read(process, "started", times=2)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert sorted(errors.split("worker process ")[1:]) == [
+        f"{pid} did not end in time; killing it\n" for pid in sorted(workers)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -30,18 +31,35 @@ class Scene:
     def __init__(self, **options: Any) -> None:
         self.reported: list[Blockage] = []
         self.is_seen = threading.Event()
-        self.watchdog = LoopWatchdog(lambda: True, run_job.__code__, on_blocked=self._blocked, **options)
+        self.watchdog = LoopWatchdog(lambda: True, run_job.__code__, on_over=self._over, **options)
+        self.turns: list[float] = []
+        self._handler = logging.Handler()
+        self._handler.emit = lambda record: self.is_seen.set()  # type: ignore[method-assign]
 
-    def _blocked(self, blockage: Blockage) -> None:
+    def _over(self, blockage: Blockage, seconds: float) -> None:
+        assert seconds > 0
         self.reported.append(blockage)
-        self.is_seen.set()
 
     def __enter__(self) -> Scene:
+        module.logger.addHandler(self._handler)
         self.watchdog.start()
+        self._count_turns()
         return self
+
+    def _count_turns(self) -> None:
+        """Note when the watchdog asks the loop."""
+        loop: Any = asyncio.get_running_loop()
+        ask = loop.call_soon_threadsafe
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.turns.append(time.monotonic())
+            return ask(*arguments, **options)
+
+        loop.call_soon_threadsafe = counted
 
     def __exit__(self, *_: object) -> None:
         self.watchdog.stop()
+        module.logger.removeHandler(self._handler)
 
 
 def run_job(job: Any, until_: threading.Event) -> None:
@@ -69,13 +87,12 @@ async def test_a_blocked_loop_is_reported_with_its_job_and_the_users_own_stack(
 ) -> None:
     with Scene() as scene:
         run_job(job, scene.is_seen)
-        await until(lambda: scene.watchdog.current is None)
-        await until(lambda: "runs again" in quiet_log.text)
+        await until(lambda: bool(scene.reported))
     (blockage,) = scene.reported
     assert blockage.job is job
     assert "computes_for_long" in blockage.stack
     assert "task forever (job 17) has blocked the event loop for" in quiet_log.text
-    assert "task forever (job 17) had blocked it for" in quiet_log.text
+    assert "the event loop runs again; task forever (job 17) had blocked it for" in quiet_log.text
     assert scene.watchdog.count == 1
 
 
@@ -84,7 +101,7 @@ async def test_a_blockage_that_lasts_is_reported_again(job: Job, quiet_log: pyte
 
     class Remind(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if quiet_log.text.count("has blocked") >= 1:
+            if quiet_log.text.count("has blocked") >= 2:
                 reminded.set()
 
     handler = Remind()
@@ -92,33 +109,18 @@ async def test_a_blockage_that_lasts_is_reported_again(job: Job, quiet_log: pyte
     try:
         with Scene() as scene:
             run_job(job, reminded)
+            await until(lambda: bool(scene.reported))
     finally:
         module.logger.removeHandler(handler)
-    assert quiet_log.text.count("has blocked") >= 2
     assert len(scene.reported) == 1
 
 
 async def test_what_is_no_task_is_reported_without_a_job() -> None:
     with Scene() as scene:
         computes_for_long(scene.is_seen)
-    (blockage,) = scene.reported
-    assert blockage.job is None
-    assert blockage.culprit == "something other than a task"
-
-
-async def test_a_loop_that_turns_is_left_alone() -> None:
-    with Scene() as scene:
-        asked: list[float] = []
-        loop = asyncio.get_running_loop()
-        told = loop.call_soon_threadsafe
-
-        def count(*arguments: Any, **options: Any) -> Any:
-            asked.append(time.monotonic())
-            return told(*arguments, **options)
-
-        loop.call_soon_threadsafe = count  # type: ignore[method-assign]
-        await until(lambda: len(asked) > 3)
-    assert scene.reported == []
+        await until(lambda: bool(scene.reported))
+    assert scene.reported[0].job is None
+    assert scene.reported[0].culprit == "something other than a task"
 
 
 async def test_the_loop_is_not_asked_while_nothing_runs() -> None:
@@ -128,11 +130,11 @@ async def test_the_loop_is_not_asked_while_nothing_runs() -> None:
     def is_busy() -> bool:
         nonlocal checks
         checks += 1
-        if checks > 3:
+        if checks > 10:
             checked.set()
         return False
 
-    watchdog = LoopWatchdog(is_busy, run_job.__code__, on_blocked=lambda _: pytest.fail("it was asked"))
+    watchdog = LoopWatchdog(is_busy, run_job.__code__)
     watchdog.start()
     try:
         assert checked.wait(PATIENCE)  # blocks the loop, and nothing is running
@@ -143,23 +145,24 @@ async def test_the_loop_is_not_asked_while_nothing_runs() -> None:
 
 async def test_the_process_is_ended_if_the_loop_is_blocked_at_the_deadline(job: Job) -> None:
     ended = threading.Event()
-    blamed: list[Blockage] = []
+    blamed: list[tuple[Blockage, int]] = []
 
-    def exit_process(blockage: Blockage) -> None:
-        blamed.append(blockage)
+    def exit_process(blockage: Blockage, number: int) -> None:
+        blamed.append((blockage, number))
         ended.set()
 
     with Scene(exit_process=exit_process) as scene:
-        scene.watchdog.exit_by(0.1)
+        scene.watchdog.exit_by(0.1, signal.SIGTERM)
         run_job(job, ended)
-    assert blamed[0].job is job
+    ((blockage, number),) = blamed
+    assert (blockage.job, number) == (job, signal.SIGTERM)
 
 
-async def test_the_process_is_not_ended_if_the_loop_turns_again_before_the_deadline(job: Job) -> None:
-    with Scene(exit_process=lambda _: pytest.fail("ended")) as scene:
+async def test_the_process_goes_on_if_the_loop_turns_at_the_deadline(job: Job) -> None:
+    with Scene(exit_process=lambda *_: pytest.fail("ended")) as scene:
         run_job(job, scene.is_seen)
-        scene.watchdog.exit_by(0.02)
-        await until(lambda: scene.watchdog.current is None)
-        for _ in range(5):
-            await asyncio.sleep(0.02)
+        await until(lambda: bool(scene.reported))
+        scene.watchdog.exit_by(0.0, signal.SIGTERM)
+        asked = len(scene.turns)
+        await until(lambda: len(scene.turns) > asked + 3)  # asked and answered after the deadline
     assert scene.watchdog.count == 1

@@ -518,6 +518,17 @@ class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
     left: Sequence[int]
 
 
+class PoolLoopBlocked(PoolEvent, frozen=True, kw_only=True):
+    """The event loop runs again after a task, or other code, has blocked it for a second or more."""
+
+    name: ClassVar[str] = "pool:loop:blocked"
+    job: Job | None
+    """The job that blocked it; None if it was not a task."""
+    seconds: float
+    stack: str
+    """Where the code was when that was noticed."""
+
+
 class PoolEvicted(PoolEvent, frozen=True, kw_only=True):
     """This pool missed its heartbeats and other workers took over these jobs; it drops them."""
 

@@ -70,6 +70,8 @@ class JsonFormatter(logging.Formatter):
         traceback = _traceback(self, record)
         if traceback:
             line["traceback"] = traceback
+        if record.stack_info:
+            line["stack"] = record.stack_info
         try:
             return msgspec.json.encode(line, enc_hook=str).decode()
         except BaseException:  # a lone surrogate, a cyclic structure, a failing __str__

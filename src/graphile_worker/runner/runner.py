@@ -252,3 +252,8 @@ class _SignalTarget:
 
     def kill_by_signal(self, message: str) -> None:
         self._runner._running_pool.force_shutdown(message)
+
+    def exit_if_blocked(self, margin: float | None, number: int) -> None:
+        """End the process if its event loop is blocked: at once (None), or a margin after the grace."""
+        seconds = 0.0 if margin is None else self._runner._builder.options.grace + margin
+        self._runner._running_pool.exit_if_blocked(seconds, number)

@@ -17,7 +17,7 @@ from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
 from ..errors import WorkerStoppedError
 from ..hooks import Hooks
-from ..hooks.events import PoolCreated, PoolFatalError, WorkerGetJobError
+from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
@@ -42,6 +42,7 @@ from .shutdown import Shutdown
 from .sink import Sink
 from .slots import Slots
 from .timers import poll, refresh_tasks
+from .watchdog import Blockage, LoopWatchdog, exit_process
 
 SESSIONS_WITH_LISTENER = 3
 
@@ -132,6 +133,12 @@ class WorkerPool:
         )
         self._executor = Executor(self._tasks, services, self._threads, hooks)
         self._slots: Slots | None = None
+        self._watchdog = LoopWatchdog(
+            lambda: bool(self.running),
+            Executor.execute.__code__,
+            on_over=self._loop_was_blocked,
+            exit_process=exit_process,
+        )
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -188,6 +195,7 @@ class WorkerPool:
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
             start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
         slots.start()
+        self._watchdog.start()
         start(self._die_with_slots(slots), "end of slots")
         self._source.start(slots)
         if self.once:
@@ -282,6 +290,10 @@ class WorkerPool:
     async def _read_schema_state(self) -> SchemaState:
         return await self.run_statement(lambda connection: read_state(connection, self._options.schema_name))
 
+    def _loop_was_blocked(self, blockage: Blockage, seconds: float) -> None:
+        event = PoolLoopBlocked(pool_id=self.id, job=blockage.job, seconds=seconds, stack=blockage.stack)
+        self._events.emit(event)
+
     def _distrust_schema(self) -> None:
         """Forget what was read from the schema: task ids, and that held jobs exist."""
         self._fetcher.forget()
@@ -323,6 +335,10 @@ class WorkerPool:
         """Begin a graceful shutdown; see `wait`."""
         self._shutdown.begin(message)
 
+    def exit_if_blocked(self, seconds: float, signal_number: int) -> None:
+        """End the process if its event loop is blocked this many seconds from now. Thread-safe."""
+        self._watchdog.exit_by(seconds, signal_number)
+
     def force_shutdown(self, message: str) -> None:
         """Begin a forced shutdown, or turn a graceful one into it; see `wait`."""
         self._shutdown.force(message)
@@ -346,6 +362,7 @@ class WorkerPool:
 
     async def _close(self) -> None:
         self._is_closed = True
+        self._watchdog.stop()
         await self._background.cancel()
         self._threads.close()
         for stuck in self._threads.running:

@@ -12,6 +12,7 @@ import logging
 import signal
 import threading
 import time
+from types import FrameType
 from typing import Any, ClassVar, Protocol
 
 from ..errors import WorkerStoppedError
@@ -31,6 +32,8 @@ class Stoppable(Protocol):
 
     def kill_by_signal(self, message: str) -> None: ...
 
+    def exit_if_blocked(self, margin: float | None, number: int) -> None: ...
+
 
 class SignalHandling:
     """The signal handlers of one event loop and the workers that they stop."""
@@ -38,12 +41,19 @@ class SignalHandling:
     ignore_for: ClassVar[float] = 5.0
     """Seconds after a signal during which further signals are ignored."""
 
+    exit_margin: ClassVar[float | None] = None
+    """Seconds after the grace at which the process ends if the event loop is blocked; None: never.
+
+    For programs that are nothing but a worker: the command sets it.
+    """
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._workers: dict[Stoppable, Events] = {}
         self._previous: dict[signal.Signals, Any] = {}
         self._stopped_at: float | None = None
         self._killed_at: float | None = None
+        self._noted_at: float | None = None
         self.received: signal.Signals | None = None
         """The first signal; the process should exit with it."""
 
@@ -90,6 +100,19 @@ class SignalHandling:
                 logger.debug("signals are not handled, because this is not the main thread")
                 return
             self._previous[number] = previous
+            # The loop is woken by a file descriptor, not by the handler, which it leaves to us.
+            signal.signal(number, self._note)
+            signal.siginterrupt(number, False)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        """Called at once, even while the event loop is blocked; `_handle` follows when it turns."""
+        if self.exit_margin is None:
+            return
+        now = time.monotonic()
+        is_second = self._noted_at is not None and now - self._noted_at >= self.ignore_for
+        self._noted_at = self._noted_at or now
+        for worker in list(self._workers):
+            worker.exit_if_blocked(None if is_second else self.exit_margin, number)
 
     def _uninstall(self) -> None:
         for number, previous in self._previous.items():

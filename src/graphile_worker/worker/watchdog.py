@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import CodeType, FrameType
 
 import msgspec
 
 from ..error_parts import PACKAGE_FOLDER
 from ..job import Job
+from ..signal_names import signal_name
 
 CHECK_INTERVAL = 0.5  # seconds
 BLOCKED_AFTER = 1.0  # seconds without a turn of the loop
@@ -57,22 +60,23 @@ class LoopWatchdog:
         is_busy: Callable[[], bool],
         runs_job: CodeType,
         *,
-        on_blocked: Callable[[Blockage], None] = lambda _: None,
-        exit_process: Callable[[Blockage], None] | None = None,
+        on_over: Callable[[Blockage, float], None] = lambda *_: None,
+        exit_process: Callable[[Blockage, int], None] | None = None,
     ) -> None:
         """`is_busy` says whether jobs are running. `runs_job` is the code that has the job in a local `job`.
 
-        `on_blocked` is called in the watchdog's thread for each new blockage, `exit_process` there when the
-        loop is still blocked at the deadline of `exit_by`.
+        `on_over` is called on the loop after a blockage, with its length in seconds; `exit_process` in the
+        watchdog's thread, if the loop is still blocked at the deadline of `exit_by`.
         """
         self._is_busy = is_busy
         self._runs_job = runs_job
-        self._on_blocked = on_blocked
+        self._on_over = on_over
         self._exit_process = exit_process
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
         self._stopped = threading.Event()
         self._exit_at: float | None = None
+        self._signal_number = 0
         self._thread: threading.Thread | None = None
         self.current: Blockage | None = None
         """The blockage that lasts now."""
@@ -90,10 +94,11 @@ class LoopWatchdog:
         """End the thread; does not wait for it."""
         self._stopped.set()
 
-    def exit_by(self, seconds: float) -> None:
-        """End the process if the loop is blocked this many seconds from now. May be called in any thread."""
-        if self._exit_at is None:
-            self._exit_at = time.monotonic() + seconds
+    def exit_by(self, seconds: float, signal_number: int) -> None:
+        """After a signal: end the process if the loop is blocked this many seconds from now. Thread-safe."""
+        self._signal_number = signal_number
+        exit_at = time.monotonic() + seconds
+        self._exit_at = exit_at if self._exit_at is None else min(self._exit_at, exit_at)
 
     # -- in the thread -------------------------------------------------------------------------------------
 
@@ -102,16 +107,16 @@ class LoopWatchdog:
             if self._is_busy() or self._exit_at is not None:
                 turned = threading.Event()
                 asked_at = time.monotonic()
-                if not self._ask(turned):
+                if not self._call(turned.set):
                     return
                 if not turned.wait(BLOCKED_AFTER):
                     self._blocked(turned, asked_at)
 
-    def _ask(self, turned: threading.Event) -> bool:
-        """Have the loop set the event at its next turn; False if the loop is closed."""
+    def _call(self, function: Callable[..., object], *arguments: object) -> bool:
+        """Call a function on the loop at its next turn; False if the loop is closed."""
         assert self._loop is not None  # noqa: S101 - set by start
         try:
-            self._loop.call_soon_threadsafe(turned.set)
+            self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             return False
         return True
@@ -127,25 +132,25 @@ class LoopWatchdog:
                 remind_at = since + (now - since) * REMINDER_FACTOR
                 self._report(since)
             if self._exit_at is not None and now >= self._exit_at and self._exit_process is not None:
-                self._exit_process(self._look(since))
+                self._exit_process(self._look(since), self._signal_number)
                 return
         blockage, self.current = self.current, None
         if blockage is not None and turned.is_set():
+            seconds = time.monotonic() - since
             logger.warning(
-                "the event loop runs again; %s had blocked it for %.1f s",
-                blockage.culprit,
-                time.monotonic() - since,
+                "the event loop runs again; %s had blocked it for %.1f s", blockage.culprit, seconds
             )
+            self._call(self._on_over, blockage, seconds)
 
     def _report(self, since: float) -> None:
-        is_new = self.current is None
         self.current = blockage = self._look(since)
-        seconds = time.monotonic() - since
-        logger.warning(
-            "%s has blocked the event loop for %.0f s\n%s", blockage.culprit, seconds, blockage.stack
+        _log(
+            logging.WARNING,
+            blockage,
+            "%s has blocked the event loop for %.0f s",
+            blockage.culprit,
+            time.monotonic() - since,
         )
-        if is_new:
-            self._on_blocked(blockage)
 
     def _look(self, since: float) -> Blockage:
         frame = sys._current_frames().get(self._loop_thread)
@@ -158,6 +163,29 @@ class LoopWatchdog:
                 return job if isinstance(job, Job) else None
             frame = frame.f_back
         return None
+
+
+def exit_process(blockage: Blockage, signal_number: int) -> None:
+    """End the process at once, with the status that a shell shows for the signal."""
+    _log(
+        logging.CRITICAL,
+        blockage,
+        "%s still blocks the event loop after %s; ending the process, its jobs will be recovered",
+        blockage.culprit,
+        signal_name(signal_number),
+    )
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(128 + signal_number)
+
+
+def _log(level: int, blockage: Blockage, message: str, *arguments: object) -> None:
+    """Log with the stack of the loop's thread in place of this thread's."""
+    if logger.isEnabledFor(level):
+        record = logger.makeRecord(logger.name, level, __file__, 0, message, arguments, None)
+        record.stack_info = f"Stack (most recent call last):\n{blockage.stack}"
+        logger.handle(record)
 
 
 def stack_of(frame: FrameType | None) -> str:

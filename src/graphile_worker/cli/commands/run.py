@@ -15,6 +15,7 @@ from ..support.parameters import ARGUMENTS
 if TYPE_CHECKING:
     from ...hooks import Plugin
 
+KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tasks, writes and exits
 FLAGS = {
     "crontab": "crontab_file",
     "jobs": "concurrency",
@@ -56,7 +57,10 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     from ..support.processes import supervise
 
     return supervise(
-        processes, lambda: work(settings, handler, parent, once=flags["once"]), replace=not flags["once"]
+        processes,
+        lambda: work(settings, handler, parent, once=flags["once"]),
+        replace=not flags["once"],
+        kill_after=settings.worker.grace + KILL_MARGIN,
     )
 
 

@@ -8,6 +8,7 @@ because the others would fail in the same way. A killed worker is replaced, as i
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import signal
@@ -28,18 +29,25 @@ STABLE_AFTER = 60.0
 """A process that ran for this long did not crash at start-up: the delay is reset."""
 
 
-def supervise(count: int, work: Callable[[], int], *, replace: bool) -> int:
-    """Run `work` in `count` processes; returns the exit status, in the parent and in each of them."""
-    return Supervisor(count, work, replace=replace).run()
+def supervise(count: int, work: Callable[[], int], *, replace: bool, kill_after: float) -> int:
+    """Run `work` in `count` processes; returns the exit status, in the parent and in each of them.
+
+    A process that is still there `kill_after` seconds after the first signal is killed.
+    """
+    return Supervisor(count, work, replace=replace, kill_after=kill_after).run()
 
 
 class Supervisor:
     """The parent of the worker processes."""
 
-    def __init__(self, count: int, work: Callable[[], int], *, replace: bool) -> None:
+    def __init__(
+        self, count: int, work: Callable[[], int], *, replace: bool, kill_after: float = math.inf
+    ) -> None:
         self._count = count
         self._work = work
         self._replace = replace
+        self._kill_after = kill_after
+        self._kill_at = math.inf
         self._children: dict[int, float] = {}
         self._returned: set[int] = set()
         self._signals: list[int] = []
@@ -114,8 +122,10 @@ class Supervisor:
         self._signals.append(number)
 
     def _wait(self) -> None:
-        timeout = max(0.0, self._next_start - time.monotonic()) if self._missing() else None
-        select.select([self._wakeup[0]], [], [], timeout)
+        until = min(self._kill_at, self._next_start if self._missing() else math.inf)
+        select.select(
+            [self._wakeup[0]], [], [], None if until == math.inf else max(0.0, until - time.monotonic())
+        )
         while True:
             try:
                 if not os.read(self._wakeup[0], 4096):
@@ -130,7 +140,13 @@ class Supervisor:
                 continue
             self._stopping = True
             self._stopped_by = self._stopped_by or number
+            self._kill_at = min(self._kill_at, time.monotonic() + self._kill_after)
             self._send(number)
+        if time.monotonic() >= self._kill_at:
+            self._kill_at = math.inf
+            for pid in self._children:
+                logger.error("worker process %d did not end in time; killing it", pid)
+            self._send(signal.SIGKILL)
 
     def _send(self, number: int) -> None:
         for pid in self._children:

@@ -14,13 +14,14 @@ from ...hooks import Plugin
 from ...observability.log_format import PipeHandler
 from ...options import WorkerOptions
 from ...runner import end_by_signal, run, run_once
-from ...worker.signals import output_closed, stop_workers
+from ...worker.signals import SignalHandling, output_closed, stop_workers
 from .client import collect_garbage
 
 if TYPE_CHECKING:
     from ...runner.runner import Runner
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
+EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended
 
 logger = logging.getLogger("graphile_worker")
 
@@ -30,6 +31,7 @@ def run_worker(
 ) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status."""
     collect_garbage()
+    SignalHandling.exit_margin = EXIT_MARGIN
     loop = asyncio.Runner(loop_factory=fast_loop())
     stopped_by: int | None = None
     status = 0
