@@ -58,15 +58,18 @@ class Jobs:
             flags,
         )
 
-    async def add_many(self, identifier: str, count: int, *, queue: str | None = None) -> list[int]:
+    async def add_many(
+        self, identifier: str, count: int, *, queue: str | None = None, max_attempts: int | None = None
+    ) -> list[int]:
         """Add jobs with the payloads {"n": 0}, {"n": 1}, ... that are due in this order; their ids."""
         rows = await self.connection.fetch(
             "select job.id from generate_series(0, $2::integer - 1) n, "
-            f"{SCHEMA}.add_job($1, json_build_object('n', n), queue_name => $3, "
+            f"{SCHEMA}.add_job($1, json_build_object('n', n), queue_name => $3, max_attempts => $4, "
             "run_at => now() - interval '1 hour' + n * interval '1 millisecond') job",
             identifier,
             count,
             queue,
+            max_attempts,
         )
         return [row["id"] for row in rows]
 
