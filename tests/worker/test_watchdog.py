@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,13 +25,22 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_REMINDER", 0.1)
 
 
+class FakeSlots:
+    """Slots, as the watchdog sees them."""
+
+    def __init__(self, *, is_idle: bool = False) -> None:
+        self.is_idle = is_idle
+        self.on_busy: Callable[[], None] | None = None
+
+
 class Scene:
     """A loop, a watchdog of it, and what the watchdog reported."""
 
     def __init__(self, **options: Any) -> None:
         self.reported: list[Blockage] = []
         self.is_seen = threading.Event()
-        self.watchdog = LoopWatchdog(lambda: True, run_job.__code__, on_over=self._over, **options)
+        self.slots = FakeSlots()
+        self.watchdog = LoopWatchdog(self.slots, run_job.__code__, on_over=self._over, **options)
         self.turns: list[float] = []
         self._handler = logging.Handler()
         self._handler.emit = lambda record: self.is_seen.set()  # type: ignore[method-assign]
@@ -123,24 +132,18 @@ async def test_what_is_no_task_is_reported_without_a_job() -> None:
     assert scene.reported[0].culprit == "something other than a task"
 
 
-async def test_the_loop_is_not_asked_while_nothing_runs() -> None:
-    checked = threading.Event()
-    checks = 0
-
-    def is_busy() -> bool:
-        nonlocal checks
-        checks += 1
-        if checks > 10:
-            checked.set()
-        return False
-
-    watchdog = LoopWatchdog(is_busy, run_job.__code__)
-    watchdog.start()
-    try:
-        assert checked.wait(PATIENCE)  # blocks the loop, and nothing is running
-    finally:
-        watchdog.stop()
-    assert watchdog.count == 0
+async def test_the_thread_sleeps_while_nothing_runs_and_wakes_up_with_the_next_job(job: Job) -> None:
+    with Scene() as scene:
+        scene.slots.is_idle = True
+        await until(lambda: scene.slots.on_busy is not None)
+        asked = len(scene.turns)
+        scene.slots.is_idle = False
+        assert scene.slots.on_busy is not None
+        scene.slots.on_busy()
+        run_job(job, scene.is_seen)
+        await until(lambda: bool(scene.reported))
+    assert len(scene.turns) > asked
+    assert scene.reported[0].job is job
 
 
 async def test_the_process_is_ended_if_the_loop_is_blocked_at_the_deadline(job: Job) -> None:

@@ -133,12 +133,7 @@ class WorkerPool:
         )
         self._executor = Executor(self._tasks, services, self._threads, hooks)
         self._slots: Slots | None = None
-        self._watchdog = LoopWatchdog(
-            lambda: bool(self.running),
-            Executor.execute.__code__,
-            on_over=self._loop_was_blocked,
-            exit_process=exit_process,
-        )
+        self._watchdog: LoopWatchdog | None = None
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -195,6 +190,9 @@ class WorkerPool:
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
             start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
         slots.start()
+        self._watchdog = LoopWatchdog(
+            slots, Executor.execute.__code__, on_over=self._loop_was_blocked, exit_process=exit_process
+        )
         self._watchdog.start()
         start(self._die_with_slots(slots), "end of slots")
         self._source.start(slots)
@@ -337,7 +335,8 @@ class WorkerPool:
 
     def exit_if_blocked(self, seconds: float, signal_number: int) -> None:
         """End the process if its event loop is blocked this many seconds from now. Thread-safe."""
-        self._watchdog.exit_by(seconds, signal_number)
+        if self._watchdog is not None:
+            self._watchdog.exit_by(seconds, signal_number)
 
     def force_shutdown(self, message: str) -> None:
         """Begin a forced shutdown, or turn a graceful one into it; see `wait`."""
@@ -362,7 +361,8 @@ class WorkerPool:
 
     async def _close(self) -> None:
         self._is_closed = True
-        self._watchdog.stop()
+        if self._watchdog is not None:
+            self._watchdog.stop()
         await self._background.cancel()
         self._threads.close()
         for stuck in self._threads.running:

@@ -89,6 +89,8 @@ class Slots:
         self._idle: list[Slot] = []
         self._ended = asyncio.Event()
         self._became_idle = asyncio.Event()
+        self.on_busy: Callable[[], None] | None = None
+        """Called once when a slot wakes up, and then reset; may be set from any thread."""
         self._cancel_timers: dict[int, tuple[Job, asyncio.TimerHandle]] = {}  # by job id
         self.error: BaseException | None = None
         for slot in self._all:
@@ -305,4 +307,7 @@ class Slots:
         if self.is_idle:
             self._became_idle.set()
         await slot.idle
+        if self.on_busy is not None:
+            on_busy, self.on_busy = self.on_busy, None
+            on_busy()
         self._turn_began = time.monotonic()

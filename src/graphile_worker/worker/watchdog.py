@@ -1,8 +1,8 @@
 """LoopWatchdog: notices from a thread of its own that the event loop is blocked, and by which job.
 
 An `async def` task that computes or sleeps without `await` stops everything on its event loop: other jobs,
-timers, signals. Nothing on the loop can report that, so a thread does. It wakes up twice a second, and asks
-the loop to answer only while jobs are running.
+timers, signals. Nothing on the loop can report that, so a thread does. While jobs run it asks the loop for an
+answer twice a second; while none runs it sleeps, so that an idle worker pays nothing.
 
 After a signal the thread is also the last resort: if the loop is still blocked at the deadline, it ends the
 process. The jobs are recovered as after a crash.
@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType, FrameType
+from typing import Protocol
 
 import msgspec
 
@@ -28,12 +29,24 @@ from ..job import Job
 from ..signal_names import signal_name
 
 CHECK_INTERVAL = 0.5  # seconds
+IDLE_CHECKS = 10  # without a job, before the thread sleeps
+LONGEST_SLEEP = 600.0  # seconds
 BLOCKED_AFTER = 1.0  # seconds without a turn of the loop
 FIRST_REMINDER = 5.0  # seconds of blockage; each further one after six times as long
 REMINDER_FACTOR = 6.0
 MAX_FRAMES = 20
 
 logger = logging.getLogger("graphile_worker.worker")
+
+
+class Watched(Protocol):
+    """The slots that run jobs on the loop."""
+
+    on_busy: Callable[[], None] | None
+    """Called once when a slot wakes up; the watchdog sets it before it sleeps."""
+
+    @property
+    def is_idle(self) -> bool: ...
 
 
 class Blockage(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,24 +70,25 @@ class LoopWatchdog:
 
     def __init__(
         self,
-        is_busy: Callable[[], bool],
+        slots: Watched,
         runs_job: CodeType,
         *,
         on_over: Callable[[Blockage, float], None] = lambda *_: None,
         exit_process: Callable[[Blockage, int], None] | None = None,
     ) -> None:
-        """`is_busy` says whether jobs are running. `runs_job` is the code that has the job in a local `job`.
+        """`runs_job` is the code that has the running job in a local variable `job`.
 
         `on_over` is called on the loop after a blockage, with its length in seconds; `exit_process` in the
         watchdog's thread, if the loop is still blocked at the deadline of `exit_by`.
         """
-        self._is_busy = is_busy
+        self._slots = slots
         self._runs_job = runs_job
         self._on_over = on_over
         self._exit_process = exit_process
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
-        self._stopped = threading.Event()
+        self._is_stopped = False
+        self._wake = threading.Event()
         self._exit_at: float | None = None
         self._signal_number = 0
         self._thread: threading.Thread | None = None
@@ -92,25 +106,43 @@ class LoopWatchdog:
 
     def stop(self) -> None:
         """End the thread; does not wait for it."""
-        self._stopped.set()
+        self._is_stopped = True
+        self._wake.set()
 
     def exit_by(self, seconds: float, signal_number: int) -> None:
         """After a signal: end the process if the loop is blocked this many seconds from now. Thread-safe."""
         self._signal_number = signal_number
         exit_at = time.monotonic() + seconds
         self._exit_at = exit_at if self._exit_at is None else min(self._exit_at, exit_at)
+        self._wake.set()
 
     # -- in the thread -------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        while not self._stopped.wait(CHECK_INTERVAL):
-            if self._is_busy() or self._exit_at is not None:
-                turned = threading.Event()
-                asked_at = time.monotonic()
-                if not self._call(turned.set):
-                    return
-                if not turned.wait(BLOCKED_AFTER):
-                    self._blocked(turned, asked_at)
+        idle_checks = 0
+        while not self._is_stopped:
+            if idle_checks < IDLE_CHECKS:
+                self._wake.wait(CHECK_INTERVAL)
+            else:
+                self._sleep()
+            self._wake.clear()
+            if self._slots.is_idle and self._exit_at is None:
+                idle_checks += 1
+                continue
+            idle_checks = 0
+            turned = threading.Event()
+            asked_at = time.monotonic()
+            if self._is_stopped or not self._call(turned.set):
+                return
+            if not turned.wait(BLOCKED_AFTER):
+                self._blocked(turned, asked_at)
+
+    def _sleep(self) -> None:
+        """Until a job starts, a signal comes or the worker ends."""
+        self._slots.on_busy = self._wake.set
+        if self._slots.is_idle and self._exit_at is None and not self._is_stopped:
+            self._wake.wait(LONGEST_SLEEP)
+        self._slots.on_busy = None
 
     def _call(self, function: Callable[..., object], *arguments: object) -> bool:
         """Call a function on the loop at its next turn; False if the loop is closed."""
@@ -126,7 +158,7 @@ class LoopWatchdog:
         self.count += 1
         remind_at = since + FIRST_REMINDER
         self._report(since)
-        while not turned.wait(CHECK_INTERVAL) and not self._stopped.is_set():
+        while not turned.wait(CHECK_INTERVAL) and not self._is_stopped:
             now = time.monotonic()
             if now >= remind_at:
                 remind_at = since + (now - since) * REMINDER_FACTOR
