@@ -110,11 +110,14 @@ class LoopWatchdog:
         self._wake.set()
 
     def exit_by(self, seconds: float, signal_number: int) -> None:
-        """After a signal: end the process if the loop is blocked this many seconds from now. Thread-safe."""
+        """After a signal: end the process if the loop is blocked this many seconds from now.
+
+        Called by a signal handler, so it takes no lock: the main thread may hold it. It need not wake the
+        thread, which sleeps only while no job runs.
+        """
         self._signal_number = signal_number
         exit_at = time.monotonic() + seconds
         self._exit_at = exit_at if self._exit_at is None else min(self._exit_at, exit_at)
-        self._wake.set()
 
     # -- in the thread -------------------------------------------------------------------------------------
 
