@@ -11,11 +11,11 @@ import pytest
 
 from cli.running import Run, running_in
 from graphile_worker.cli.commands.health import LISTEN_INTERVAL, judge
-from graphile_worker.cli.support.health_file import HealthRecord, read_health_files
-from graphile_worker.cli.support.health_plugin import HealthFilePlugin
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
+from graphile_worker.service.health_file import HealthRecord, read_health_files
+from graphile_worker.service.health_plugin import HealthFilePlugin
 from support.command_line import Call
 from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from support.working import until

@@ -208,7 +208,7 @@ def _imported_by(arguments: list[str], **environment: str) -> set[str]:
 def test_heavy_modules_are_imported_only_when_they_are_used(place: Path) -> None:
     for_version = _imported_by(["--version"])
     assert "click" in for_version
-    heavy = {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.cli.support.run_worker"}
+    heavy = {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.service.run_worker"}
     assert not for_version & heavy
     for_listing = _imported_by(["-c", UNREACHABLE, "list"])
     assert "asyncpg" in for_listing
@@ -237,5 +237,4 @@ def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
     ours = {name.removeprefix("graphile_worker.cli.") for name in imported if ".cli." in name}
     assert ours == {
         "main", "commands", "commands.run", "support", "support.client", "support.parameters",
-        "support.run_worker",
     }  # fmt: skip

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...options import WorkerOptions
+from ...service.run_worker import fast_loop
 from ...version import __version__
 from ..support.progress import progress_bar
-from ..support.run_worker import fast_loop
 from . import adding, growth, latency, throughput
 from .results import Report
 from .scratch import Scratch, scratch_schema

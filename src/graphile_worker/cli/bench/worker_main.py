@@ -23,7 +23,7 @@ import msgspec
 from ...client import make_worker_utils
 from ...options import WorkerOptions
 from ...runner import run, run_once
-from ..support.run_worker import fast_loop
+from ...service.run_worker import fast_loop
 from .scratch import LOAD, PROBE, TASK
 
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1

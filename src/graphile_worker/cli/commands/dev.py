@@ -16,16 +16,16 @@ import click
 from ...config import Settings
 from ...errors import ConfigError
 from ...observability.log_format import configure_logging
+from ...service.signals import end_by_signal
+from ...service.watch.changes import Changes
+from ...service.watch.child import WorkerProcess
+from ...service.watch.reloader import Reloader
+from ...service.watch.watched import watched_files
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
 from ..support.client import load_settings, start_logging
 from ..support.parameters import CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
-from ..support.signals import end_by_signal
-from ..watch.changes import Changes
-from ..watch.child import WorkerProcess
-from ..watch.reloader import Reloader
 from .init import create_project, lacks_tasks
-from .watch import watched_files
 
 GRACE = 5.0
 """Seconds for running jobs when the code changes; less than in production, because a developer waits."""

@@ -13,8 +13,8 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
+from ...service.health_file import HealthRecord, read_health_files
 from ..support.command import Output, command
-from ..support.health_file import HealthRecord, read_health_files
 
 LISTEN_INTERVAL = 45.0
 """LISTEN is checked every 30 seconds and the check may take 10, so no shorter time can be required."""

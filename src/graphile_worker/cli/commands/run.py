@@ -9,6 +9,7 @@ import click
 
 from ...config import Settings
 from ...observability.log_format import PipeHandler
+from ...service.parent import FEED_PIPE, PARENT_PIPE
 from ..support.client import load_settings, start_logging, with_database
 from ..support.parameters import ARGUMENTS
 
@@ -26,10 +27,6 @@ FLAGS = {
     "health_file": "health_file",
 }
 """Flags that set an option, and the option."""
-PARENT_PIPE = "_GRAPHILE_WORKER_PARENT_PIPE"
-"""Environment variable with the descriptor of a pipe that is closed when the parent process dies."""
-FEED_PIPE = "_GRAPHILE_WORKER_FEED_PIPE"
-"""Environment variable with the descriptor of a pipe to which the worker reports its activity."""
 
 
 def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
@@ -53,8 +50,8 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     processes = settings.command_line.processes
     if processes == 1:
         return work(settings, handler, parent, once=flags["once"])
-    from ..support import run_worker  # noqa: F401 — imported once, before the fork
-    from ..support.processes import supervise
+    from ...service import run_worker  # noqa: F401 — imported once, before the fork
+    from ...service.processes import supervise
 
     return supervise(
         processes,
@@ -66,11 +63,11 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
 
 def work(settings: Settings, handler: PipeHandler, parent: _ParentProcess, *, once: bool) -> int:
     """Run a worker in this process until it is done or stopped."""
-    from ..support.run_worker import run_worker
+    from ...service.run_worker import run_worker
 
     plugins = parent.attach()
     if settings.command_line.health_file is not None and not once:
-        from ..support.health_plugin import HealthFilePlugin
+        from ...service.health_plugin import HealthFilePlugin
 
         plugins.append(HealthFilePlugin(settings.command_line.health_file))
     return run_worker(settings.worker, handler, once=once, plugins=plugins)
@@ -88,7 +85,7 @@ class _ParentProcess:
     def attach(self) -> list[Plugin]:
         """Stop when the parent dies, and report activity if the parent wants it."""
         if self._pipe is not None:
-            from ..support.signals import stop_when_parent_dies
+            from ...service.signals import stop_when_parent_dies
 
             stop_when_parent_dies(int(self._pipe), pid=self._command)
         if self._feed is None:
@@ -99,7 +96,7 @@ class _ParentProcess:
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from .watch import run_watched
+    from ...service.watch.watched import run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...db.dsn import masked
 from ...error_text import message_of
-from ..commands.watch import WorkerLog, how_it_ended, names
+from ...service.watch.child import Reader
+from ...service.watch.reloader import WorkerObserver
+from ...service.watch.watched import WorkerLog, how_it_ended, names
 from ..live_view.state import ViewState
-from ..watch.child import Reader
-from ..watch.reloader import WorkerObserver
 from .database import DevDatabase
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Coroutine
@@ -13,6 +12,7 @@ import click
 
 from ...config import Settings, resolve_settings
 from ...observability.log_format import PipeHandler, configure_logging, debug_wanted
+from ...service.garbage import collect_garbage
 
 if TYPE_CHECKING:
     from ...client import AwaitableContext, WorkerUtils
@@ -64,12 +64,6 @@ def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run the coroutine of a command to its end."""
     collect_garbage()
     return asyncio.run(coroutine)
-
-
-def collect_garbage() -> None:
-    """Enable the collector, which `main` disabled; objects from start-up are permanent and not scanned."""
-    gc.freeze()
-    gc.enable()
 
 
 def _flag(ctx: click.Context, name: str) -> Any:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from typing import Protocol
 
-from ..support.signals import FORWARDED
+from ..signals import FORWARDED
 from .changes import Changes
 from .child import WorkerProcess
 

@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from ..commands.run import FEED_PIPE, PARENT_PIPE
+from ..parent import FEED_PIPE, PARENT_PIPE
 
 COMMAND = (sys.executable, "-P", "-m", "graphile_worker")
 LONGEST_LINE = 1024 * 1024

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import msgspec
 
-from ...errors import ConfigError
-from ...hooks import Hooks
-from ...hooks.events import PoolCreated, PoolListenEcho, PoolListenReleased, PoolReleased
+from ..errors import ConfigError
+from ..hooks import Hooks
+from ..hooks.events import PoolCreated, PoolListenEcho, PoolListenReleased, PoolReleased
 from .health_file import HealthRecord
 
 WRITE_INTERVAL = 2.0

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-from ...signal_names import signal_name
+from ..signal_names import signal_name
 from .signals import FORWARDED, end_by_signal, stop_when_parent_dies
 
 logger = logging.getLogger("graphile_worker.processes")

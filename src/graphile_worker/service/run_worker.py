@@ -9,16 +9,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ...errors import TasksLeftBehindError
-from ...hooks import Plugin
-from ...observability.log_format import PipeHandler
-from ...options import WorkerOptions
-from ...runner import end_by_signal, run, run_once
-from ...worker.signals import SignalHandling, output_closed, stop_workers
-from .client import collect_garbage
+from ..errors import TasksLeftBehindError
+from ..hooks import Plugin
+from ..observability.log_format import PipeHandler
+from ..options import WorkerOptions
+from ..runner import end_by_signal, run, run_once
+from ..worker.signals import SignalHandling, output_closed, stop_workers
+from .garbage import collect_garbage
 
 if TYPE_CHECKING:
-    from ...runner.runner import Runner
+    from ..runner.runner import Runner
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended

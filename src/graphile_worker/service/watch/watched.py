@@ -11,11 +11,11 @@ from pathlib import Path
 from ...config import Settings
 from ...errors import ConfigError
 from ...signal_names import signal_name
-from ..support.signals import end_by_signal
-from ..watch.changes import Changes
-from ..watch.child import WorkerProcess
-from ..watch.files import WatchedFiles
-from ..watch.reloader import Reloader
+from ..signals import end_by_signal
+from .changes import Changes
+from .child import WorkerProcess
+from .files import WatchedFiles
+from .reloader import Reloader
 
 CONFIG_FILES = ("graphile_worker.toml", "pyproject.toml")
 MOST_NAMES = 3
