@@ -13,10 +13,10 @@ import click
 import pytest
 
 from graphile_worker.cli.main import COMMANDS, graphile_worker, run_main
-from graphile_worker.cli.support.error_report import exit_status, report
 from graphile_worker.cli.support.parameters import CLEANUP_TASKS
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
 from graphile_worker.queries import maintenance
+from graphile_worker.service.error_report import exit_status, report
 from support.command_line import COMMAND, Call, clean_environment
 from support.server import DatabaseServer
 

@@ -194,14 +194,14 @@ def run_main(arguments: list[str] | None = None) -> int:
     except click.Abort:
         return 130
     except GraphileWorkerError as error:
-        from .support.error_report import report
+        from ..service.error_report import report
 
         return report(error)
     except Exception as error:
         # An error of the server without a better message: print its own, without a traceback.
         if getattr(error, "sqlstate", None) is None:
             raise
-        from .support.error_report import report
+        from ..service.error_report import report
 
         return report(error)
     return status if isinstance(status, int) else 0

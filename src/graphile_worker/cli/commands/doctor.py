@@ -53,7 +53,7 @@ def doctor_command(
     graphile-worker doctor --lock-age 10m
     """
     from ...diagnostics.examine import examine
-    from ..support.hints import database_hint
+    from ...service.hints import database_hint
 
     thresholds = Thresholds(
         lock_age=_seconds(lock_age, "--lock-age"),

@@ -6,8 +6,8 @@ import logging
 
 import click
 
-from ...error_text import message_of
-from ...errors import SchemaTooNewError
+from ..error_text import message_of
+from ..errors import SchemaTooNewError
 
 BREAKING_MIGRATION = 57
 

@@ -6,7 +6,7 @@ import platform
 import shlex
 import sys
 
-from ...errors import NoDatabaseError, TaskLoadError
+from ..errors import NoDatabaseError, TaskLoadError
 
 
 def hint_for(error: BaseException) -> str | None:
