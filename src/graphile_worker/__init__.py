@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .runner import run as run
     from .runner import run_once as run_once
     from .runner.runner import Runner as Runner
+    from .service.serve import serve as serve
     from .spec import JobKeyMode as JobKeyMode
     from .spec import JobOptions as JobOptions
     from .spec import JobSpec as JobSpec
@@ -90,6 +91,7 @@ export_lazily(
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "runner": "run run_once",
         "runner.runner": "Runner",
+        "service.serve": "serve",
         "spec": "JobKeyMode JobOptions JobSpec",
         "tasks": "AbortSignal Extensions JobHelpers SyncHelpers Task "
         "get_current_helpers get_current_job task",

@@ -19,7 +19,6 @@ from support.working import Jobs, until
     [
         (signal.SIGTERM, 143),
         (signal.SIGINT, 130),
-        (signal.SIGHUP, 129),
         (signal.SIGUSR2, 128 + signal.SIGUSR2),
     ],
 )

@@ -94,7 +94,7 @@ def test_the_flag_and_the_client_know_the_same_clean_up_tasks() -> None:
 
 @pytest.mark.compat("RUN-3")
 @pytest.mark.parametrize("arguments", [["--once"], ["--schema-only"], ["list"], ["add", "x"]])
-def test_without_a_database_the_four_ways_to_give_one_are_named(
+def test_without_a_database_the_ways_to_give_one_are_named(
     call: Call, place: Path, arguments: list[str]
 ) -> None:
     (place / "tasks").mkdir()
@@ -102,8 +102,9 @@ def test_without_a_database_the_four_ways_to_give_one_are_named(
     result = call(*arguments)
     assert result.status == 1
     assert result.err.startswith("graphile-worker: error: no database was given")
-    for way in ("pg_pool", "connection_string", "-c/--connection", "DATABASE_URL", "PG*"):
+    for way in ("connection_string", "-c/--connection", "DATABASE_URL", "PG*"):
         assert way in result.err
+    assert "pg_pool" not in result.err  # a command cannot take one
     assert result.err.splitlines()[1].startswith("graphile-worker: hint: ")
     assert result.err.count("\n") == 2
 

@@ -107,7 +107,7 @@ def test_no_database_is_named(spawn: Call, tasks: Path) -> None:
     for arguments in (["--once"], ["add", "hello"]):
         advises(
             spawn(*arguments),
-            "no database was given; set the option pg_pool",
+            "no database was given; set connection_string (on the command line -c/--connection)",
             "-c/--connection",
             "DATABASE_URL",
             "hint: to try it without a server, run `graphile-worker dev`",

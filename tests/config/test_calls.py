@@ -87,9 +87,13 @@ async def test_events_and_hooks_together_are_refused(call: Callable[..., Any]) -
 @pytest.mark.parametrize(
     ("name", "value", "who"),
     [
-        ("processes", 4, "the command `graphile-worker` takes it, as --processes"),
-        ("log_format", "json", "the command `graphile-worker` takes it; a program sets up logging itself"),
-        ("log_level", "debug", "the command `graphile-worker` takes it"),
+        ("processes", 4, "serve takes it, and the command `graphile-worker` as --processes"),
+        (
+            "log_format",
+            "json",
+            "serve takes it, and the command `graphile-worker`; otherwise a program sets up logging itself",
+        ),
+        ("log_level", "debug", "serve takes it"),
         ("health_file", "/tmp/health", "--health-file"),
         ("once", True, "call run_once"),
         ("max_attempts", 3, "add_job"),

@@ -33,7 +33,15 @@ main(sys.argv[1:])
 class WorkerProcess:
     """A process whose output is read continuously, so that it never blocks on a full pipe."""
 
-    def __init__(self, command: Sequence[str], *, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: dict[str, str],
+        new_session: bool = False,
+    ) -> None:
+        """With `new_session` it has no controlling terminal, as under a supervisor."""
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._open_streams = 2
@@ -45,6 +53,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=new_session,
         )
         self._readers = [
             threading.Thread(target=self._read, args=(stream,), daemon=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from ..errors import GraphileWorkerError
 from .support.parameters import (
     ARGUMENTS,
     CONFIG_OPTION,
@@ -186,22 +185,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0 (done), 1 (error), 2 (wrong usage) or 57 (breaking migration)."""
-    try:
+    from ..service.error_report import reported
+
+    def run() -> int:
         status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        return status if isinstance(status, int) else 0
+
+    try:
+        return reported(run)
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except click.Abort:
         return 130
-    except GraphileWorkerError as error:
-        from ..service.error_report import report
-
-        return report(error)
-    except Exception as error:
-        # An error of the server without a better message: print its own, without a traceback.
-        if getattr(error, "sqlstate", None) is None:
-            raise
-        from ..service.error_report import report
-
-        return report(error)
-    return status if isinstance(status, int) else 0

@@ -11,19 +11,20 @@ from ..options import WorkerOptions
 from .resolve import combine
 from .sources import nearest_name
 
-_LOGGING = "the command `graphile-worker` takes it; a program sets up logging itself, see the module logging"
+_SERVE = "serve takes it, and the command `graphile-worker`"
+_LOGGING = f"{_SERVE}; otherwise a program sets up logging itself, see the module logging"
 _JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
 _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
     **dict.fromkeys(WorkerOptions.__struct_fields__, _WORKER),
     **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
-    "health_file": "the command `graphile-worker` takes it, as --health-file or in its configuration",
+    "health_file": f"{_SERVE} as --health-file",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
-    "processes": "the command `graphile-worker` takes it, as --processes; a call starts no processes",
-    "once": "call run_once in place of run, or use the flag --once of the command `graphile-worker`",
+    "processes": f"{_SERVE} as --processes",
+    "once": "call run_once in place of run; serve takes it, and the command `graphile-worker` as --once",
     "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",
-    "watch": "use the flag --watch of the command `graphile-worker`",
+    "watch": f"{_SERVE} as --watch",
     "cleanup": "call WorkerUtils.cleanup, or use the command `graphile-worker cleanup`",
     **dict.fromkeys(("job_key", "job_key_mode", "max_attempts", "priority", "queue_name", "run_at"), _JOB),
 }

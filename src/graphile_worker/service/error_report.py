@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import logging
-
-import click
+import sys
+from collections.abc import Callable
 
 from ..error_text import message_of
-from ..errors import SchemaTooNewError
+from ..errors import GraphileWorkerError, NoDatabaseError, SchemaTooNewError
 
 BREAKING_MIGRATION = 57
+NO_DATABASE = (
+    "no database was given; set connection_string (on the command line -c/--connection), the environment "
+    "variable DATABASE_URL, or the PG* environment variables with at least PGDATABASE"
+)
+"""Without `pg_pool`, which only calls from an event loop can take."""
+
+
+def reported(work: Callable[[], int]) -> int:
+    """Do the work; returns its exit status. Errors that have a clear message are reported.
+
+    These are our own, and those of the server. Others are raised, for their traceback.
+    """
+    try:
+        return work()
+    except Exception as error:
+        if not isinstance(error, GraphileWorkerError) and getattr(error, "sqlstate", None) is None:
+            raise
+        return report(error)
 
 
 def report(error: Exception) -> int:
@@ -17,13 +35,14 @@ def report(error: Exception) -> int:
     if logging.getLogger("graphile_worker").isEnabledFor(logging.DEBUG):
         import traceback
 
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"graphile-worker: error: {message_of(error)}", err=True)
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    message = NO_DATABASE if isinstance(error, NoDatabaseError) else message_of(error)
+    _print(f"graphile-worker: error: {message}")
     from .hints import hint_for
 
     hint = hint_for(error)
     if hint is not None:
-        click.echo(f"graphile-worker: hint: {hint}", err=True)
+        _print(f"graphile-worker: hint: {hint}")
     return exit_status(error)
 
 
@@ -35,3 +54,9 @@ def exit_status(error: Exception) -> int:
             return BREAKING_MIGRATION
         cause = cause.__cause__
     return 1
+
+
+def _print(line: str) -> None:
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stderr.flush()

@@ -1,8 +1,9 @@
-"""`--processes N`: a parent that starts worker processes, forwards signals, and replaces crashed workers.
+"""Several worker processes: their parent starts them, forwards signals, and replaces crashed ones.
 
 The parent runs no event loop and opens no connection. A worker that exits with an error stops all of them,
 because the others would fail in the same way. A killed worker is replaced, as is one that a task ended with
-`os._exit`. If the parent is killed, its workers notice the closed pipe and shut down gracefully.
+`os._exit`. On SIGHUP the parent stops its workers and reloads, see `reload`. If the parent is killed, its
+workers notice the closed pipe and shut down gracefully.
 """
 
 from __future__ import annotations
@@ -13,41 +14,52 @@ import os
 import select
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
 
 from ..signal_names import signal_name
-from .signals import FORWARDED, end_by_signal, stop_when_parent_dies
+from .reload import Reload
+from .signals import end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
 
 logger = logging.getLogger("graphile_worker.processes")
 
-HANDLED = (*FORWARDED, signal.SIGCHLD)
 FIRST_DELAY, LONGEST_DELAY = 0.1, 30.0
 """Seconds before a crashed process is replaced; doubled with each crash."""
 STABLE_AFTER = 60.0
 """A process that ran for this long did not crash at start-up: the delay is reset."""
 
 
-def supervise(count: int, work: Callable[[], int], *, replace: bool, kill_after: float) -> int:
-    """Run `work` in `count` processes; returns the exit status, in the parent and in each of them.
+def supervise(
+    count: int,
+    work: Callable[[], int],
+    *,
+    replace: bool,
+    kill_after: float,
+    reload: Reload | None = None,
+) -> int:
+    """Run `work`, which returns an exit status, in `count` processes; returns that of the parent.
 
     A process that is still there `kill_after` seconds after the first signal is killed.
     """
-    return Supervisor(count, work, replace=replace, kill_after=kill_after).run()
+    return Supervisor(count, work, replace=replace, kill_after=kill_after, reload=reload or Reload()).run()
 
 
 class Supervisor:
     """The parent of the worker processes."""
 
     def __init__(
-        self, count: int, work: Callable[[], int], *, replace: bool, kill_after: float = math.inf
+        self, count: int, work: Callable[[], int], *, replace: bool, kill_after: float, reload: Reload
     ) -> None:
         self._count = count
         self._work = work
         self._replace = replace
         self._kill_after = kill_after
         self._kill_at = math.inf
+        self._reload = reload
+        self._is_reloading = False
         self._children: dict[int, float] = {}
         self._returned: set[int] = set()
         self._signals: list[int] = []
@@ -65,43 +77,58 @@ class Supervisor:
         os.set_blocking(self._reports[0], False)
         os.set_blocking(self._wakeup[0], False)
         os.set_blocking(self._wakeup[1], False)
-        self._old_handlers = {number: signal.signal(number, self._record) for number in HANDLED}
+        self._handled = (*forwarded_signals(), signal.SIGCHLD)
+        self._old_handlers = {number: signal.signal(number, self._record) for number in self._handled}
         self._old_wakeup = signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+        if self._reload.is_wanted:
+            signal.raise_signal(signal.SIGHUP)
         for _ in range(self._count):
-            if self._start():
-                return self._work_and_report()
+            self._start()
         while self._children or self._missing():
-            if self._missing() and time.monotonic() >= self._next_start and self._start():
-                return self._work_and_report()
+            if self._missing() and time.monotonic() >= self._next_start:
+                self._start()
             self._wait()
             self._forward()
             self._reap()
         self._restore()
-        return end_by_signal(self._stopped_by) if self._stopped_by is not None else self._status
+        if self._stopped_by is not None:
+            return end_by_signal(self._stopped_by)
+        return self._reload.start_again() if self._is_reloading else self._status
 
     def _missing(self) -> bool:
         return not self._stopping and self._replace and len(self._children) < self._count
 
-    def _start(self) -> bool:
-        """Fork; True in the new process."""
+    def _start(self) -> None:
+        """Start a worker process."""
         # Blocked, so that no signal reaches the child while it still has the parent's handlers.
-        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
         try:
+            flush_output()  # what is buffered is not the child's to write
             pid = os.fork()
-            if pid == 0:
-                self._become_worker()
-                return True
-            self._children[pid] = time.monotonic()
-            return False
+            if pid != 0:
+                self._children[pid] = time.monotonic()
+                return
+            self._become_worker()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+        self._work_and_exit()
 
-    def _work_and_report(self) -> int:
-        """In a worker process: run `work`, then report to the parent that it returned or raised."""
+    def _work_and_exit(self) -> NoReturn:
+        """In a worker process: run `work`, report to the parent that it returned or raised, and exit.
+
+        The code that called us, and what it registered with `atexit`, are left to the parent.
+        """
+        status = 1
         try:
-            return self._work()
+            status = self._work()
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            flush_output()
             os.write(self._reports[1], b"%d\n" % os.getpid())
+            os._exit(status)
 
     def _become_worker(self) -> None:
         # A separate process group: Ctrl-C reaches the parent only, which forwards it exactly once.
@@ -109,6 +136,7 @@ class Supervisor:
         os.close(self._parent_pipe[1])
         os.close(self._reports[0])
         self._restore()
+        self._reload.disable()
         stop_when_parent_dies(self._parent_pipe[0], pid=os.getpid())
 
     def _restore(self) -> None:
@@ -138,6 +166,9 @@ class Supervisor:
         for number in received:
             if number == signal.SIGCHLD:
                 continue
+            if number == signal.SIGHUP and self._reload.is_enabled:
+                self._begin_to_reload()
+                continue
             self._stopping = True
             self._stopped_by = self._stopped_by or number
             self._kill_at = min(self._kill_at, time.monotonic() + self._kill_after)
@@ -147,6 +178,14 @@ class Supervisor:
             for pid in self._children:
                 logger.error("worker process %d did not end in time; killing it", pid)
             self._send(signal.SIGKILL)
+
+    def _begin_to_reload(self) -> None:
+        if self._stopping:
+            return
+        logger.info("got SIGHUP; stopping the worker processes to restart them with the current code")
+        self._stopping = self._is_reloading = True
+        self._kill_at = time.monotonic() + self._kill_after
+        self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
         for pid in self._children:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TasksLeftBehindError
-from ..hooks import Plugin
 from ..observability.log_format import PipeHandler
-from ..options import WorkerOptions
 from ..runner import end_by_signal, run, run_once
 from ..worker.signals import SignalHandling, output_closed, stop_workers
 from .garbage import collect_garbage
+from .reload import Reload
+from .signals import flush_output
 
 if TYPE_CHECKING:
     from ..runner.runner import Runner
@@ -26,17 +26,18 @@ EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is
 logger = logging.getLogger("graphile_worker")
 
 
-def run_worker(
-    options: WorkerOptions, handler: PipeHandler, *, once: bool, plugins: Sequence[Plugin] = ()
-) -> int:
-    """Run until stopped, or until no job is ready (`once`); returns the exit status."""
+def run_worker(arguments: dict[str, Any], handler: PipeHandler | None, *, once: bool, reload: Reload) -> int:
+    """Run until stopped, or until no job is ready (`once`); returns the exit status.
+
+    The arguments are those of `run` or `run_once`.
+    """
     collect_garbage()
     SignalHandling.exit_margin = EXIT_MARGIN
     loop = asyncio.Runner(loop_factory=fast_loop())
     stopped_by: int | None = None
     status = 0
     try:
-        stopped_by = _drive(loop, _run(options, handler, plugins, once=once))
+        stopped_by = _drive(loop, _run(arguments, handler, reload, once=once))
     except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
     except _TaskExitError as error:
@@ -47,6 +48,9 @@ def run_worker(
             loop.close()
     if stopped_by is None:
         return status
+    if stopped_by == signal.SIGHUP and reload.is_enabled:
+        return reload.start_again()
+    flush_output()
     end_by_signal(stopped_by)
     return 128 + stopped_by
 
@@ -97,7 +101,7 @@ async def _stop(main: asyncio.Task[Any], message: str) -> None:
 
 
 async def _run(
-    options: WorkerOptions, handler: PipeHandler, plugins: Sequence[Plugin], *, once: bool
+    arguments: dict[str, Any], handler: PipeHandler | None, reload: Reload, *, once: bool
 ) -> int | None:
     """Run a worker; returns the signal that stopped it, if any."""
     closed: list[str] = []
@@ -107,15 +111,18 @@ async def _run(
         closed.append(stream)
         output_closed()
 
-    handler.on_broken_pipe = stop_worker
+    if handler is not None:
+        handler.on_broken_pipe = stop_worker
     if once:
-        await run_once(options=options, plugins=plugins)
+        await run_once(**arguments)
         return None
     runner: Runner | None = None
     try:
-        async with run(options=options, plugins=plugins) as runner:
+        async with run(**arguments) as runner:
             if closed:  # before the worker could be stopped
                 output_closed()
+            if reload.is_wanted:
+                signal.raise_signal(signal.SIGHUP)
             await runner.wait()
     except TasksLeftBehindError as error:
         if runner is None or runner.signal is None:

@@ -125,6 +125,8 @@ class SignalHandling:
     def _handle(self, number: signal.Signals) -> None:
         if not self._workers:  # the last worker ended after the signal was sent
             return
+        if self.received is signal.SIGHUP:
+            self.received = number  # one that says stop; after a hang-up a process may reload
         now = time.monotonic()
         last = self._killed_at or self._stopped_at
         if last is not None and now - last < self.ignore_for:

@@ -16,7 +16,8 @@ import click
 from ...config import Settings
 from ...errors import ConnectionConfigError
 from ...options import WorkerOptions
-from ..support.client import load_settings, run_async, start_logging, with_database
+from ...service.logs import start_logging
+from ..support.client import load_settings, run_async, with_database
 from ..support.output import print_json
 from ..support.parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, Names
 

@@ -16,14 +16,15 @@ import click
 from ...config import Settings
 from ...errors import ConfigError
 from ...observability.log_format import configure_logging
+from ...service.logs import start_logging
 from ...service.signals import end_by_signal
 from ...service.watch.changes import Changes
-from ...service.watch.child import WorkerProcess
+from ...service.watch.child import COMMAND, WorkerProcess
 from ...service.watch.reloader import Reloader
 from ...service.watch.watched import watched_files
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
-from ..support.client import load_settings, start_logging
+from ..support.client import load_settings
 from ..support.parameters import CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from .init import create_project, lacks_tasks
 
@@ -126,7 +127,7 @@ async def _develop(
 
     async def start() -> WorkerProcess:
         return await WorkerProcess.start(
-            _arguments(settings, config_file),
+            [*COMMAND, *_arguments(settings, config_file)],
             _environment(database, live=display.on_feed is not None),
             on_line=display.on_line,
             on_feed=display.on_feed,
@@ -175,7 +176,7 @@ def _grace(settings: Settings) -> float:
 
 def _make_display(settings: Settings, *, live: bool) -> Display:
     if not live:
-        start_logging(settings, quiet=False)
+        start_logging(settings)
         return LogDisplay()
     display = LiveDisplay()
     stream: Any = display.log_stream()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ...config import Settings
 from ...observability.log_format import PipeHandler
-from ...service.parent import FEED_PIPE, PARENT_PIPE
-from ..support.client import load_settings, start_logging, with_database
+from ...service.logs import start_logging
+from ...service.parent import ParentProcess
+from ..support.client import load_settings, with_database
 from ..support.parameters import ARGUMENTS
 
-if TYPE_CHECKING:
-    from ...hooks import Plugin
-
-KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tasks, writes and exits
 FLAGS = {
     "crontab": "crontab_file",
     "jobs": "concurrency",
@@ -39,70 +35,49 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     if flags["watch"]:
         return _watch(ctx, options)
     settings = with_database(load_settings(ctx, options))
-    handler = start_logging(settings, quiet=False)
+    handler = start_logging(settings)
     if flags["schema_only"]:
         return _schema_only(settings)
     if flags["cleanup"]:
         from .cleanup import run_cleanup
 
         return run_cleanup(settings, [name for names in flags["cleanup"] for name in names])
-    parent = _ParentProcess()
-    processes = settings.command_line.processes
-    if processes == 1:
-        return work(settings, handler, parent, once=flags["once"])
-    from ...service import run_worker  # noqa: F401 — imported once, before the fork
-    from ...service.processes import supervise
+    return _run(settings, handler, once=flags["once"])
 
-    return supervise(
-        processes,
-        lambda: work(settings, handler, parent, once=flags["once"]),
-        replace=not flags["once"],
-        kill_after=settings.worker.grace + KILL_MARGIN,
+
+def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
+    """Run a worker in this process, or several."""
+    from ...service.run_service import Service, run_service
+
+    parent = ParentProcess()
+    arguments: dict[str, Any] = {"options": settings.worker}
+    if parent.feed is not None:
+        from ..live_view.feed import FeedPlugin
+
+        arguments["plugins"] = (FeedPlugin(parent.feed),)
+    return run_service(
+        Service(
+            arguments,
+            settings.worker,
+            parent,
+            once=once,
+            processes=settings.command_line.processes,
+            health_file=settings.command_line.health_file,
+            handler=handler,
+        )
     )
 
 
-def work(settings: Settings, handler: PipeHandler, parent: _ParentProcess, *, once: bool) -> int:
-    """Run a worker in this process until it is done or stopped."""
-    from ...service.run_worker import run_worker
-
-    plugins = parent.attach()
-    if settings.command_line.health_file is not None and not once:
-        from ...service.health_plugin import HealthFilePlugin
-
-        plugins.append(HealthFilePlugin(settings.command_line.health_file))
-    return run_worker(settings.worker, handler, once=once, plugins=plugins)
-
-
-class _ParentProcess:
-    """The `--watch` or `dev` that started this command, if one did."""
-
-    def __init__(self) -> None:
-        # Removed from the environment, so that a command which a task starts has no such parent.
-        self._pipe = os.environ.pop(PARENT_PIPE, None)
-        self._feed = os.environ.pop(FEED_PIPE, None)
-        self._command = os.getpid()
-
-    def attach(self) -> list[Plugin]:
-        """Stop when the parent dies, and report activity if the parent wants it."""
-        if self._pipe is not None:
-            from ...service.signals import stop_when_parent_dies
-
-            stop_when_parent_dies(int(self._pipe), pid=self._command)
-        if self._feed is None:
-            return []
-        from ..live_view.feed import FeedPlugin
-
-        return [FeedPlugin(int(self._feed))]
-
-
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
+    from ...service.watch.child import COMMAND
     from ...service.watch.watched import run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)
 
-    start_logging(load(), quiet=False)
-    return run_watched(ctx.meta[ARGUMENTS], load, config_file=ctx.params["config"])
+    start_logging(load())
+    command = [*COMMAND, *ctx.meta[ARGUMENTS], "--no-watch"]
+    return run_watched(command, load, config_file=ctx.params["config"])
 
 
 def _schema_only(settings: Settings) -> int:

@@ -120,6 +120,11 @@ class LiveDisplay:
         self._state.ended("restarting", f"{names(paths)} changed")
         self._print_line(f"{names(paths)} changed; restarting the worker", "yellow")
 
+    def reloading(self) -> None:
+        self._state.restarts += 1
+        self._state.ended("restarting", "got SIGHUP")
+        self._print_line("got SIGHUP; restarting the worker", "yellow")
+
     def ended(self, status: int) -> None:
         self._state.ended("waiting", self._last_error or how_it_ended(status))
         self._print_line(f"{how_it_ended(status)}; waiting for the code to change", "bold red")

@@ -1,17 +1,15 @@
-"""Settings, logging and the database client of a command."""
+"""Settings and the database client of a command."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ...config import Settings, resolve_settings
-from ...observability.log_format import PipeHandler, configure_logging, debug_wanted
 from ...service.garbage import collect_garbage
 
 if TYPE_CHECKING:
@@ -41,15 +39,6 @@ def with_database(settings: Settings, *, quiet: bool = False) -> Settings:
     from .dev_database import use_dev_database
 
     return use_dev_database(settings, quiet=quiet)
-
-
-def start_logging(settings: Settings, *, quiet: bool) -> PipeHandler:
-    """Set up the log. `quiet` is for commands that print results: warnings only, on standard error."""
-    options = settings.command_line
-    level = "debug" if debug_wanted() else options.log_level
-    if quiet and level == "info":
-        level = "warning"
-    return configure_logging(options.log_format, level, stdout=sys.stderr if quiet else None)
 
 
 def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:

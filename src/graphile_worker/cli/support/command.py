@@ -14,7 +14,8 @@ import click
 import msgspec
 
 from ...config import Settings
-from .client import load_settings, run_async, start_logging, utils_for
+from ...service.logs import start_logging
+from .client import load_settings, run_async, utils_for
 from .output import print_json
 from .parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
 

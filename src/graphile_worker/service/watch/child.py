@@ -1,4 +1,4 @@
-"""WorkerProcess: the command in a child process, which stops when its parent dies."""
+"""WorkerProcess: a program that runs a worker, as a child process that stops when its parent dies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import suppress
 from ..parent import FEED_PIPE, PARENT_PIPE
 
 COMMAND = (sys.executable, "-P", "-m", "graphile_worker")
+"""The command `graphile-worker`."""
 LONGEST_LINE = 1024 * 1024
 
 Reader = Callable[[str], object]
@@ -28,13 +29,13 @@ class WorkerProcess:
     @classmethod
     async def start(
         cls,
-        arguments: Sequence[str],
+        command: Sequence[str],
         environment: Mapping[str, str],
         *,
         on_line: Reader | None = None,
         on_feed: Reader | None = None,
     ) -> WorkerProcess:
-        """Run the command; `on_line` gets its output, `on_feed` the reports on its jobs."""
+        """Run a program; `on_line` gets its output, `on_feed` the reports on its jobs."""
         child_end, parent_end = os.pipe()
         environ = {**environment, PARENT_PIPE: str(child_end)}
         passed, readers = [child_end], []
@@ -45,8 +46,7 @@ class WorkerProcess:
             passed.append(feed_end)
         try:
             process = await asyncio.create_subprocess_exec(
-                *COMMAND,
-                *arguments,
+                *command,
                 env=environ,
                 pass_fds=passed,
                 stdin=DEVNULL,

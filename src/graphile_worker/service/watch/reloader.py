@@ -1,5 +1,7 @@
 """Reloader: keeps one worker process running the latest code until a signal arrives.
 
+SIGHUP restarts the worker, unless there is a terminal that it comes from.
+
 A worker that ends on its own, for example because its code cannot be imported, is restarted only after a
 change: the old code must not keep running silently, nor the broken code restart in a loop.
 """
@@ -14,7 +16,8 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from typing import Protocol
 
-from ..signals import FORWARDED
+from ..reload import has_terminal
+from ..signals import forwarded_signals
 from .changes import Changes
 from .child import WorkerProcess
 
@@ -29,6 +32,8 @@ class WorkerObserver(Protocol):
     def started(self, pid: int) -> None: ...
 
     def changed(self, paths: list[str]) -> None: ...
+
+    def reloading(self) -> None: ...
 
     def ended(self, status: int) -> None: ...
 
@@ -54,23 +59,27 @@ class Reloader:
         self._refresh = refresh
         self._worker: WorkerProcess | None = None
         self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._has_terminal = has_terminal()
         self.signal: int | None = None
         """The signal that stopped it."""
 
     async def run(self) -> None:
         """Run until a signal arrives and the worker has ended."""
         loop = asyncio.get_running_loop()
-        for number in FORWARDED:
+        handled = forwarded_signals()
+        for number in handled:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             while not self._stop.is_set():
                 await self._one_worker()
         finally:
-            for number in FORWARDED:
+            for number in handled:
                 loop.remove_signal_handler(number)
 
     async def _one_worker(self) -> None:
         """Run one worker until its code changes or a signal arrives."""
+        self._reload.clear()
         self._refresh()
         self._changes.take_snapshot()
         worker = self._worker = await self._start()
@@ -78,22 +87,26 @@ class Reloader:
         ending = asyncio.ensure_future(worker.wait())
         stopping = asyncio.ensure_future(self._stop.wait())
         changing = asyncio.ensure_future(self._changes.wait())
+        reloading = asyncio.ensure_future(self._reload.wait())
+        restarts = (stopping, changing, reloading)
         try:
-            await asyncio.wait((ending, stopping, changing), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((ending, *restarts), return_when=asyncio.FIRST_COMPLETED)
             if ending.done() and ending.result() in BROKEN_PIPE:
                 self._on_signal(signal.SIGPIPE)
                 return
-            if ending.done() and not stopping.done() and not changing.done():
+            if ending.done() and not any(each.done() for each in restarts):
                 self._observer.ended(ending.result())
-                await asyncio.wait((stopping, changing), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(restarts, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
                 self._observer.stopping()
+            elif reloading.done():
+                self._observer.reloading()
             else:
                 self._observer.changed(changing.result())
                 delete_bytecode(changing.result())
         finally:
-            stopping.cancel()
-            changing.cancel()
+            for waiting in restarts:
+                waiting.cancel()
             await asyncio.gather(changing, return_exceptions=True)
             await self._end(worker, ending)
 
@@ -107,7 +120,9 @@ class Reloader:
         self._worker = None
 
     def _on_signal(self, number: int) -> None:
-        if self.signal is None:
+        if number == signal.SIGHUP and not self._has_terminal:
+            self._reload.set()
+        elif self.signal is None:
             self.signal = number
             self._stop.set()
         elif self._worker is not None:  # the worker escalates on repeated signals

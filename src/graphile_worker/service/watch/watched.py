@@ -1,4 +1,4 @@
-"""`graphile-worker --watch`: the same worker in a child process, restarted when files change."""
+"""The same program as a child process, restarted when files change: `--watch` and `serve(watch=True)`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,32 @@ logger = logging.getLogger("graphile_worker.watch")
 
 
 def run_watched(
-    arguments: Sequence[str], load: Callable[[], Settings], *, config_file: str | None = None
+    command: Sequence[str],
+    load: Callable[[], Settings],
+    *,
+    config_file: str | None = None,
+    program: str | None = None,
 ) -> int:
-    """Run a worker with these arguments and restart it after each change; returns the exit status."""
-    reloader = asyncio.run(_run(arguments, load, config_file))
+    """Run a worker with this command and restart it after each change; returns the exit status.
+
+    `program` is a file that counts too.
+    """
+    reloader = asyncio.run(_run(command, load, config_file, program))
     return end_by_signal(reloader.signal) if reloader.signal is not None else 0
 
 
-async def _run(arguments: Sequence[str], load: Callable[[], Settings], config_file: str | None) -> Reloader:
+async def _run(
+    command: Sequence[str], load: Callable[[], Settings], config_file: str | None, program: str | None
+) -> Reloader:
     settings = load()
-    changes = Changes(watched_files(settings, config_file))
+    changes = Changes(watched_files(settings, config_file, program))
 
     async def start() -> WorkerProcess:
-        return await WorkerProcess.start([*arguments, "--no-watch"], os.environ)
+        return await WorkerProcess.start(command, os.environ)
 
     def refresh() -> None:
         try:
-            changes.files = watched_files(load(), config_file)
+            changes.files = watched_files(load(), config_file, program)
         except ConfigError:  # the worker reports it; the files are the same as before
             return
 
@@ -49,14 +58,18 @@ async def _run(arguments: Sequence[str], load: Callable[[], Settings], config_fi
     return reloader
 
 
-def watched_files(settings: Settings, config_file: str | None) -> WatchedFiles:
+def watched_files(settings: Settings, config_file: str | None, program: str | None = None) -> WatchedFiles:
     """The files to watch for a worker with these settings in the current directory."""
     directory = Path.cwd()
     config = [directory / name for name in ([config_file] if config_file is not None else CONFIG_FILES)]
     return WatchedFiles(
         root=directory,
         tasks=directory / settings.worker.task_directory.partition(":")[0],
-        others=(directory / settings.worker.crontab_file, *config),
+        others=(
+            directory / settings.worker.crontab_file,
+            *config,
+            *([directory / program] if program is not None else []),
+        ),
     )
 
 
@@ -71,6 +84,9 @@ class WorkerLog:
 
     def ended(self, status: int) -> None:
         logger.error("%s; waiting for the code to change", how_it_ended(status), extra={"status": status})
+
+    def reloading(self) -> None:
+        logger.info("got SIGHUP; restarting the worker")
 
     def stopping(self) -> None:
         logger.debug("stopping the worker")

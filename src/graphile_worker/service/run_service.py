@@ -1,0 +1,66 @@
+"""Runs a worker as this process or as several: the one way for the command and for `serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..observability.log_format import PipeHandler
+from ..options import WorkerOptions
+from .parent import ParentProcess
+from .reload import Reload
+
+if TYPE_CHECKING:
+    from ..hooks import Plugin
+
+KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tasks, writes and exits
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What to run, and how."""
+
+    arguments: dict[str, Any]
+    """The arguments of `run` or `run_once`."""
+    options: WorkerOptions
+    """The options that follow from them."""
+    parent: ParentProcess
+    once: bool = False
+    processes: int = 1
+    health_file: str | None = None
+    handler: PipeHandler | None = None
+    """The log's handler, if this package has set up the log."""
+    reload: Reload = field(default_factory=Reload)
+
+
+def run_service(service: Service) -> int:
+    """Run until stopped, or until no job is ready (`once`); returns the exit status."""
+    if not service.parent and not service.once:
+        service.reload.enable()
+    if service.processes == 1:
+        return _work(service)
+    from . import run_worker  # noqa: F401 — imported once, before the fork
+    from .error_report import reported
+    from .processes import supervise
+
+    return supervise(
+        service.processes,
+        lambda: reported(lambda: _work(service)),
+        replace=not service.once,
+        kill_after=service.options.grace + KILL_MARGIN,
+        reload=service.reload,
+    )
+
+
+def _work(service: Service) -> int:
+    """Run a worker in this process."""
+    from .run_worker import run_worker
+
+    service.parent.attach()
+    arguments = service.arguments
+    if service.health_file is not None and not service.once:
+        from .health_plugin import HealthFilePlugin
+
+        plugins: tuple[Plugin, ...] = (*arguments.get("plugins", ()), HealthFilePlugin(service.health_file))
+        arguments = {**arguments, "plugins": plugins}
+    return run_worker(arguments, service.handler, once=service.once, reload=service.reload)

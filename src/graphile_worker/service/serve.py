@@ -1,0 +1,119 @@
+"""`serve`: a program that runs a worker, with everything that the command `graphile-worker` offers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+
+from ..config import Settings, resolve_settings
+from ..config.calls import check_names
+from ..config.settings import CommandLineOptions
+from ..errors import ConfigError
+from ..options import WorkerOptions
+from ..runner.build import OBJECTS, WorkerBuilder
+from .error_report import reported
+from .logs import start_program_logging
+from .parent import ParentProcess
+from .reload import same_program
+from .run_service import Service, run_service
+
+if TYPE_CHECKING:
+    from ..runner.arguments import WorkerArguments
+
+OWN_ARGUMENTS = ("app", "processes", "watch", "health_file", "log_format", "log_level", "once")
+
+
+def serve(
+    app: Any = None,
+    *,
+    processes: int | None = None,
+    watch: bool = False,
+    health_file: str | Path | None = None,
+    log_format: str | None = None,
+    log_level: str | None = None,
+    once: bool = False,
+    **arguments: Unpack[WorkerArguments],
+) -> NoReturn:
+    """Run a worker as this process, like the command `graphile-worker`, and exit: `serve(task_list=[…])`.
+
+    processes    worker processes, forked from this one; crashed ones are replaced
+    watch        restart the program when code, crontab or configuration change
+    health_file  where each worker process records its health for `graphile-worker health`
+    log_format   `text` or `json`; if it is not set anywhere, logging that the program has set up is kept
+    log_level    `error`, `warning`, `info` or `debug`
+    once         run until no job is ready, then exit
+
+    Takes the arguments of `run` too, except `pg_pool`. What is not given comes from the environment and the
+    configuration file. Wrong arguments are raised; later errors are reported in one line, and end the
+    process with the exit status of the command. After a signal the process ends by that signal.
+    """
+    _check_caller()
+    call: dict[str, Any] = {**arguments}
+    if app is not None:
+        call["app"] = app
+    _check_arguments(call, watch=watch, once=once)
+    if "plugins" in call:
+        call["plugins"] = tuple(call["plugins"])  # it is read more than once
+    own = {
+        "processes": processes,
+        "health_file": None if health_file is None else str(health_file),
+        "log_format": log_format,
+        "log_level": log_level,
+    }
+
+    def load() -> Settings:
+        return _load(call, own, once=once)
+
+    settings = load()
+    parent = ParentProcess()
+    handler = start_program_logging(settings, has_logger=call.get("logger") is not None)
+    if watch and not parent:
+        from .watch.watched import run_watched
+
+        sys.exit(reported(lambda: run_watched(same_program(), load, program=sys.argv[0])))
+    service = Service(
+        call,
+        settings.worker,
+        parent,
+        once=once,
+        processes=settings.command_line.processes,
+        health_file=settings.command_line.health_file,
+        handler=handler,
+    )
+    sys.exit(reported(lambda: run_service(service)))
+
+
+def _check_caller() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError(
+            "serve must be called in the main thread, because only that one gets signals; elsewhere, use run"
+        )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigError("serve runs an event loop of its own; in a coroutine, use `async with run(…)` instead")
+
+
+def _check_arguments(call: dict[str, Any], *, watch: bool, once: bool) -> None:
+    check_names(call, (*WorkerOptions.__struct_fields__, *OBJECTS, *OWN_ARGUMENTS))
+    if call.get("pg_pool") is not None:
+        raise ConfigError(
+            "pg_pool: a pool cannot be used in another event loop or process than its own, and serve starts "
+            "new ones; give connection_string instead"
+        )
+    if watch and once:
+        raise ConfigError("watch and once cannot be combined")
+
+
+def _load(call: dict[str, Any], own: dict[str, Any], *, once: bool) -> Settings:
+    """The settings as `run` finds them, and those of the process."""
+    worker = WorkerBuilder(call, once=once).options  # type: ignore[arg-type]
+    if call.get("options") is None:
+        found = resolve_settings(own)
+        return Settings(worker, found.command_line, found.places)
+    given = {name: value for name, value in own.items() if value is not None}
+    return Settings(worker, CommandLineOptions(**given), dict.fromkeys(given, "call"))
