@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,3 +27,11 @@ async def query(url: str, statement: str) -> object:
 def postmaster(data_dir: Path) -> int:
     """The process number of the server in this folder."""
     return int((data_dir / "cluster" / "postmaster.pid").read_text().split()[0])
+
+
+def keepers(process: int) -> list[int]:
+    """The process numbers of the keepers that this process has started."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(process), "-f", "graphile-worker-keeper"], capture_output=True, text=True
+    )
+    return [int(number) for number in found.stdout.split()]

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from embedded.asking import Embed, Participate, postmaster, query
+from embedded.asking import Embed, Participate, keepers, postmaster, query
 from graphile_worker.errors import EmbeddedPostgresError
 
 
@@ -66,12 +66,14 @@ async def test_the_server_outlives_its_starter_while_another_process_uses_it(
     assert not other.ask("stop")["running"]
 
 
-def test_a_server_whose_starter_was_killed_is_stopped_by_the_next_one_that_comes_and_goes(
+def test_a_server_whose_starter_and_keeper_were_killed_is_stopped_by_the_next_one_that_comes_and_goes(
     participate: Participate, embed: Embed, folder: Path
 ) -> None:
     starter = participate()
     starter.ask("start")
     process = postmaster(folder / "data")
+    for keeper in keepers(starter.process.pid):
+        os.kill(keeper, signal.SIGKILL)
     starter.kill()
     server = embed()
     assert server.is_running

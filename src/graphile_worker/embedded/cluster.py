@@ -1,8 +1,8 @@
 """A PostgreSQL server of our own in a data folder, for development, tests and small installations.
 
 Several processes share one server: the first starts it, the others join, the last one to leave stops
-it. Killed processes are not counted. The next `start()` restarts a killed server with its data and
-address.
+it. Killed processes are not counted, and a server that the last one leaves behind is stopped by its
+keeper. The next `start()` restarts a killed server with its data and address.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from . import server
 from .account import Account, choose_account
 from .binaries import Binaries, find_binaries
 from .folder import Connection, DataFolder, Session, is_locked, sweep_sessions
+from .keeper import Keeper
 from .postmaster import is_alive, is_there_to_join
 from .reach import reachable_binaries
 from .sockets import free_port, make_socket_folder, remove_socket_folder
@@ -68,6 +69,7 @@ class EmbeddedPostgres:
         self._stop_timeout = stop_timeout
         self._binaries: Binaries | None = None
         self._session: Session | None = None
+        self._keeper: Keeper | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._mutex = threading.RLock()
         if taken := sorted(OUR_SETTINGS & {name.lower() for name in self._settings}):
@@ -121,6 +123,7 @@ class EmbeddedPostgres:
                 if self._session is not None and self._session.is_inherited:
                     self._leave()
                 if self._session is None:
+                    self._keeper = Keeper(self.data_dir)
                     self._session = Session(self._folder)
                     atexit.register(self.stop)
                 try:
@@ -129,6 +132,7 @@ class EmbeddedPostgres:
                     self._leave()
                     with suppress(EmbeddedPostgresError):
                         self._stop_if_unused()
+                    self._dismiss_keeper()
                     if isinstance(error, OSError):
                         raise EmbeddedPostgresError(
                             f"PostgreSQL could not be started in {self.data_dir}: {error}"
@@ -149,6 +153,7 @@ class EmbeddedPostgres:
             with self._folder.locked(self._start_timeout + self._stop_timeout):
                 self._leave()
                 self._stop_if_unused()
+            self._dismiss_keeper()
 
     def stop_if_unused(self) -> bool:
         """Stop a server that a killed process left running; return whether it is unused."""
@@ -259,6 +264,8 @@ class EmbeddedPostgres:
             return
         if self._session.is_inherited:
             self._forget_process()
+            if self._keeper is not None:
+                self._keeper.forget()
         self._session.end()
         self._session = None
         atexit.unregister(self.stop)
@@ -287,6 +294,12 @@ class EmbeddedPostgres:
             self._process.kill()
             self._process.wait()
             self._process = None
+        self._dismiss_keeper()
+
+    def _dismiss_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.dismiss()
+            self._keeper = None
 
     def _forget_process(self) -> None:
         if self._process is not None and self._process.poll() is None:
