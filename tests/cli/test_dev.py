@@ -154,7 +154,54 @@ def test_without_tasks_it_asks_and_makes_them(open_terminal: Open, project: Path
     terminal.until_says("INFO: Hello, Ada!")
 
 
+def test_the_view_says_that_the_worker_is_stopping_while_a_job_runs(
+    open_terminal: Open, project: Path
+) -> None:
+    terminal = open_terminal("dev", "--fresh", columns=100)
+    url = connection_string(terminal.until_panel_says("running", "0 ready").text.replace("\n", ""))
+    add(url, "slow")
+    terminal.until_panel_says("slow #1")
+    terminal.type("\x03")
+    terminal.until_panel_says("worker   stopping")
+    (project / "go_on").touch()
+    assert terminal.wait() == -signal.SIGINT
+    assert "worker   stopped" in "\n".join(terminal.screen.panel)
+    assert "slow #1" not in "\n".join(terminal.screen.panel)
+
+
+def test_without_a_worker_the_view_shows_the_database_only(open_terminal: Open, project: Path) -> None:
+    shutil.rmtree(project / "tasks")
+    terminal = open_terminal("dev", "--no-worker", "--fresh", columns=80)
+    screen = terminal.until_panel_says("worker   none", "0 ready", "PostgreSQL")
+    add(connection_string(screen.text.replace("\n", "")), "hello", '{"name": "Ada"}')
+    terminal.until_panel_says("1 ready")
+    assert "jobs/s" not in "\n".join(terminal.screen.panel)
+    terminal.type("\x03")
+    assert terminal.wait() == -signal.SIGINT
+    assert "worker   none" in "\n".join(terminal.screen.panel)
+    assert not EmbeddedPostgres(".graphile-worker").is_running
+
+
 # -- in a pipe -----------------------------------------------------------------------------------------------
+
+
+def test_in_a_pipe_the_export_command_is_a_line_of_its_own(run: Run, project: Path) -> None:
+    process = run("dev", "--no-worker").wait_for("no worker is started")
+    (line,) = [line for line in process.output.splitlines() if "export" in line]
+    shown = subprocess.run(
+        ["sh", "-c", f'{line}; printf %s "$DATABASE_URL"'], capture_output=True, text=True, check=True
+    )
+    assert listed(shown.stdout).startswith("[")
+    process.send(signal.SIGTERM)
+    assert process.ended() == 143
+    assert "ready: " not in process.output
+
+
+def test_without_a_worker_its_flags_are_refused(call: Call, project: Path) -> None:
+    for flag in (["-j", "2"], ["--tasks", "tasks"], ["--crontab", "crontab"]):
+        result = call("dev", "--no-worker", *flag)
+        assert result.status == 2
+        assert "is for the worker and cannot be combined with --no-worker" in result.err
 
 
 def test_in_a_pipe_there_are_plain_lines_and_the_data_is_kept_until_a_fresh_start(

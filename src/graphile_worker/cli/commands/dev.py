@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,31 +17,22 @@ from ...errors import ConfigError
 from ...observability.log_format import configure_logging
 from ...service.logs import start_logging
 from ...service.signals import end_by_signal
-from ...service.watch.changes import Changes
-from ...service.watch.child import COMMAND, WorkerProcess
-from ...service.watch.reloader import Reloader
-from ...service.watch.watched import watched_files
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
+from ..dev.no_worker import NoWorker
+from ..dev.worker import DevWorker
 from ..support.client import load_settings
 from ..support.parameters import CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from .init import create_project, lacks_tasks
 
-GRACE = 5.0
-"""Seconds for running jobs when the code changes; less than in production, because a developer waits."""
-FORWARDED_FLAGS = {
-    "schema": "--schema",
-    "task_directory": "--tasks",
-    "crontab_file": "--crontab",
-    "concurrency": "--jobs",
-    "log_format": "--log-format",
-    "log_level": "--log-level",
-}
-"""Options that the worker gets as flags if `dev` got them as flags."""
-
 
 @click.command("dev")
-@click.option("-c", "--connection", metavar="URL", help="Use this database instead of the embedded one.")
+@click.option(
+    "-c",
+    "--connection",
+    metavar="URL",
+    help="Use this database.  [default: the embedded one; DATABASE_URL and the configuration are ignored]",
+)
 @SCHEMA_OPTION
 @CONFIG_OPTION
 @click.option("--fresh", is_flag=True, help="Delete the data of earlier runs first.")
@@ -55,6 +45,9 @@ FORWARDED_FLAGS = {
 @TASKS_OPTION
 @click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]")
 @JOBS_OPTION
+@click.option(
+    "--no-worker", is_flag=True, help="Run the database and the view only, for a worker started elsewhere."
+)
 @click.option("--plain", is_flag=True, help="Print log lines instead of the live view.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print log lines as JSON; the first has the connection string."
@@ -68,6 +61,7 @@ def dev_command(
     tasks: str | None,
     crontab: str | None,
     jobs: int | None,
+    no_worker: bool,
     plain: bool,
     as_json: bool,
     **_: Any,
@@ -76,12 +70,14 @@ def dev_command(
 
     The database is an embedded PostgreSQL in .graphile-worker/ that keeps its data between runs. Other
     graphile-worker commands in this directory use it too. The worker restarts when tasks, crontab or
-    configuration change.
+    configuration change. Options in the configuration file and the environment apply, except for the
+    connection and the number of processes.
 
     \b
     graphile-worker dev
     graphile-worker dev --fresh -j 10
     graphile-worker dev --port 5433      # for applications that cannot use a socket
+    graphile-worker dev --no-worker      # for a worker that you start yourself
     """
     flags = {
         "task_directory": tasks,
@@ -100,8 +96,11 @@ def dev_command(
             "--fresh and --port are for the embedded database and cannot be combined with -c.", ctx
         )
     live = sys.stdout.isatty() and not plain and not as_json and os.environ.get("TERM") != "dumb"
-    changes = Changes(watched_files(settings, _config_file(ctx)))  # first: its package may be missing
-    _offer_tasks(settings)
+    if no_worker:
+        _refuse_worker_flags(ctx)
+    worker = NoWorker() if no_worker else DevWorker(load, _config_file(ctx))  # its package may be missing
+    if not no_worker:
+        _offer_tasks(settings)
     display = _make_display(settings, live=live)
     signal.signal(signal.SIGTERM, _exit)  # until there is a worker, so that the server is stopped
     with (
@@ -109,75 +108,37 @@ def dev_command(
         if is_given
         else embedded_database(Path.cwd(), port=port, fresh=fresh)
     ) as database:
-        number = asyncio.run(_develop(database, display, load, changes, _config_file(ctx)))
+        number = asyncio.run(_develop(database, display, settings, worker))
     return end_by_signal(number) if number is not None else 0
 
 
 async def _develop(
-    database: DevDatabase,
-    display: Display,
-    load: Callable[[], Settings],
-    changes: Changes,
-    config_file: str | None,
+    database: DevDatabase, display: Display, settings: Settings, worker: DevWorker | NoWorker
 ) -> int | None:
     """Install the schema and keep a worker running; returns the signal that stopped it."""
     from ...client import make_worker_utils
-
-    settings = load()
-
-    async def start() -> WorkerProcess:
-        return await WorkerProcess.start(
-            [*COMMAND, *_arguments(settings, config_file)],
-            _environment(database, live=display.on_feed is not None),
-            on_line=display.on_line,
-            on_feed=display.on_feed,
-        )
-
-    def refresh() -> None:
-        try:
-            changes.files = watched_files(load(), config_file)
-        except ConfigError:  # the worker reports it
-            return
 
     options = settings.worker.with_values(connection_string=database.url, max_pool_size=1)
     async with make_worker_utils(options=options) as utils:
         await utils.migrate()
         display.show_database(database)
-        reloader = Reloader(start, changes, display, grace=_grace(settings), refresh=refresh)
         async with display.open(utils):
-            await reloader.run()
-    return reloader.signal
+            return await worker.run(database, display)
 
 
-def _arguments(settings: Settings, config_file: str | None) -> list[str]:
-    """The worker's command line: our flags; it reads file and environment itself."""
-    arguments = ["--no-watch", "--processes", "1", "--grace", str(_grace(settings))]
-    if config_file is not None:
-        arguments += ["--config", config_file]
-    for option, flag in FORWARDED_FLAGS.items():
-        if settings.places.get(option) == "command line":
-            owner = settings.worker if hasattr(settings.worker, option) else settings.command_line
-            arguments += [flag, str(getattr(owner, option))]
-    return arguments
-
-
-def _environment(database: DevDatabase, *, live: bool) -> dict[str, str]:
-    environment = {"DATABASE_URL": database.url} | dict(os.environ)
-    # Overrides DATABASE_URL and the file and, unlike a flag, does not appear in the process list.
-    environment["GRAPHILE_WORKER_CONNECTION_STRING"] = database.url
-    if live:
-        environment |= {"PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}  # the view counts completed jobs
-    return environment
-
-
-def _grace(settings: Settings) -> float:
-    return settings.worker.grace if "grace" in settings.places else GRACE
+def _refuse_worker_flags(ctx: click.Context) -> None:
+    """Refuse flags of the worker with --no-worker, where they would have no effect."""
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+        if given and parameter.name in ("tasks", "crontab", "jobs"):
+            flag = max(parameter.opts, key=len)
+            raise click.UsageError(f"{flag} is for the worker and cannot be combined with --no-worker.", ctx)
 
 
 def _make_display(settings: Settings, *, live: bool) -> Display:
     if not live:
         start_logging(settings)
-        return LogDisplay()
+        return LogDisplay(prints_command=settings.command_line.log_format == "text")
     display = LiveDisplay()
     stream: Any = display.log_stream()
     configure_logging("text", "warning", stdout=stream, stderr=stream)

@@ -47,6 +47,9 @@ class Display(WorkerObserver, Protocol):
     def show_database(self, database: DevDatabase) -> None:
         """Show how to connect to the database."""
 
+    def without_worker(self) -> None:
+        """Show that no worker is started."""
+
     def open(self, utils: WorkerUtils) -> AbstractAsyncContextManager[None]:
         """Keep the display up to date while a worker is kept running."""
 
@@ -57,6 +60,9 @@ class LogDisplay(WorkerLog):
     on_line: Reader | None = None
     on_feed: Reader | None = None
 
+    def __init__(self, *, prints_command: bool) -> None:
+        self._prints_command = prints_command
+
     def show_database(self, database: DevDatabase) -> None:
         shown = database.url if database.is_embedded else masked(database.url)
         extra = {"connection_string": shown, "database": database.name, "folder": database.directory}
@@ -64,8 +70,13 @@ class LogDisplay(WorkerLog):
         if not database.is_embedded:
             return
         logger.info("to connect: %s", database.psql_command)
-        logger.info("for applications: %s", database.export_command)
-        logger.info("graphile-worker commands in this directory use it by default")
+        if self._prints_command:
+            logger.info("graphile-worker commands in this directory use it by default; for applications:")
+            sys.stdout.write(f"{database.export_command}\n")  # by itself, to be copied or evaluated
+            sys.stdout.flush()
+
+    def without_worker(self) -> None:
+        logger.info("no worker is started; waiting for Ctrl-C")
 
     @asynccontextmanager
     async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
@@ -132,6 +143,9 @@ class LiveDisplay:
     def stopping(self) -> None:
         self._state.ended("stopping", "")
 
+    def without_worker(self) -> None:
+        self._state.status = "none"
+
     # -- the view ------------------------------------------------------------------------------------------
 
     def show_database(self, database: DevDatabase) -> None:
@@ -158,7 +172,8 @@ class LiveDisplay:
                 try:
                     yield
                 finally:
-                    self._state.ended("stopped", "")
+                    if self._state.status != "none":
+                        self._state.ended("stopped", "")
                     with suppress(OSError):
                         self._live.refresh()
                         self._live.stop()

@@ -21,6 +21,7 @@ STYLES: dict[WorkerStatus, str] = {
     "waiting": "bold red",
     "stopping": "yellow",
     "stopped": "dim",
+    "none": "dim",
 }
 
 
@@ -31,8 +32,9 @@ def render(state: ViewState) -> RenderableType:
     rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     rows.add_row("worker", _worker(state))
     rows.add_row("jobs", _counts(state))
-    rows.add_row("done", _done(state))
-    rows.add_row("running", _running(state.running, state.jobs))
+    if state.status != "none":
+        rows.add_row("done", _done(state))
+        rows.add_row("running", _running(state.running, state.jobs))
     if state.errors:
         rows.add_row("errors", _errors(list(state.errors)))
     return Panel(

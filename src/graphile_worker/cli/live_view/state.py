@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 WINDOW = 10.0  # seconds over which the rate is averaged
 
-WorkerStatus = Literal["starting", "running", "restarting", "waiting", "stopping", "stopped"]
-"""`waiting`: the worker ended, and is restarted when the code changes."""
+WorkerStatus = Literal["starting", "running", "restarting", "waiting", "stopping", "stopped", "none"]
+"""`waiting`: the worker ended, and is restarted when the code changes. `none`: there never was one."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,83 @@
+"""The worker of `dev`: a child process that is restarted when its code changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ...config import Settings
+from ...errors import ConfigError
+from ...service.watch.changes import Changes
+from ...service.watch.child import COMMAND, WorkerProcess
+from ...service.watch.reloader import Reloader
+from ...service.watch.watched import watched_files
+from .database import DevDatabase
+from .display import Display
+
+GRACE = 5.0
+"""Seconds for running jobs when the code changes; less than in production, because a developer waits."""
+FORWARDED_FLAGS = {
+    "schema": "--schema",
+    "task_directory": "--tasks",
+    "crontab_file": "--crontab",
+    "concurrency": "--jobs",
+    "log_format": "--log-format",
+    "log_level": "--log-level",
+}
+"""Options that the worker gets as flags if `dev` got them as flags."""
+
+
+class DevWorker:
+    """Keeps a worker running until a signal arrives."""
+
+    def __init__(self, load: Callable[[], Settings], config_file: str | None) -> None:
+        self._load = load
+        self._config_file = config_file
+        self._changes = Changes(watched_files(load(), config_file))
+
+    async def run(self, database: DevDatabase, display: Display) -> int | None:
+        """Returns the signal that stopped it."""
+        settings = self._load()
+
+        async def start() -> WorkerProcess:
+            return await WorkerProcess.start(
+                [*COMMAND, *_arguments(settings, self._config_file)],
+                _environment(database, live=display.on_feed is not None),
+                on_line=display.on_line,
+                on_feed=display.on_feed,
+            )
+
+        reloader = Reloader(start, self._changes, display, grace=_grace(settings), refresh=self._refresh)
+        await reloader.run()
+        return reloader.signal
+
+    def _refresh(self) -> None:
+        try:
+            self._changes.files = watched_files(self._load(), self._config_file)
+        except ConfigError:  # the worker reports it
+            return
+
+
+def _arguments(settings: Settings, config_file: str | None) -> list[str]:
+    """The worker's command line: our flags; it reads file and environment itself."""
+    arguments = ["--no-watch", "--processes", "1", "--grace", str(_grace(settings))]
+    if config_file is not None:
+        arguments += ["--config", config_file]
+    for option, flag in FORWARDED_FLAGS.items():
+        if settings.places.get(option) == "command line":
+            owner = settings.worker if hasattr(settings.worker, option) else settings.command_line
+            arguments += [flag, str(getattr(owner, option))]
+    return arguments
+
+
+def _environment(database: DevDatabase, *, live: bool) -> dict[str, str]:
+    environment = {"DATABASE_URL": database.url} | dict(os.environ)
+    # Overrides DATABASE_URL and the file and, unlike a flag, does not appear in the process list.
+    environment["GRAPHILE_WORKER_CONNECTION_STRING"] = database.url
+    if live:
+        environment |= {"PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}  # the view counts completed jobs
+    return environment
+
+
+def _grace(settings: Settings) -> float:
+    return settings.worker.grace if "grace" in settings.places else GRACE
