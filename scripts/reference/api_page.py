@@ -29,7 +29,7 @@ PAGES = {
         "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob CleanupTask CleanupReport "
         "SweepReport RecoveredWorker MigrationReport AwaitableContext"
     ),
-    "runner.md": "run run_once Runner WorkerOptions TaskList FlagSource Clock",
+    "runner.md": "run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
         "task TaskOptions Task JobHelpers SyncHelpers Extensions AbortSignal get_current_job "
         "get_current_helpers"
@@ -56,7 +56,7 @@ INTERNAL = {
 }
 """Members without an underscore that are not for users."""
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
-OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerOptionValues")
+OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues")
 """Keyword arguments that are listed there."""
 WIDTH = 100
 

@@ -37,7 +37,7 @@ def page(_: object = None) -> str:
         "|---|---|",
         *(f"| `{name}` | {cell(meaning)} |" for name, meaning in _arguments().items()),
         "",
-        "## Options of the command",
+        "## Options of the command and of `serve`",
         "",
         first_paragraph(CommandLineOptions),
         "",

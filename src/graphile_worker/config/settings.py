@@ -23,7 +23,7 @@ SIMPLE_KINDS = (bool, int, float, str)
 
 
 class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that only the command `graphile-worker` takes."""
+    """Options of a process; the command `graphile-worker` and `serve` take them, `run` does not."""
 
     log_format: str = "text"
     """`text` for people, `json` for machines: one object per line with stable keys."""

@@ -37,18 +37,19 @@ def serve(
     once: bool = False,
     **arguments: Unpack[WorkerArguments],
 ) -> NoReturn:
-    """Run a worker as this process, like the command `graphile-worker`, and exit: `serve(task_list=[…])`.
+    """Run a worker as this process, as the command `graphile-worker` does, and exit: `serve(task_list=[…])`.
 
-    processes    worker processes, forked from this one; crashed ones are replaced
-    watch        restart the program when code, crontab or configuration change
-    health_file  where each worker process records its health for `graphile-worker health`
-    log_format   `text` or `json`; if it is not set anywhere, logging that the program has set up is kept
-    log_level    `error`, `warning`, `info` or `debug`
-    once         run until no job is ready, then exit
+    - `processes`: worker processes, forked from this one; a killed one is replaced
+    - `watch`: restart the program when code, crontab or configuration change
+    - `health_file`: where worker processes record their health, for `graphile-worker health`
+    - `log_format`: `text` or `json`; if it is set nowhere, logging that the program has set up is kept
+    - `log_level`: `error`, `warning`, `info` or `debug`
+    - `once`: run until no job is ready, then exit
 
-    Takes the arguments of `run` too, except `pg_pool`. What is not given comes from the environment and the
-    configuration file. Wrong arguments are raised; later errors are reported in one line, and end the
-    process with the exit status of the command. After a signal the process ends by that signal.
+    Also takes the arguments of `run`, except `pg_pool`. What is not given comes from `options` if there is
+    such an object, else from the environment and the configuration file. Wrong arguments raise an error.
+    Later errors are printed in one line, and end the process with the exit status of the command. After a
+    signal, the process ends by that signal.
     """
     _check_caller()
     call: dict[str, Any] = {**arguments}
