@@ -179,6 +179,23 @@ async def test_a_breaking_migration_is_status_57(start: Start, tmp_path: Path, c
     assert start("worker.py").ended() == 57
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_error_of_the_programs_own_code_is_shown_with_its_traceback(
+    start: Start, tmp_path: Path, processes: int
+) -> None:
+    (tmp_path / "worker.py").write_text(
+        "from graphile_worker import serve\n"
+        "class Broken:\n"
+        "    def install(self, hooks):\n"
+        "        raise RuntimeError('boom')\n"
+        f"serve(task_list={{'hello': lambda: None}}, plugins=[Broken()], processes={processes})\n"
+    )
+    program = start("worker.py")
+    assert program.ended() == 1
+    assert "RuntimeError: boom" in program.output
+    assert 'worker.py", line 4, in install' in program.output
+
+
 def test_options_come_from_the_configuration_too(start: Start, tmp_path: Path) -> None:
     (tmp_path / "graphile_worker.toml").write_text("processes = 2\nconcurrency = 7\nlog_format = 'json'\n")
     write_program(tmp_path / "worker.py")

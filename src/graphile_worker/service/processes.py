@@ -15,7 +15,7 @@ import select
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
@@ -105,27 +105,30 @@ class Supervisor:
         try:
             flush_output()  # what is buffered is not the child's to write
             pid = os.fork()
-            if pid != 0:
-                self._children[pid] = time.monotonic()
-                return
-            self._become_worker()
+            if pid == 0:
+                self._work_and_exit(old_mask)
+            self._children[pid] = time.monotonic()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
-        self._work_and_exit()
 
-    def _work_and_exit(self) -> NoReturn:
+    def _work_and_exit(self, mask: Iterable[int]) -> NoReturn:
         """In a worker process: run `work`, report to the parent that it returned or raised, and exit.
 
         The code that called us, and what it registered with `atexit`, are left to the parent.
         """
         status = 1
         try:
+            self._become_worker()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             status = self._work()
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except KeyboardInterrupt:
+            status = 128 + signal.SIGINT
         except BaseException:
             traceback.print_exc()
         finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
             flush_output()
             os.write(self._reports[1], b"%d\n" % os.getpid())
             os._exit(status)

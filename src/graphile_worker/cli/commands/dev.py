@@ -31,7 +31,7 @@ from .init import create_project, lacks_tasks
     "-c",
     "--connection",
     metavar="URL",
-    help="Use this database.  [default: the embedded one; DATABASE_URL and the configuration are ignored]",
+    help="Use this database.  [default: the embedded one; DATABASE_URL is ignored]",
 )
 @SCHEMA_OPTION
 @CONFIG_OPTION
