@@ -59,6 +59,20 @@ def command(project: Path, dev: WorkerProcess) -> Call:
     return call
 
 
+def test_a_program_that_serves_uses_it_too(command: Call, project: Path) -> None:
+    command("add", "greet").check()
+    (project / "worker.py").write_text(
+        "from graphile_worker import serve\n"
+        "serve(task_list={'greet': lambda: print('greeted', flush=True)}, once=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "worker.py"],
+        env=clean_environment(), cwd=project, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ANNOUNCEMENT)
+    assert "greeted" in done.stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

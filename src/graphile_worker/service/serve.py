@@ -14,6 +14,7 @@ from ..config.settings import CommandLineOptions
 from ..errors import ConfigError
 from ..options import WorkerOptions
 from ..runner.build import OBJECTS, WorkerBuilder
+from .dev_database import with_database
 from .error_report import reported
 from .logs import start_program_logging
 from .parent import ParentProcess
@@ -75,6 +76,9 @@ def serve(
         from .watch.watched import run_watched
 
         sys.exit(reported(lambda: run_watched(same_program(), load, program=sys.argv[0])))
+    if settings.worker.connection_string is None:
+        settings = with_database(settings)
+        call["connection_string"] = settings.worker.connection_string
     service = Service(
         call,
         settings.worker,

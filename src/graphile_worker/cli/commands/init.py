@@ -13,8 +13,8 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
+from ...service.dev_database import DATA_DIRECTORY
 from ..support.command import Output, command
-from ..support.dev_database import DATA_DIRECTORY
 
 EXAMPLE_TASK = '''\
 """The task "hello". To add a job for it: graphile-worker add hello '{"name": "Ada"}'"""

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...db.dsn import Dsn
 from ...embedded import EmbeddedPostgres, find_binaries
 from ...errors import ConfigError, EmbeddedPostgresError
-from ..support.dev_database import DATA_DIRECTORY
+from ...service.dev_database import DATA_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ...config import Settings, resolve_settings
+from ...service.dev_database import with_database as with_database
 from ...service.garbage import collect_garbage
 
 if TYPE_CHECKING:
     from ...client import AwaitableContext, WorkerUtils
 
 Result = TypeVar("Result")
-
-DATABASE_VARIABLES = ("DATABASE_URL", "PGDATABASE")
-"""Either one names a database when no option does."""
 
 
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
@@ -27,18 +24,6 @@ def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
     for name in ("log_format", "log_level"):
         values[name] = _flag(ctx, name)
     return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
-
-
-def with_database(settings: Settings, *, quiet: bool = False) -> Settings:
-    """The settings; if they name no database, with that of a `dev` running in this directory.
-
-    Unless `quiet`, a line on standard error says so.
-    """
-    if settings.worker.connection_string is not None or any(map(os.environ.get, DATABASE_VARIABLES)):
-        return settings
-    from .dev_database import use_dev_database
-
-    return use_dev_database(settings, quiet=quiet)
 
 
 def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:
