@@ -11,8 +11,11 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
-from ..recovery.worker_rows import list_workers
+from ..queries.ready_tasks import ReadyTask, ready_tasks
+from ..recovery.running_tasks import RunningTasks, running_tasks
+from ..recovery.worker_rows import WorkerList, list_workers
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -150,12 +153,12 @@ class SampledFailedTask(FailedTask, frozen=True):
     statement = "failures_in_part"
 
 
-class WaitingJob(Fact, frozen=True):
-    """The job that has been ready for longest."""
+class TaskOfJob(Fact, frozen=True):
+    """The task of a job."""
 
-    statement = "waiting"
+    statement = "job_tasks"
+    id: int
     task_identifier: str
-    age: float
 
 
 class TableFacts(Fact, frozen=True):
@@ -187,8 +190,17 @@ class Locks(msgspec.Struct, frozen=True):
     """Pools that hold jobs."""
 
     holders: list[LockHolder]
-    alive: int | None
-    """How many pools of this package are alive; None if unknown."""
+    workers: WorkerList | None
+    """All pools; None if the table of workers is missing."""
+    last_reports: dict[str, list[str]] = {}
+    """By id of a pool that misses heartbeats: the jobs that it last reported as running."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Tasks with ready jobs, and which tasks running workers have; None if that is unknown."""
+
+    ready: list[ReadyTask]
+    running: RunningTasks | None
 
 
 class Failures(msgspec.Struct, frozen=True):
@@ -233,7 +245,22 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
         for worker in workers
         if worker.jobs_held != 0
     ]
-    return Locks(holders, sum(worker.is_alive is True for worker in workers))
+    return Locks(holders, workers, await _last_reports(connection, schema, workers))
+
+
+async def _last_reports(
+    connection: Connection, schema: SchemaName, workers: WorkerList
+) -> dict[str, list[str]]:
+    reported = {worker.id: worker.running for worker in workers if worker.silent_for and worker.running}
+    if not reported:
+        return {}
+    teach_arrays(connection)
+    ids = [job.id for running in reported.values() for job in running]
+    names = {job.id: job.task_identifier for job in await TaskOfJob.load(connection, schema, ids)}
+    return {
+        pool_id: [f"{names[job.id]} (job {job.id})" for job in running if job.id in names]
+        for pool_id, running in reported.items()
+    }
 
 
 async def failures(
@@ -253,10 +280,11 @@ async def failures(
     return Failures(tasks, is_estimate=percentage < 100)
 
 
-async def waiting_job(connection: Connection, schema: SchemaName) -> WaitingJob | None:
-    """The job that has been ready for longest."""
-    found = await WaitingJob.load(connection, schema)
-    return found[0] if found else None
+async def waiting(connection: Connection, schema: SchemaName, workers: WorkerList | None) -> Waiting:
+    """Tasks with ready jobs, and which tasks the workers have."""
+    ready = await ready_tasks(connection, schema)
+    running = None if workers is None else await running_tasks(connection, schema, workers)
+    return Waiting(ready, running)
 
 
 async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:

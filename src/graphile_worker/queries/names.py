@@ -37,8 +37,8 @@ async def known_task_names(connection: Connection, schema: SchemaName) -> set[st
 
 
 async def worker_task_names(connection: Connection, schema: SchemaName) -> set[str]:
-    """The task identifiers of registered Python workers; needs the table of workers."""
-    rows = await connection.fetch(load("names/worker_task_names", schema))
+    """The task identifiers of running Python workers; needs the table of workers."""
+    rows = await connection.fetch(load("names/worker_task_names", schema), schema.name)
     return {row["identifier"] for row in rows}
 
 

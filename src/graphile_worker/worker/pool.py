@@ -22,6 +22,7 @@ from ..job import Job
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..queries.ping import ping
+from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
@@ -246,6 +247,11 @@ class WorkerPool:
         """How many jobs are held, and when each running job was started; may be called from any thread."""
         slots = self._slots
         return self._sessions.holdings.count, slots.running_since if slots is not None else {}
+
+    def blockage(self) -> LoopBlockage | None:
+        """What blocks the event loop now; may be called from any thread."""
+        current = self._watchdog.current if self._watchdog is not None else None
+        return None if current is None else current.outline
 
     @property
     def running(self) -> list[Job]:

@@ -26,6 +26,7 @@ import msgspec
 
 from ..error_parts import PACKAGE_FOLDER
 from ..job import Job
+from ..recovery.blocked_loop import LoopBlockage
 from ..signal_names import signal_name
 
 CHECK_INTERVAL = 0.5  # seconds
@@ -58,11 +59,17 @@ class Blockage(msgspec.Struct, frozen=True, kw_only=True):
     stack: str
 
     @property
+    def outline(self) -> LoopBlockage:
+        """What is reported to other processes."""
+        job = self.job
+        if job is None:
+            return LoopBlockage(None, None, self.since)
+        return LoopBlockage(job.task_identifier, job.id, self.since)
+
+    @property
     def culprit(self) -> str:
         """What blocks the loop, for log lines."""
-        if self.job is None:
-            return "something other than a task"
-        return f"task {self.job.task_identifier} (job {self.job.id})"
+        return self.outline.culprit
 
 
 class LoopWatchdog:
