@@ -21,6 +21,7 @@ from ..sql import load
 
 COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
+NAMED_JOBS = 200
 LISTED_FAILURES = 10_000
 """Up to this number, failed jobs are counted through their index; beyond it by a sample of the table."""
 
@@ -186,14 +187,22 @@ class OldTransaction(Fact, frozen=True):
     age: float | None
 
 
+class SilentJobs(msgspec.Struct, frozen=True):
+    """The jobs of a pool that misses heartbeats, as `task (job 17)`."""
+
+    jobs: list[str]
+    is_reported: bool
+    """Whether it reported them as running; else they are just locked."""
+
+
 class Locks(msgspec.Struct, frozen=True):
     """Pools that hold jobs."""
 
     holders: list[LockHolder]
     workers: WorkerList | None
     """All pools; None if the table of workers is missing."""
-    last_reports: dict[str, list[str]] = {}
-    """By id of a pool that misses heartbeats: the jobs that it last reported as running."""
+    silent: dict[str, SilentJobs] = {}
+    """Jobs of pools that miss heartbeats, by pool id."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -245,21 +254,26 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
         for worker in workers
         if worker.jobs_held != 0
     ]
-    return Locks(holders, workers, await _last_reports(connection, schema, workers))
+    return Locks(holders, workers, await _jobs_of_silent(connection, schema, workers))
 
 
-async def _last_reports(
+async def _jobs_of_silent(
     connection: Connection, schema: SchemaName, workers: WorkerList
-) -> dict[str, list[str]]:
-    reported = {worker.id: worker.running for worker in workers if worker.silent_for and worker.running}
-    if not reported:
+) -> dict[str, SilentJobs]:
+    ids = {
+        worker.id: [job.id for job in worker.running or ()] or worker.job_ids[:NAMED_JOBS]
+        for worker in workers
+        if worker.silent_for is not None
+    }
+    wanted = [job_id for of_pool in ids.values() for job_id in of_pool]
+    if not wanted:
         return {}
     teach_arrays(connection)
-    ids = [job.id for running in reported.values() for job in running]
-    names = {job.id: job.task_identifier for job in await TaskOfJob.load(connection, schema, ids)}
+    names = {job.id: job.task_identifier for job in await TaskOfJob.load(connection, schema, wanted)}
     return {
-        pool_id: [f"{names[job.id]} (job {job.id})" for job in running if job.id in names]
-        for pool_id, running in reported.items()
+        worker.id: SilentJobs(jobs, is_reported=bool(worker.running))
+        for worker in workers
+        if (jobs := [f"{names[one]} (job {one})" for one in ids.get(worker.id, ()) if one in names])
     }
 
 

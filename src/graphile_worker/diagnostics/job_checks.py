@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ..schema_name import SchemaName
-from .facts import Failures, Locks, LostQueue, StuckQueue
+from .facts import Failures, LockHolder, Locks, LostQueue, StuckQueue
 from .finding import Finding, Thresholds, age, some, well
 
 
@@ -16,9 +16,8 @@ def check_locks(locks: Locks, thresholds: Thresholds) -> Iterator[Finding]:
     for holder in unreachable:
         yield Finding(
             "locks", "warning", f"worker pool {holder.locked_by} is unreachable and holds "
-            f"{_jobs(holder.jobs)}",
-            "It died or lost its connection. If another worker is running, it recovers the jobs soon."
-            + last_report(locks, holder.locked_by or ""),
+            f"{_jobs(holder.jobs)}{_silent(locks, holder)}",
+            "It died or lost its connection. If another worker is running, it recovers the jobs soon.",
             "Start a worker, or run `graphile-worker sweep`.",
         )  # fmt: skip
     old = [
@@ -100,10 +99,11 @@ def check_failures(failures: Failures) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def last_report(locks: Locks, pool_id: str) -> str:
-    """A sentence about what a pool ran when it last reported."""
-    jobs = locks.last_reports.get(pool_id)
-    return f" It last reported running: {some(jobs)}." if jobs else ""
+def _silent(locks: Locks, holder: LockHolder) -> str:
+    silent = locks.silent.get(holder.locked_by or "")
+    if silent is None:
+        return ""
+    return f"{'; it last reported running' if silent.is_reported else ''}: {some(silent.jobs)}"
 
 
 def _jobs(number: int | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..recovery.worker_rows import WorkerSummary
 from ..text import count
-from .facts import Locks
+from .facts import Locks, SilentJobs
 from .finding import Finding, age, some, well
 
 BLOCKED = "Nothing else runs in that process: no other job, no timer, no signal handler."
@@ -40,8 +40,7 @@ def _blocked(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
             BLOCKED, f"{ADVICE} {process}",
         )  # fmt: skip
     elif worker.silent_for is not None:
-        jobs = locks.last_reports.get(worker.id)
-        last = f"; it last reported running: {some(jobs)}" if jobs else ""
+        last = _last(locks.silent[worker.id]) if worker.id in locks.silent else ""
         yield Finding(
             "workers", "warning", f"worker pool {worker.id} missed its heartbeats for "
             f"{age(worker.silent_for)}{last}",
@@ -49,3 +48,8 @@ def _blocked(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
             "overloaded.",
             f"See its log. {ADVICE} {process}",
         )  # fmt: skip
+
+
+def _last(silent: SilentJobs) -> str:
+    verb = "last reported running" if silent.is_reported else "holds"
+    return f"; it {verb}: {some(silent.jobs)}"

@@ -74,6 +74,7 @@ class WorkerPool:
         self._options = options
         self._database = pool
         self._events = hooks.events
+        self._on_loop_blocked = hooks._loop_blocked
         self._clock = clock
         self._identifiers = tuple(tasks)
         self._tasks = dict(tasks)
@@ -192,7 +193,11 @@ class WorkerPool:
             start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
         slots.start()
         self._watchdog = LoopWatchdog(
-            slots, Executor.execute.__code__, on_over=self._loop_was_blocked, exit_process=exit_process
+            slots,
+            Executor.execute.__code__,
+            on_blocked=self._loop_is_blocked,
+            on_over=self._loop_was_blocked,
+            exit_process=exit_process,
         )
         self._watchdog.start()
         start(self._die_with_slots(slots), "end of slots")
@@ -293,6 +298,11 @@ class WorkerPool:
 
     async def _read_schema_state(self) -> SchemaState:
         return await self.run_statement(lambda connection: read_state(connection, self._options.schema_name))
+
+    def _loop_is_blocked(self, blockage: Blockage) -> None:
+        """Called in the watchdog's thread."""
+        for function in self._on_loop_blocked:
+            function(blockage.culprit, blockage.since)
 
     def _loop_was_blocked(self, blockage: Blockage, seconds: float) -> None:
         event = PoolLoopBlocked(pool_id=self.id, job=blockage.job, seconds=seconds, stack=blockage.stack)

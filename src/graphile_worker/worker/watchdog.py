@@ -80,16 +80,19 @@ class LoopWatchdog:
         slots: Watched,
         runs_job: CodeType,
         *,
+        on_blocked: Callable[[Blockage], None] = lambda _: None,
         on_over: Callable[[Blockage, float], None] = lambda *_: None,
         exit_process: Callable[[Blockage, int], None] | None = None,
     ) -> None:
         """`runs_job` is the code that has the running job in a local variable `job`.
 
-        `on_over` is called on the loop after a blockage, with its length in seconds; `exit_process` in the
-        watchdog's thread, if the loop is still blocked at the deadline of `exit_by`.
+        `on_blocked` is called in the watchdog's thread whenever it reports a blockage, and `on_over` on the
+        loop after it, with its length in seconds. `exit_process` is called in the watchdog's thread if the
+        loop is still blocked at the deadline of `exit_by`.
         """
         self._slots = slots
         self._runs_job = runs_job
+        self._on_blocked = on_blocked
         self._on_over = on_over
         self._exit_process = exit_process
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -193,6 +196,10 @@ class LoopWatchdog:
             blockage.culprit,
             time.monotonic() - since,
         )
+        try:
+            self._on_blocked(blockage)
+        except Exception:
+            logger.debug("the blocked event loop could not be reported", exc_info=True)
 
     def _look(self, since: float) -> Blockage:
         frame = sys._current_frames().get(self._loop_thread)
