@@ -42,6 +42,11 @@ async def worker_task_names(connection: Connection, schema: SchemaName) -> set[s
     return {row["identifier"] for row in rows}
 
 
+async def was_task_known(connection: Connection, schema: SchemaName, identifier: str, job_id: int) -> bool:
+    """Whether the task identifier was in the database before this job was added for it."""
+    return bool(await connection.fetchval(load("names/was_task_known", schema), identifier, job_id))
+
+
 async def get_queue_names(
     connection: Connection, schema: SchemaName, queue_ids: Sequence[int]
 ) -> list[str | None]:
