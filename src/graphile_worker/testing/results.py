@@ -8,10 +8,13 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ..error_text import related
+from ..errors import UnknownTaskError
 from ..hooks import Hooks
 from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
 from ..outcome import Outcome
+from ..queries.ready_tasks import ReadyTask
+from ..queries.similar_names import did_you_mean, similar_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,30 @@ class JobRun:
         return f"<{_name(self.job)} {how}>"
 
 
+class UnknownTask:
+    """A task that ready jobs wait for, and that does not exist in the test's process."""
+
+    def __init__(self, ready: ReadyTask, known: Iterable[str] = ()) -> None:
+        self.identifier = ready.task_identifier
+        self.jobs = ready.jobs
+        """How many jobs wait for it."""
+        self._text = f"{ready.waiting} for the unknown task {self.identifier!r}"
+        self._meant = similar_names(self.identifier, known)
+
+    def __str__(self) -> str:
+        return self._text + did_you_mean(self._meant)
+
+    def __repr__(self) -> str:
+        return f"<{self._text}>"
+
+
 class JobsRun(Sequence[JobRun]):
     """Attempts in the order in which they ended; false if there was none."""
 
-    def __init__(self, runs: Iterable[JobRun] = ()) -> None:
+    def __init__(self, runs: Iterable[JobRun] = (), unknown: Iterable[UnknownTask] = ()) -> None:
         self._runs = tuple(runs)
+        self.unknown = tuple(unknown)
+        """Tasks that jobs still wait for, and that neither this run nor any `@task` of the process has."""
 
     @property
     def succeeded(self) -> list[Job]:
@@ -47,15 +69,23 @@ class JobsRun(Sequence[JobRun]):
     def of(self, task: Any) -> JobsRun:
         """The attempts of one task, given as the task or its identifier."""
         identifier = identifier_of(task)
-        return JobsRun(run for run in self._runs if run.job.task_identifier == identifier)
+        return JobsRun(
+            (run for run in self._runs if run.job.task_identifier == identifier),
+            (task for task in self.unknown if task.identifier == identifier),
+        )
 
-    def check(self) -> Self:
-        """Raise the exception of the failed attempt, or an exception group if several failed."""
+    def check(self, *, allow_unknown: bool = False) -> Self:
+        """Raise the exception of the failed attempt, or an exception group if several failed.
+
+        If a job waits for an unknown task, raise UnknownTaskError, unless `allow_unknown`.
+        """
         errors = [run.error for run in self._runs if run.error is not None]
         if len(errors) == 1:
             raise errors[0]
         if errors:
             raise BaseExceptionGroup(f"{len(errors)} of {len(self._runs)} runs of jobs failed", errors)
+        if self.unknown and not allow_unknown:
+            raise UnknownTaskError("\n".join(map(str, self.unknown)))
         return self
 
     @overload
@@ -72,7 +102,7 @@ class JobsRun(Sequence[JobRun]):
         return iter(self._runs)
 
     def __repr__(self) -> str:
-        return f"JobsRun({', '.join(map(repr, self._runs))})"
+        return f"JobsRun({', '.join(map(repr, (*self._runs, *self.unknown)))})"
 
 
 class Observed:
