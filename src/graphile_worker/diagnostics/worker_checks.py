@@ -11,7 +11,7 @@ from .finding import Finding, age, some, well
 
 BLOCKED = "Nothing else runs in that process: no other job, no timer, no signal handler."
 ADVICE = (
-    "Let the task await, or make it a plain `def`, which runs in a thread; the worker's log has its stack. "
+    "Make the task a plain `def`, which runs in a thread, or let it await; the worker's log has its stack. "
     "To end it now, stop the process"
 )
 

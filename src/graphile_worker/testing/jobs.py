@@ -20,6 +20,7 @@ from ..job import Job
 from ..options import WorkerOptions
 from ..queries.inspection import MAX_LIMIT, JobFilter
 from ..queries.ready_tasks import ready_tasks
+from ..queries.similar_names import similar_names
 from ..runner import run_once
 from ..schema_name import SchemaName
 from ..sql import load
@@ -120,7 +121,11 @@ class RunJobs:
             now = self._clock.now() if self._clock is not None else None
             ready = await ready_tasks(connection, schema, now=now)
         known = {*tasks, *(task.identifier for task in declared_tasks)}
-        return [UnknownTask(task, known) for task in ready if task.task_identifier not in known]
+        return [
+            UnknownTask(name, task.jobs, similar_names(name, known))
+            for task in ready
+            if (name := task.task_identifier) not in known
+        ]
 
     def _schedule(
         self,

@@ -13,8 +13,8 @@ from ..hooks import Hooks
 from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
 from ..outcome import Outcome
-from ..queries.ready_tasks import ReadyTask
-from ..queries.similar_names import did_you_mean, similar_names
+from ..queries.similar_names import did_you_mean
+from ..text import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,22 @@ class JobRun:
         return f"<{_name(self.job)} {how}>"
 
 
+@dataclass(frozen=True, slots=True)
 class UnknownTask:
     """A task that ready jobs wait for, and that does not exist in the test's process."""
 
-    def __init__(self, ready: ReadyTask, known: Iterable[str] = ()) -> None:
-        self.identifier = ready.task_identifier
-        self.jobs = ready.jobs
-        """How many jobs wait for it."""
-        self._text = f"{ready.waiting} for the unknown task {self.identifier!r}"
-        self._meant = similar_names(self.identifier, known)
+    identifier: str
+    jobs: int
+    """How many jobs wait for it, among the first 500 of each priority."""
+    similar: list[str]
+    """Names that may be meant."""
 
     def __str__(self) -> str:
-        return self._text + did_you_mean(self._meant)
+        waiting = f"{count(self.jobs, 'job')} {'waits' if self.jobs == 1 else 'wait'}"
+        return f"{waiting} for the unknown task {self.identifier!r}{did_you_mean(self.similar)}"
 
     def __repr__(self) -> str:
-        return f"<{self._text}>"
+        return f"<{self}>"
 
 
 class JobsRun(Sequence[JobRun]):
@@ -53,8 +54,7 @@ class JobsRun(Sequence[JobRun]):
 
     def __init__(self, runs: Iterable[JobRun] = (), unknown: Iterable[UnknownTask] = ()) -> None:
         self._runs = tuple(runs)
-        self.unknown = tuple(unknown)
-        """Tasks that jobs still wait for, and that neither this run nor any `@task` of the process has."""
+        self._unknown = tuple(unknown)
 
     @property
     def succeeded(self) -> list[Job]:
@@ -66,12 +66,17 @@ class JobsRun(Sequence[JobRun]):
         """The failed attempts, with their errors."""
         return [run for run in self._runs if run.error is not None]
 
+    @property
+    def unknown(self) -> list[UnknownTask]:
+        """Tasks that ready jobs wait for, and that neither the run nor any `@task` of the process has."""
+        return list(self._unknown)
+
     def of(self, task: Any) -> JobsRun:
         """The attempts of one task, given as the task or its identifier."""
         identifier = identifier_of(task)
         return JobsRun(
             (run for run in self._runs if run.job.task_identifier == identifier),
-            (task for task in self.unknown if task.identifier == identifier),
+            (task for task in self._unknown if task.identifier == identifier),
         )
 
     def check(self, *, allow_unknown: bool = False) -> Self:
@@ -84,8 +89,8 @@ class JobsRun(Sequence[JobRun]):
             raise errors[0]
         if errors:
             raise BaseExceptionGroup(f"{len(errors)} of {len(self._runs)} runs of jobs failed", errors)
-        if self.unknown and not allow_unknown:
-            raise UnknownTaskError("\n".join(map(str, self.unknown)))
+        if self._unknown and not allow_unknown:
+            raise UnknownTaskError("\n".join(map(str, self._unknown)))
         return self
 
     @overload
@@ -102,7 +107,7 @@ class JobsRun(Sequence[JobRun]):
         return iter(self._runs)
 
     def __repr__(self) -> str:
-        return f"JobsRun({', '.join(map(repr, (*self._runs, *self.unknown)))})"
+        return f"JobsRun({', '.join(map(repr, (*self._runs, *self._unknown)))})"
 
 
 class Observed:
