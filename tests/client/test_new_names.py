@@ -12,6 +12,7 @@ import pytest
 
 from graphile_worker import JobHelpers, JobSpec, make_worker_utils, run_once, task
 from graphile_worker.client import WorkerUtils, new_names
+from recovery.dead import Graveyard
 from support.working import PATIENCE, SCHEMA, Gate, Workers, until
 
 
@@ -84,6 +85,13 @@ async def test_the_name_of_a_running_worker_is_known(utils: WorkerUtils, workers
     assert await said(utils, log) == []
     await gate.until_inside(1)
     gate.open()
+
+
+async def test_that_of_a_dead_worker_is_not(utils: WorkerUtils, log: Any, connection: Any) -> None:
+    await Graveyard(connection).bury("pool-dead")
+    await connection.execute(f"update {SCHEMA}._private_py_workers set tasks = '{{typd}}'")
+    await utils.add_job("typd")
+    assert await said(utils, log) == ["job 1 waits for the task 'typd', which no worker has run yet"]
 
 
 async def test_one_from_before_that_resembles_a_running_workers_task_may_be_misspelt(

@@ -160,7 +160,11 @@ async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> No
     assert scan["Actual Rows"] * scan["Actual Loops"] == LOCKED
 
 
-async def test_tasks_with_ready_jobs_are_found_among_the_first_jobs_of_each_priority(desk: Desk) -> None:
+@pytest.mark.parametrize("mode", ["auto", "force_custom_plan", "force_generic_plan"])
+async def test_tasks_with_ready_jobs_are_found_among_the_first_jobs_of_each_priority(
+    desk: Desk, mode: str
+) -> None:
+    await desk.connection.execute(f"set local plan_cache_mode = {mode}")
     await desk.connection.execute(jobs(2 * READ_JOBS, task="foreign", priority=2))
     found = {task.task_identifier: task for task in await ready_tasks(desk.explaining, desk.schema)}
     assert {name: task.jobs for name, task in found.items()} == {"ours": READ_JOBS, "foreign": READ_JOBS}

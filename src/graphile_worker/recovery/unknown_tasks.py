@@ -52,6 +52,14 @@ class UnknownTasks:
         self.loop = Periodic("search for unknown tasks", self._look, clock, first_after=self._jittered())
 
     async def _look(self) -> float:
+        try:
+            await self._search()
+        except Exception as error:  # other parts of the worker report a server that is away
+            logger.debug("could not search for unknown tasks: %s", error)
+        self._delay = min(2 * self._delay, LONGEST_DELAY)
+        return self._jittered()
+
+    async def _search(self) -> None:
         schema = self._options.schema_name
         now = self._clock.now() if self._options.use_local_time else None
         ready = await self._run(lambda connection: ready_tasks(connection, schema, now=now))
@@ -64,8 +72,6 @@ class UnknownTasks:
             running = await self._run(lambda connection: running_tasks(connection, schema))
             if self._is_oldest(running):
                 self._warn([task for task in unknown if task.task_identifier not in running.tasks], running)
-        self._delay = min(2 * self._delay, LONGEST_DELAY)
-        return self._jittered()
 
     def _may_warn(self, task: ReadyTask) -> bool:
         warned_at = self._warned_at.get(task.task_identifier)
