@@ -81,7 +81,7 @@ async def test_each_reason_is_found_beside_the_others(
     assert set(found) == {
         "jobs wait, although running workers have the tasks: slow (1 job, 8 minutes)",
         "jobs wait for a task that no running worker has: typd (2 jobs, 8 minutes)",
-        "jobs wait, and all of them have flags: night, paused: typed (1 job, 8 minutes)",
+        "jobs wait, and all of them have flags (night, paused): typed (1 job, 8 minutes)",
         "jobs wait for their named queue, which is locked: queued (1 job, 8 minutes)",
     }
     slow, typd, queued = (
@@ -106,6 +106,24 @@ async def test_a_fresh_job_behind_a_busy_queue_does_not_make_the_task_slow(
     await jobs.add("work")
     (found,) = await waiting(database_url)
     assert found.summary == "jobs wait for their named queue, which is locked: work (2 jobs, 8 minutes)"
+
+
+async def test_a_locked_queue_is_named_with_the_pool_that_holds_it(
+    jobs: Jobs, database_url: str, graveyard: Graveyard, connection: Any
+) -> None:
+    first, second = await jobs.add("other", queue="a"), await jobs.add("other", queue="b")
+    await make_old(jobs)
+    await graveyard.give("pool-z", first)
+    await graveyard.give("pool-y", second)
+    waiting_for_b, _ = await jobs.add("work", queue="b"), await jobs.add("work", queue="a")
+    await make_old(jobs)
+    await connection.execute(
+        f"update {SCHEMA}._private_jobs set run_at = run_at - interval '1 second', "
+        "created_at = created_at - interval '1 second' where id = $1",
+        waiting_for_b,
+    )
+    (found,) = await waiting(database_url)
+    assert "Locked: b by pool-y." in found.meaning
 
 
 async def test_without_the_table_of_workers_the_reason_is_unknown(

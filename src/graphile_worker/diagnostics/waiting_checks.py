@@ -78,8 +78,9 @@ def _unknown(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
 def _flagged(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
     flags = sorted({flag for task in tasks for flag in task.flags})
     return _finding(
-        tasks, f"wait, and all of them have flags: {some(flags)}",
-        "Running workers have the tasks, so they probably forbid one of the flags (forbidden_flags).",
+        tasks, f"wait, and all of them have flags ({some(flags)})",
+        "Running workers have the tasks, so they probably forbid one of the flags (forbidden_flags), or they "
+        "cannot keep up.",
         "Start a worker that does not forbid them, or wait until the flag is no longer forbidden.",
     )  # fmt: skip
 

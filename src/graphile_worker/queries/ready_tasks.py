@@ -25,7 +25,7 @@ class ReadyTask(msgspec.Struct, frozen=True, kw_only=True):
     age: float
     """Seconds since the oldest could have run."""
     in_locked_queues: int
-    """Jobs that wait until a named queue is unlocked; the next two fields are about one of them."""
+    """Jobs that wait until a named queue is unlocked; the next two fields are about the oldest."""
     queue_name: str | None
     locked_by: str | None
     free_age: float | None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-import shlex
 from collections.abc import Callable, Collection
 
 from ..clock import Clock, uptime
@@ -84,6 +83,8 @@ class UnknownTasks:
         return host is not None and next(id_ for id_, of in hosts.items() if of == host) == self._pool_id
 
     def _warn(self, unknown: list[ReadyTask], running: RunningTasks) -> None:
+        import shlex  # most workers never need it
+
         for task in unknown:
             name = task.task_identifier
             self._warned_at[name] = uptime()

@@ -5,7 +5,7 @@
 -- $1 timestamptz  the time that counts as now, or null for the server's
 -- $2 integer      how many jobs of each priority to read
 -- Returns for each task: task_identifier; jobs; has_more (whether some jobs were not read); age (seconds since the oldest
--- could have run); in_locked_queues (jobs), and queue_name and locked_by of one of these; and about the other jobs: free_age
+-- could have run); in_locked_queues (jobs), and queue_name and locked_by of the oldest; and about the other jobs: free_age
 -- (null if there are none), flagged (jobs with flags) and flags (their names).
 with recursive
 moment as materialized (select coalesce($1::timestamptz, now()) as at),
@@ -81,8 +81,10 @@ from (
         count(*) as jobs,
         max(ready.age) as age,
         count(*) filter (where ready.locked_queue is not null) as in_locked_queues,
-        min(ready.locked_queue) as queue_name,
-        min(ready.locked_by) as locked_by,
+        (pg_catalog.array_agg(ready.locked_queue order by ready.age desc, ready.locked_queue)
+            filter (where ready.locked_queue is not null))[1] as queue_name,
+        (pg_catalog.array_agg(ready.locked_by order by ready.age desc, ready.locked_queue)
+            filter (where ready.locked_queue is not null))[1] as locked_by,
         max(ready.age) filter (where ready.locked_queue is null) as free_age,
         count(*) filter (
             where ready.locked_queue is null and ready.flags is not null and ready.flags <> '{}'::jsonb
