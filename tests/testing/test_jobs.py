@@ -96,6 +96,14 @@ async def test_check_fails_if_a_job_waits_for_an_unknown_task(
     assert ran.check(allow_unknown=True) is ran
 
 
+async def test_the_fixture_leaves_unknown_names_to_run_jobs(
+    graphile_worker_utils: WorkerUtils, caplog: pytest.LogCaptureFixture
+) -> None:
+    await graphile_worker_utils.add_job("never heard of")
+    await graphile_worker_utils.release()
+    assert caplog.text == ""
+
+
 async def test_a_task_that_was_left_out_of_the_run_is_not_unknown(
     run_jobs: RunJobs, graphile_worker_utils: WorkerUtils
 ) -> None:

@@ -51,7 +51,9 @@ class WorkerUtils:
         hooks: Hooks | None = None,
         clock: Clock | None = None,
         source: AddSource = "client",
+        checks_names: bool = True,
     ) -> None:
+        """`checks_names`: whether to warn about jobs for tasks that no worker knows."""
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
@@ -66,7 +68,7 @@ class WorkerUtils:
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
         self._new_names: NewNames | None = None
-        if self._adds_plain_jobs:
+        if checks_names and self._adds_plain_jobs:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
 
