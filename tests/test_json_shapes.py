@@ -14,6 +14,7 @@ from graphile_worker.diagnostics.finding import Finding
 from graphile_worker.migrate import MigrationReport
 from graphile_worker.queries.inspection import JobCounts, QueueSummary, Statistics
 from graphile_worker.queries.maintenance import CleanupReport
+from graphile_worker.recovery.blocked_loop import BlockedLoop
 from graphile_worker.recovery.sweep import RecoveredWorker, SweepReport
 from graphile_worker.recovery.worker_rows import RunningJob, WorkerSummary
 from graphile_worker.schema_name import SchemaName
@@ -24,6 +25,7 @@ def _made(cls: Any) -> Any:
     values: dict[str, Any] = {field.name: field.name for field in dataclasses.fields(cls)}
     if cls is WorkerSummary:
         values["running"] = [RunningJob(id=1, started_at=datetime.now(UTC))]
+        values["blocked"] = BlockedLoop("work", 1, datetime.now(UTC), 16.0)
     return cls(**values)
 
 

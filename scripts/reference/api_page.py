@@ -26,8 +26,8 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob CleanupTask CleanupReport "
-        "SweepReport RecoveredWorker MigrationReport AwaitableContext"
+        "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob BlockedLoop CleanupTask "
+        "CleanupReport SweepReport RecoveredWorker MigrationReport AwaitableContext"
     ),
     "runner.md": "run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .queries.inspection import Statistics as Statistics
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
+    from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
     from .recovery.worker_rows import RunningJob as RunningJob
@@ -87,6 +88,7 @@ export_lazily(
         "outcome": "Completed Failed Interrupted Outcome",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.maintenance": "CleanupReport CleanupTask",
+        "recovery.blocked_loop": "BlockedLoop",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "runner": "run run_once",

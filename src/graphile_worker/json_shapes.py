@@ -79,6 +79,15 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         "last_seen_at": worker.last_seen_at,
         "is_alive": worker.is_alive,
         "dead_in": worker.dead_in,
+        "silent_for": worker.silent_for,
+        "blocked": None
+        if worker.blocked is None
+        else {
+            "task_identifier": worker.blocked.task_identifier,
+            "job_id": worker.blocked.job_id,
+            "since": worker.blocked.since,
+            "seconds": worker.blocked.seconds,
+        },
         "jobs_held": worker.jobs_held,
         "running": None
         if worker.running is None

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphile_worker.client import make_worker_utils
+from graphile_worker.cli.main import run_main
+from graphile_worker.client import WorkerUtils, make_worker_utils
+from graphile_worker.config import resolve_settings
+from graphile_worker.diagnostics.examine import examine
 from recovery.dead import QUICK_ENVIRONMENT
-from support.worker_process import Start, WorkerProcess
-from support.working import Jobs, until
+from recovery.history import History
+from support.worker_process import Start, WorkerProcess, let_go, program
+from support.working import SCHEMA, Jobs, until
 
 TASKS = """
+import os
 import time
 
 from graphile_worker import task
+
+@task
+async def block_until_told():
+    while not os.path.exists("go_on"):
+        time.sleep(0.01)
 
 @task
 async def spin():
@@ -58,21 +72,152 @@ async def test_a_blocked_loop_is_reported_with_the_task_and_its_stack(begin: Beg
     assert "time.sleep(3)" in worker.output
 
 
+GRACE = 1
+EXTRA = 5  # seconds after the grace until the process has ended, on a machine that is not busy
+
+
+@pytest.fixture
+async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
+    async with make_worker_utils(connection_string=database_url) as utils:
+        yield utils
+
+
+async def workers_check(url: str) -> list[str]:
+    """What the doctor says about the workers."""
+    findings = await examine(resolve_settings({"connection_string": url}, {}))
+    return [finding.summary for finding in findings if finding.check == "workers"]
+
+
 @pytest.mark.parametrize("task", ["spin", "sleep_for_long"])
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_the_process_ends_after_the_grace_and_the_job_is_recovered(
-    begin: Begin, jobs: Jobs, database_url: str, task: str, processes: int
+async def test_others_see_what_blocks_the_loop_and_a_signal_ends_the_process(
+    begin: Begin,
+    jobs: Jobs,
+    utils: WorkerUtils,
+    database_url: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    task: str,
+    processes: int,
 ) -> None:
-    (job_id,) = [await jobs.add(task)]
-    worker = begin("--grace", 1, "--processes", processes).wait_for("has blocked the event loop")
+    job_id = await jobs.add(task)
+    health = folder / "health"
+    worker = begin("--grace", GRACE, "--processes", processes, "--health-file", health)
+    worker.wait_for("has blocked the event loop")
+    blame = f"task {task} (job {job_id})"
+
+    async def is_reported() -> bool:
+        return any(pool.blocked for pool in await utils.list_workers())
+
+    await until(is_reported, every=0.1)
+    (pool,) = (pool for pool in await utils.list_workers() if pool.blocked)
+    assert pool.is_alive  # a blocked loop alone does not make it dead
+    assert pool.blocked is not None
+    assert (pool.blocked.task_identifier, pool.blocked.job_id) == (task, job_id)
+    assert pool.blocked.seconds > 0.5
+    (found,) = await workers_check(database_url)
+    assert found.startswith(f"worker pool {pool.id}: {blame} has blocked its event loop for ")
+
+    async def health_says() -> str:
+        capsys.readouterr()
+        await asyncio.to_thread(run_main, ["health", "--file", str(health), "--within", "1"])
+        return capsys.readouterr().err
+
+    async def is_unhealthy() -> bool:
+        said = await health_says()
+        return f"worker process {pool.pid} hangs: {blame} has blocked its event loop for " in said
+
+    await until(is_unhealthy, every=0.1)
+
+    began = time.monotonic()
     worker.send(signal.SIGTERM)
     assert worker.ended() == 128 + signal.SIGTERM
-    assert f"task {task} (job {job_id}) still blocks the event loop after SIGTERM" in worker.output
-    async with make_worker_utils(connection_string=database_url) as utils:
+    assert time.monotonic() - began < 3 * (GRACE + EXTRA)
+    assert f"{blame} still blocks the event loop after SIGTERM" in worker.output
 
-        async def is_recovered() -> bool:
-            await utils.sweep_stale_workers()
-            return await jobs.locked() == 0
+    async def is_recovered() -> bool:
+        await utils.sweep_stale_workers()
+        return await jobs.locked() == 0
 
-        await until(is_recovered, every=0.1)
+    await until(is_recovered, every=0.1)
     assert (await jobs.one())["attempts"] == 0
+
+
+async def test_the_report_ends_with_the_blockage(
+    begin: Begin,
+    jobs: Jobs,
+    utils: WorkerUtils,
+    database_url: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job_id = await jobs.add("block_until_told")
+    worker = begin("--health-file", folder / "health").wait_for("has blocked the event loop")
+
+    async def is_blocked() -> bool:
+        (pool,) = await utils.list_workers()
+        return pool.blocked is not None
+
+    await until(is_blocked, every=0.1)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    assert await asyncio.to_thread(run_main, ["workers"]) == 0
+    out = capsys.readouterr().out
+    assert " blocked for " in out
+    assert f" by task block_until_told (job {job_id}) " in out
+    assert await asyncio.to_thread(run_main, ["workers", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["blocked"]["job_id"] == job_id
+    let_go(folder)
+
+    async def runs_again() -> bool:
+        return not await is_blocked()
+
+    await until(runs_again, every=0.1)
+    await jobs.until_gone()
+    assert await workers_check(database_url) == ["1 worker pool is running"]
+
+    async def is_healthy() -> bool:
+        arguments = ["health", "--file", str(folder / "health"), "--no-listen", "--json"]
+        assert await asyncio.to_thread(run_main, arguments) == 0
+        (process,) = json.loads(capsys.readouterr().out)["workers"]
+        return process["blocked_by"] is None
+
+    await until(is_healthy, every=0.1)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 128 + signal.SIGTERM
+
+
+async def test_a_worker_goes_on_where_the_column_is_missing(
+    begin: Begin, jobs: Jobs, utils: WorkerUtils, connection: Any, folder: Path
+) -> None:
+    """A role that may not alter the table runs without it."""
+    await connection.execute(f"alter table {SCHEMA}._private_py_workers drop column blocked")
+    await jobs.add("block_until_told")
+    worker = begin().wait_for("has blocked the event loop for 5 s")
+    (pool,) = await utils.list_workers()
+    assert (pool.is_alive, pool.blocked) == (True, None)
+    let_go(folder)
+    await jobs.until_gone()
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 128 + signal.SIGTERM
+    assert "heartbeat" not in worker.output
+
+
+async def test_a_worker_on_the_callers_pool_only_misses_heartbeats(
+    jobs: Jobs, database_url: str, folder: Path, connection: Any
+) -> None:
+    await History(connection).made()
+    job_id = await jobs.add("block", {"seconds": 600})
+    worker = program("recovery.pool_worker", database_url, folder=folder)
+    try:
+        said: list[str] = []
+
+        async def is_silent() -> bool:
+            said[:] = await workers_check(database_url)
+            return "missed its heartbeats for" in said[0]
+
+        await until(is_silent, every=0.1)
+        assert said[0].endswith(f": block (job {job_id})")
+    finally:
+        worker.close()

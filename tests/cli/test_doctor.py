@@ -35,7 +35,7 @@ from support.working import Workers, until
 JOBS = "graphile_worker._private_jobs"
 EVERY_CHECK = {
     "connection", "server", "settings", "clock", "pooler", "listen", "rights", "schema", "functions",
-    "indexes", "locks", "queues", "waiting", "failures", "table", "transactions",
+    "indexes", "workers", "locks", "queues", "waiting", "failures", "table", "transactions",
 }  # fmt: skip
 
 
@@ -581,8 +581,7 @@ async def test_a_job_that_no_worker_takes_is_named(gw: Call, connection: Any) ->
         "where priority = 5"
     )
     found = (await doctor(gw)).one("waiting", "warning")
-    assert found["summary"] == "a job of lonely has been ready for 60 minutes"
-    assert "No worker of this package is running." in found["meaning"]
+    assert found["summary"] == "jobs wait, and no worker is running: lonely (1 job, 60 minutes)"
 
 
 # -- the upkeep ----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
 from graphile_worker.service.health_file import HealthRecord, read_health_files
-from graphile_worker.service.health_plugin import HealthFilePlugin
+from graphile_worker.service.health_plugin import SIZE, HealthFilePlugin
 from support.command_line import Call
 from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
 from support.working import until
@@ -125,6 +126,12 @@ def test_signs_of_life_must_be_young_enough() -> None:
     assert problem(beat(listened=None), 105, must_listen=False) == ""
     assert problem(beat(listened=None, stopping=True), 105) == ""
     assert judge(None, 0, within=10, must_listen=True).problem == "a worker process has not started yet"
+    blocked = HealthRecord(
+        pid=7, pool_id="pool", turned_at=100, blocked_by="task a (job 1)", blocked_since=101
+    )
+    assert problem(blocked, 117) == (
+        "worker process 7 hangs: task a (job 1) has blocked its event loop for 16 seconds"
+    )
 
 
 async def test_a_path_in_a_configuration_file_is_relative_to_that_file(
@@ -172,6 +179,53 @@ async def test_a_planted_link_is_neither_followed_nor_written_to(tmp_path: Path)
     ]
     hooks.events.emit(PoolReleased(pool_id="pool"))
     assert not ours.exists()
+
+
+async def test_a_file_is_not_closed_while_another_thread_writes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descriptor could be another file's by then."""
+    writing, closed = threading.Event(), threading.Event()
+    was_closed: list[bool] = []
+    plugin = HealthFilePlugin(str(tmp_path / "health"))
+    hooks = Hooks()
+    plugin.install(hooks)
+
+    def pwrite(*_: object) -> None:
+        writing.set()
+        was_closed.append(closed.wait(0.3))
+
+    def close(descriptor: int) -> None:
+        closed.set()
+        real_close(descriptor)
+
+    real_close = os.close
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "close", close)
+    (report,) = hooks._loop_blocked
+    thread = threading.Thread(target=report, args=("task forever (job 17)", 1.0))
+    thread.start()
+    assert writing.wait(60)
+    hooks.events.emit(PoolReleased(pool_id="pool"))
+    thread.join(60)
+    assert was_closed == [False]
+    assert closed.is_set()
+    report("too late", 2.0)
+    assert was_closed == [False]
+
+
+async def test_the_longest_name_of_a_task_fits(tmp_path: Path) -> None:
+    plugin = HealthFilePlugin(str(tmp_path / "health"))
+    hooks = Hooks()
+    plugin.install(hooks)
+    name = "\x01" * 128
+    (report,) = hooks._loop_blocked
+    report(f"task {name} (job {2**63 - 1})", 1e9)
+    (record,) = read_health_files(str(tmp_path / "health"))
+    assert record is not None
+    assert record.blocked_by == f"task {name} (job {2**63 - 1})"
+    assert os.path.getsize(tmp_path / f"health.{os.getpid()}") == SIZE
+    hooks.events.emit(PoolReleased(pool_id="pool"))
 
 
 def test_a_path_that_cannot_be_replaced_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from graphile_worker.diagnostics import facts as diagnose
 from graphile_worker.queries import inspection as inspect
 from graphile_worker.queries.inspection import JobFilter, JobOrder, JobState
 from graphile_worker.queries.maintenance import cleanup
+from graphile_worker.queries.ready_tasks import READ_JOBS, ready_tasks
 from graphile_worker.recovery import worker_rows
 from queries.backlogs import LATER, SIZE, jobs, queues
 from queries.desks import STATISTICS, Desk, desk_in, filled_databases
@@ -157,3 +158,18 @@ async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> No
     (scan,) = plan.job_scans
     assert scan["Node Type"] == "Seq Scan"
     assert scan["Actual Rows"] * scan["Actual Loops"] == LOCKED
+
+
+@pytest.mark.parametrize("mode", ["auto", "force_custom_plan", "force_generic_plan"])
+async def test_tasks_with_ready_jobs_are_found_among_the_first_jobs_of_each_priority(
+    desk: Desk, mode: str
+) -> None:
+    await desk.connection.execute(f"set local plan_cache_mode = {mode}")
+    await desk.connection.execute(jobs(2 * READ_JOBS, task="foreign", priority=2))
+    found = {task.task_identifier: task for task in await ready_tasks(desk.explaining, desk.schema)}
+    assert {name: task.jobs for name, task in found.items()} == {"ours": READ_JOBS, "foreign": READ_JOBS}
+    assert all(task.has_more for task in found.values())
+    (plan,) = desk.explaining.plans
+    assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
+    assert plan.touched <= 2 * 2 * READ_JOBS + 10, plan.describe()  # each job, and its queue
+    assert plan.pages <= 20 + 4 * 2 * 2 * READ_JOBS, plan.describe()

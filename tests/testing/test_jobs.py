@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from graphile_worker import CronItem, JobHelpers, JobSpec, WorkerUtils, parse_cron_items, run, task
-from graphile_worker.errors import ConfigError, InvalidArgumentError
+from graphile_worker.errors import ConfigError, InvalidArgumentError, UnknownTaskError
 from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import CronScheduled, CronStarted, JobSucceeded
 from graphile_worker.testing import AddedJobs, EventRecorder, FakeClock, RunJobs
@@ -73,6 +73,53 @@ async def test_failures_have_their_errors_and_say_whether_they_are_permanent(
     assert len(ran.of(fail)) == len(ran.of("fail")) == 2
     (retried,) = await added_jobs(fail)
     assert (retried.attempts, "not there" in (retried.last_error or "")) == (1, True)
+
+
+async def test_check_fails_if_a_job_waits_for_an_unknown_task(
+    run_jobs: RunJobs, graphile_worker_utils: WorkerUtils
+) -> None:
+    await graphile_worker_utils.add_job("notte")
+    await graphile_worker_utils.add_job("notte")
+    await graphile_worker_utils.add_job("of_another_service", queue_name="queue")
+    ran = await run_jobs({"note": note, "plain": lambda: None})
+    with pytest.raises(UnknownTaskError) as caught:
+        ran.check()
+    assert str(caught.value).split("\n") == [
+        "2 jobs wait for the unknown task 'notte'; did you mean 'note'?",
+        "1 job waits for the unknown task 'of_another_service'",
+    ]
+    assert {task.identifier: task.jobs for task in ran.unknown} == {"notte": 2, "of_another_service": 1}
+    assert "<1 job waits for the unknown task 'of_another_service'>" in repr(ran)
+    with pytest.raises(UnknownTaskError, match="1 job waits"):
+        ran.of("of_another_service").check()
+    assert not ran.of("note").check()
+    assert ran.check(allow_unknown=True) is ran
+
+
+async def test_the_fixture_leaves_unknown_names_to_run_jobs(
+    graphile_worker_utils: WorkerUtils, caplog: pytest.LogCaptureFixture
+) -> None:
+    await graphile_worker_utils.add_job("never heard of")
+    await graphile_worker_utils.release()
+    assert caplog.text == ""
+
+
+async def test_a_task_that_was_left_out_of_the_run_is_not_unknown(
+    run_jobs: RunJobs, graphile_worker_utils: WorkerUtils
+) -> None:
+    await graphile_worker_utils.add_job(note, 1)
+    await graphile_worker_utils.add_job(fail)
+    ran = await run_jobs([note])
+    assert ran.check().unknown == []
+
+
+async def test_nor_is_one_whose_jobs_are_not_due_by_the_clock(
+    run_jobs: RunJobs, graphile_worker_utils: WorkerUtils, graphile_worker_clock: FakeClock
+) -> None:
+    await graphile_worker_utils.add_job("later", run_at=timedelta(hours=1))
+    (await run_jobs([note])).check()
+    with pytest.raises(UnknownTaskError, match="1 job waits for the unknown task 'later'"):
+        (await run_jobs([note], until=timedelta(hours=2))).check()
 
 
 async def test_check_raises_the_error_of_the_task(

@@ -22,6 +22,7 @@ from ..queries.add_plain_job import PlainJobs
 from ..schema_name import SchemaName
 from ..spec import JobOptions, JobSpec, TaskLike
 from .borrowing import BorrowedConnection
+from .new_names import NewNames, checked_names
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
@@ -50,7 +51,9 @@ class WorkerUtils:
         hooks: Hooks | None = None,
         clock: Clock | None = None,
         source: AddSource = "client",
+        checks_names: bool = True,
     ) -> None:
+        """`checks_names`: whether to warn about jobs for tasks that no worker knows."""
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
@@ -64,6 +67,10 @@ class WorkerUtils:
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
+        self._new_names: NewNames | None = None
+        if checks_names and self._adds_plain_jobs:
+            self._new_names = NewNames(self.schema, lambda: self._connection(None))
+        self._checked_names = checked_names(self.schema)
 
     # -- the schema ----------------------------------------------------------------------------------------
 
@@ -139,6 +146,11 @@ class WorkerUtils:
                 raise
         if JobsAdded in self._observed:
             self.hooks.events.emit(JobsAdded(specs=(spec,), jobs=(job,), source=self._source))
+        if job.task_identifier not in self._checked_names and self._new_names is not None:
+            if isinstance(task, str | JobSpec):
+                self._new_names.check(job)
+            else:  # the name of a task object is not misspelt
+                self._checked_names.add(job.task_identifier)
         return job
 
     async def add_jobs(
@@ -175,6 +187,10 @@ class WorkerUtils:
                 raise
         if is_observed and specs:
             self.hooks.events.emit(JobsAdded(specs=tuple(specs), jobs=tuple(jobs), source=self._source))
+        if jobs and self._new_names is not None:
+            for job in (jobs[0], jobs[-1]):  # usually all have the same task
+                if job.task_identifier not in self._checked_names:
+                    self._new_names.check(job)
         return jobs
 
     # -- managing ------------------------------------------------------------------------------------------
@@ -366,6 +382,8 @@ class WorkerUtils:
     async def release(self) -> None:
         """Close the client, and its pool unless the pool was given."""
         self._check_open()
+        if self._new_names is not None:
+            await self._new_names.close()
         self._released = True
         if self._idle is not None:
             await self._idle.close()

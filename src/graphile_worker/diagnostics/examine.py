@@ -32,7 +32,6 @@ from .job_checks import (
     check_locks,
     check_lost_queues,
     check_queues,
-    check_waiting,
     not_scanned,
 )
 from .probes import probe
@@ -45,6 +44,8 @@ from .schema_checks import (
     check_sequences,
 )
 from .upkeep_checks import check_table, check_transactions
+from .waiting_checks import check_waiting
+from .worker_checks import check_workers
 
 T = TypeVar("T")
 
@@ -186,7 +187,7 @@ class _Examination:
         locks = await self._check(
             "locks",
             facts.locks(connection, schema, has_workers=WORKERS_TABLE in tables, scan=scan),
-            lambda locks: check_locks(locks, thresholds),
+            lambda locks: (*check_workers(locks), *check_locks(locks, thresholds)),
         )
         if scan:
             await self._check("queues", facts.StuckQueue.load(connection, schema), check_queues)
@@ -200,8 +201,8 @@ class _Examination:
             )
         await self._check(
             "waiting",
-            facts.waiting_job(connection, schema),
-            lambda waiting: check_waiting(waiting, locks.alive if locks is not None else None, thresholds),
+            facts.waiting(connection, schema, locks.workers if locks is not None else None),
+            lambda waiting: check_waiting(waiting, thresholds),
         )
         await self._check(
             "failures",

@@ -11,13 +11,17 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
-from ..recovery.worker_rows import list_workers
+from ..queries.ready_tasks import ReadyTask, ready_tasks
+from ..recovery.running_tasks import RunningTasks, running_tasks
+from ..recovery.worker_rows import WorkerList, list_workers
 from ..schema_name import SchemaName
 from ..sql import load
 
 COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
+NAMED_JOBS = 200
 LISTED_FAILURES = 10_000
 """Up to this number, failed jobs are counted through their index; beyond it by a sample of the table."""
 
@@ -150,12 +154,12 @@ class SampledFailedTask(FailedTask, frozen=True):
     statement = "failures_in_part"
 
 
-class WaitingJob(Fact, frozen=True):
-    """The job that has been ready for longest."""
+class TaskOfJob(Fact, frozen=True):
+    """The task of a job."""
 
-    statement = "waiting"
+    statement = "job_tasks"
+    id: int
     task_identifier: str
-    age: float
 
 
 class TableFacts(Fact, frozen=True):
@@ -183,12 +187,29 @@ class OldTransaction(Fact, frozen=True):
     age: float | None
 
 
+class SilentJobs(msgspec.Struct, frozen=True):
+    """The jobs of a pool that misses heartbeats, as `task (job 17)`."""
+
+    jobs: list[str]
+    is_reported: bool
+    """Whether it reported them as running; else they are just locked."""
+
+
 class Locks(msgspec.Struct, frozen=True):
     """Pools that hold jobs."""
 
     holders: list[LockHolder]
-    alive: int | None
-    """How many pools of this package are alive; None if unknown."""
+    workers: WorkerList | None
+    """All pools; None if the table of workers is missing."""
+    silent: dict[str, SilentJobs] = {}
+    """Jobs of pools that miss heartbeats, by pool id."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Tasks with ready jobs, and which tasks running workers have; None if that is unknown."""
+
+    ready: list[ReadyTask]
+    running: RunningTasks | None
 
 
 class Failures(msgspec.Struct, frozen=True):
@@ -233,7 +254,27 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
         for worker in workers
         if worker.jobs_held != 0
     ]
-    return Locks(holders, sum(worker.is_alive is True for worker in workers))
+    return Locks(holders, workers, await _jobs_of_silent(connection, schema, workers))
+
+
+async def _jobs_of_silent(
+    connection: Connection, schema: SchemaName, workers: WorkerList
+) -> dict[str, SilentJobs]:
+    ids = {
+        worker.id: [job.id for job in worker.running or ()] or worker.job_ids[:NAMED_JOBS]
+        for worker in workers
+        if worker.silent_for is not None
+    }
+    wanted = [job_id for of_pool in ids.values() for job_id in of_pool]
+    if not wanted:
+        return {}
+    teach_arrays(connection)
+    names = {job.id: job.task_identifier for job in await TaskOfJob.load(connection, schema, wanted)}
+    return {
+        worker.id: SilentJobs(jobs, is_reported=bool(worker.running))
+        for worker in workers
+        if (jobs := [f"{names[one]} (job {one})" for one in ids.get(worker.id, ()) if one in names])
+    }
 
 
 async def failures(
@@ -253,10 +294,11 @@ async def failures(
     return Failures(tasks, is_estimate=percentage < 100)
 
 
-async def waiting_job(connection: Connection, schema: SchemaName) -> WaitingJob | None:
-    """The job that has been ready for longest."""
-    found = await WaitingJob.load(connection, schema)
-    return found[0] if found else None
+async def waiting(connection: Connection, schema: SchemaName, workers: WorkerList | None) -> Waiting:
+    """Tasks with ready jobs, and which tasks the workers have."""
+    ready = await ready_tasks(connection, schema)
+    running = None if workers is None else await running_tasks(connection, schema, workers)
+    return Waiting(ready, running)
 
 
 async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:

@@ -1,4 +1,4 @@
-"""Checks of the jobs: locks, dead workers, stuck queues, failures, and ready jobs that no worker takes."""
+"""Checks of the jobs: locks, dead workers, stuck queues and failures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ..schema_name import SchemaName
-from .facts import Failures, Locks, LostQueue, StuckQueue, WaitingJob
+from .facts import Failures, LockHolder, Locks, LostQueue, StuckQueue
 from .finding import Finding, Thresholds, age, some, well
 
 
@@ -16,7 +16,7 @@ def check_locks(locks: Locks, thresholds: Thresholds) -> Iterator[Finding]:
     for holder in unreachable:
         yield Finding(
             "locks", "warning", f"worker pool {holder.locked_by} is unreachable and holds "
-            f"{_jobs(holder.jobs)}",
+            f"{_jobs(holder.jobs)}{_silent(locks, holder)}",
             "It died or lost its connection. If another worker is running, it recovers the jobs soon.",
             "Start a worker, or run `graphile-worker sweep`.",
         )  # fmt: skip
@@ -99,20 +99,11 @@ def check_failures(failures: Failures) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def check_waiting(
-    waiting: WaitingJob | None, workers_alive: int | None, thresholds: Thresholds
-) -> Iterator[Finding]:
-    """Ready jobs that no worker takes."""
-    if waiting is None or waiting.age < thresholds.waiting_age:
-        yield well("waiting", "no job has been waiting for long")
-        return
-    reason = "No worker of this package is running. " if workers_alive == 0 else ""
-    yield Finding(
-        "waiting", "warning", f"a job of {waiting.task_identifier} has been ready for {age(waiting.age)}",
-        f"{reason}Possible causes: no worker is running, none has this task, the job has a forbidden flag, "
-        "or the workers cannot keep up.",
-        "Start a worker that has the task, raise --jobs or --processes, or see `graphile-worker stats`.",
-    )  # fmt: skip
+def _silent(locks: Locks, holder: LockHolder) -> str:
+    silent = locks.silent.get(holder.locked_by or "")
+    if silent is None:
+        return ""
+    return f"{'; it last reported running' if silent.is_reported else ''}: {some(silent.jobs)}"
 
 
 def _jobs(number: int | None) -> str:

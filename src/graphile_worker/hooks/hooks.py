@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
-_INTERCEPTORS = ("_before_add", "_before_run", "_around_run", "_after_run", "_on_recovery")
+_INTERCEPTORS = ("_before_add", "_before_run", "_around_run", "_after_run", "_on_recovery", "_loop_blocked")
 
 
 class Hooks:
@@ -28,6 +28,7 @@ class Hooks:
         self._around_run: list[AroundRun] = []
         self._after_run: list[AfterRun] = []
         self._on_recovery: list[OnRecovery] = []
+        self._loop_blocked: list[Callable[[str, float], None]] = []
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
@@ -67,6 +68,13 @@ class Hooks:
         """Decide about each job of a dead worker."""
         self._add("_on_recovery", interceptor)
         return interceptor
+
+    def _on_loop_blocked(self, function: Callable[[str, float], None]) -> None:
+        """Call it, in another thread, while the event loop is blocked: what blocks it, and since when.
+
+        The time is by `time.monotonic`. Nothing on the loop can be used meanwhile, so it is no event.
+        """
+        self._add("_loop_blocked", function)
 
     def _add(self, kind: str, interceptor: Any) -> None:
         getattr(self, kind).append(interceptor)

@@ -37,9 +37,14 @@ async def known_task_names(connection: Connection, schema: SchemaName) -> set[st
 
 
 async def worker_task_names(connection: Connection, schema: SchemaName) -> set[str]:
-    """The task identifiers of registered Python workers; needs the table of workers."""
-    rows = await connection.fetch(load("names/worker_task_names", schema))
+    """The task identifiers of running Python workers; needs the table of workers."""
+    rows = await connection.fetch(load("names/worker_task_names", schema), schema.name)
     return {row["identifier"] for row in rows}
+
+
+async def was_task_known(connection: Connection, schema: SchemaName, identifier: str, job_id: int) -> bool:
+    """Whether the task identifier was in the database before this job was added for it."""
+    return bool(await connection.fetchval(load("names/was_task_known", schema), identifier, job_id))
 
 
 async def get_queue_names(

@@ -3,8 +3,8 @@
 It holds an advisory lock on a connection of its own. A killed process loses the lock as soon as the server
 sees the connection close; a busy one keeps it. Behind a pooler a lock would not stay with us, so there the
 time of the last heartbeat counts. In both cases each heartbeat renews the pool's lease on its jobs, and
-reports what the pool runs if that has changed. It works on any event loop; in a thread of its own it survives
-a task that blocks the worker's loop.
+reports what the pool runs, and what blocks its event loop, if that has changed. It works on any event loop;
+in a thread of its own it survives a task that blocks the worker's loop.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..db.connection import Connection
 from ..db.errors import explained, sqlstate_of
 from ..db.retry import Backoff, Delays
 from ..schema_name import SchemaName
+from .blocked_loop import BlockageReporter, LoopBlockage
 from .connections import OpenConnection
 from .rust_heartbeat import RustHeartbeat
 from .worker_rows import (
@@ -69,6 +70,7 @@ class Heartbeat:
         on_heartbeat: Callable[[float, bool], bool],
         on_unavailable: Callable[[], None],
         get_report: Callable[[], JobReport],
+        get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
         it returns False if the pool's event loop is closed. Callbacks are called in the thread of `run`.
@@ -81,6 +83,7 @@ class Heartbeat:
         self._on_heartbeat = on_heartbeat
         self._on_unavailable = on_unavailable
         self._get_report = get_report
+        self._blockage = BlockageReporter(schema, registration.id, get_blockage)
         self._timeout = registration.grace / 3
         self._backoff = Backoff(RECONNECT)
         self._can_lock = True
@@ -162,6 +165,7 @@ class Heartbeat:
         was_swept = session_pid is None
         if was_swept:
             self._reported = None
+            self._blockage.forget()
             await register_worker(
                 connection,
                 self._schema,
@@ -180,6 +184,7 @@ class Heartbeat:
             logger.info("heartbeat restored")
         if not self._on_heartbeat(sent_at, was_swept):
             raise PoolGoneError
+        await self._blockage.report(connection, timeout=self._timeout)
 
     async def _send(self, connection: Connection, liveness: Liveness, pid: int | None) -> int | None:
         """Send one heartbeat, with a report if it differs from the last one."""

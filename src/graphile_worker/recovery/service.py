@@ -25,6 +25,7 @@ from ..hooks import Hooks
 from ..job import Job
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..version import __version__
+from .blocked_loop import LoopBlockage
 from .connections import from_dsn, from_pool
 from .heartbeat import UNAVAILABLE, Heartbeat
 from .lease import Lease
@@ -32,6 +33,7 @@ from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
 from .rust_heartbeat import HEARTBEAT_INTERVAL, RustHeartbeat
 from .sweeper import Sweeper
+from .unknown_tasks import UnknownTasks
 from .worker_rows import JobReport, Registration, deregister_worker, register_worker
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
@@ -60,6 +62,8 @@ class RecoverablePool(Protocol):
     def is_settled(self) -> bool: ...
 
     def running_report(self) -> tuple[int, dict[int, float]]: ...
+
+    def blockage(self) -> LoopBlockage | None: ...
 
     async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
@@ -117,7 +121,8 @@ class Recovery:
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
             )
-            self._loops.append(sweeper.loop)
+            unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
+            self._loops += [sweeper.loop, unknown.loop]
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -197,6 +202,7 @@ class Recovery:
             on_heartbeat=self._renew_lease,
             on_unavailable=self._pool.lease.suspend,
             get_report=lambda: JobReport(*self._pool.running_report()),
+            get_blockage=self._pool.blockage,
         )
         if dsn is None:
             self._task = asyncio.get_running_loop().create_task(

@@ -14,6 +14,7 @@ from ..db.connection import Connection, Row
 from ..job import instant
 from ..schema_name import SchemaName
 from ..sql import load
+from .blocked_loop import BlockedLoop, decode_blockage
 
 Liveness = Literal["lock", "heartbeat"]
 
@@ -69,6 +70,10 @@ class WorkerSummary:
     is_alive: bool | None
     dead_in: float | None
     """Seconds until an unreachable pool is declared dead; 0 if it is dead, None if it is alive."""
+    silent_for: float | None = None
+    """Seconds since its last heartbeat if it missed two or more; a blocked event loop can cause that."""
+    blocked: BlockedLoop | None = None
+    """What blocks its event loop, as of `last_seen_at`; only a pool with a connection string reports it."""
     jobs_held: int | None
     """How many jobs it has locked: running or prefetched. None if unknown."""
     running: list[RunningJob] | None
@@ -234,6 +239,8 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         last_seen_at=_instant(row["last_seen_at"]),
         is_alive=row["is_alive"],
         dead_in=None if remaining is None else max(0.0, remaining),
+        silent_for=row["silent_for"],
+        blocked=decode_blockage(row["blocked"], row["now"]),
         jobs_held=jobs_held,
         running=running,
         job_ids=job_ids,

@@ -28,6 +28,9 @@ class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
     """When LISTEN last worked."""
     stopping: bool = False
     """Whether the worker is shutting down and no longer listens."""
+    blocked_by: str | None = None
+    """What blocks the event loop; the next write by the loop clears it."""
+    blocked_since: float | None = None
 
 
 def read_health_files(path: str) -> list[HealthRecord | None]:

@@ -1,4 +1,7 @@
-"""Writes the health file from the worker's event loop, so that a blocked loop shows."""
+"""Writes the health file from the worker's event loop, so that a blocked loop shows.
+
+What blocks the loop is added by the thread of the watchdog.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import fcntl
 import logging
 import os
 import secrets
+import threading
 import time
 from contextlib import suppress
 
@@ -19,7 +23,7 @@ from .health_file import HealthRecord
 
 WRITE_INTERVAL = 2.0
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-SIZE = 256
+SIZE = 1024
 """Constant size of the file in bytes, so that one write replaces its whole content."""
 
 logger = logging.getLogger("graphile_worker.health")
@@ -35,6 +39,8 @@ class HealthFilePlugin:
         self._listened_at: float | None = None
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
+        self._turned_at = 0.0
+        self._mutex = threading.Lock()
 
     def install(self, hooks: Hooks) -> None:
         """Open the file now, so that a path that cannot be written stops the start."""
@@ -43,6 +49,7 @@ class HealthFilePlugin:
         hooks.events.on(PoolListenEcho, self._on_listen_echo)
         hooks.events.on(PoolListenReleased, self._on_listen_released)
         hooks.events.on(PoolReleased, self._on_released)
+        hooks._on_loop_blocked(self._on_loop_blocked)
 
     def _open(self) -> int:
         # Locked before it gets its name: an unlocked file counts as left by a dead process. Others may write
@@ -79,11 +86,12 @@ class HealthFilePlugin:
     def _on_released(self, _: PoolReleased) -> None:
         if self._task is not None:
             self._task.cancel()
-        if self._file is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(self._path)
-            os.close(self._file)
-            self._file = None
+        with self._mutex:
+            file, self._file = self._file, None
+            if file is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path)
+                os.close(file)
 
     async def _run(self) -> None:
         while True:
@@ -91,16 +99,26 @@ class HealthFilePlugin:
             await asyncio.sleep(WRITE_INTERVAL)
 
     def _write(self) -> None:
-        if self._file is None:
-            return
+        self._turned_at = time.monotonic()
+        self._save(None, None)
+
+    def _on_loop_blocked(self, culprit: str, since: float) -> None:
+        """Called in the watchdog's thread."""
+        self._save(culprit, since)
+
+    def _save(self, blocked_by: str | None, blocked_since: float | None) -> None:
         record = HealthRecord(
             pid=os.getpid(),
             pool_id=self._pool_id,
-            turned_at=time.monotonic(),
+            turned_at=self._turned_at,
             listened_at=self._listened_at,
             stopping=self._stopping,
+            blocked_by=blocked_by,
+            blocked_since=blocked_since,
         )
         try:
-            os.pwrite(self._file, msgspec.json.encode(record).ljust(SIZE), 0)
+            with self._mutex:
+                if self._file is not None:
+                    os.pwrite(self._file, msgspec.json.encode(record).ljust(SIZE), 0)
         except OSError as error:  # a full disk must not stop the worker; the health check will notice
             logger.warning("the health file %s cannot be written: %s", self._path, error.strerror)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from ..errors import TaskLoadError
 from .helpers import JobHelpers
@@ -12,6 +13,9 @@ from .task import AnyTask, Task, TaskOptions
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+declared_tasks: WeakSet[AnyTask] = WeakSet()
+"""Every task that `@task` has made in this process; tests use it to tell unknown names from known ones."""
 
 
 @overload
@@ -71,6 +75,8 @@ def _make(function: Any, identifier: str | None, options: Mapping[str, Any], *, 
     # Types defined inside a function are not in the module's namespace, so annotations need the local names.
     frame = sys._getframe(depth)
     local_names = None if frame.f_locals is frame.f_globals else frame.f_locals
-    return Task(
+    made: AnyTask = Task(
         function, identifier, options, module=frame.f_globals.get("__name__"), local_names=local_names
     )
+    declared_tasks.add(made)
+    return made

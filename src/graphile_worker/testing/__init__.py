@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .recorder import EventRecorder as EventRecorder
     from .results import JobRun as JobRun
     from .results import JobsRun as JobsRun
+    from .results import UnknownTask as UnknownTask
     from .scratch import scratch_server as scratch_server
 
 export_lazily(
@@ -28,7 +29,7 @@ export_lazily(
         "job_factory": "make_job",
         "jobs": "AddedJobs RunJobs",
         "recorder": "EventRecorder",
-        "results": "JobRun JobsRun",
+        "results": "JobRun JobsRun UnknownTask",
         "scratch": "scratch_server",
     },
 )

@@ -19,13 +19,17 @@ from ..hooks import Events, Plugin
 from ..job import Job
 from ..options import WorkerOptions
 from ..queries.inspection import MAX_LIMIT, JobFilter
+from ..queries.ready_tasks import ready_tasks
+from ..queries.similar_names import similar_names
 from ..runner import run_once
+from ..schema_name import SchemaName
 from ..sql import load
+from ..tasks.decorator import declared_tasks
 from ..tasks.load import load_tasks
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
 from ..worker.fetcher import FlagSource
 from .fake_clock import FakeClock
-from .results import JobsRun, Observed, identifier_of
+from .results import JobsRun, Observed, UnknownTask, identifier_of
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -78,8 +82,8 @@ class RunJobs:
     ) -> JobsRun:
         """Run jobs until none is ready, named queues to their end.
 
-        Jobs that tasks add run too. A failed job stays in the queue for its next attempt;
-        `JobsRun.check` makes it fail the test.
+        Jobs that tasks add run too. A failed job stays in the queue for its next attempt, and a job of an
+        unknown task stays there too; `JobsRun.check` makes them fail the test.
         Without `task_list`, the tasks come from the configured directory. `values` are options of a worker.
         With `until`, the clock moves from job to job up to that time, and the recurring jobs of `crontab` or
         `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
@@ -101,6 +105,7 @@ class RunJobs:
                     await drain()
                     if schedule is not None:
                         await schedule.pass_time(pool, options.schema_name, tuple(tasks), drain)
+                    unknown = await self._unknown(pool, options.schema_name, tasks)
                 finally:
                     await close_pool(pool, within=CLOSE_WITHIN)
         except TimeoutError:
@@ -108,7 +113,19 @@ class RunJobs:
                 raise
             running = ", ".join(observed.running) or "no job"
             raise TimeoutError(f"run_jobs took longer than {timeout:g} s; still running: {running}") from None
-        return JobsRun(observed.runs)
+        return JobsRun(observed.runs, unknown)
+
+    async def _unknown(self, pool: Pool, schema: SchemaName, tasks: TaskRegistry) -> list[UnknownTask]:
+        """Ready jobs of tasks that neither this run nor any `@task` of the process has."""
+        async with pool.acquire() as connection:
+            now = self._clock.now() if self._clock is not None else None
+            ready = await ready_tasks(connection, schema, now=now)
+        known = {*tasks, *(task.identifier for task in declared_tasks)}
+        return [
+            UnknownTask(name, task.jobs, similar_names(name, known))
+            for task in ready
+            if (name := task.task_identifier) not in known
+        ]
 
     def _schedule(
         self,

@@ -128,6 +128,7 @@ def graphile_worker_utils(
         schema=graphile_worker_options.schema_name,
         use_local_time=clock is not None,
         clock=clock,
+        checks_names=False,  # no worker is running; `run_jobs` finds unknown names
     )
 
 

@@ -8,10 +8,13 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ..error_text import related
+from ..errors import UnknownTaskError
 from ..hooks import Hooks
 from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
 from ..job import Job
 from ..outcome import Outcome
+from ..queries.similar_names import did_you_mean
+from ..text import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,30 @@ class JobRun:
         return f"<{_name(self.job)} {how}>"
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownTask:
+    """A task that ready jobs wait for, and that does not exist in the test's process."""
+
+    identifier: str
+    jobs: int
+    """How many jobs wait for it, among the first 500 of each priority."""
+    similar: list[str]
+    """Names that may be meant."""
+
+    def __str__(self) -> str:
+        waiting = f"{count(self.jobs, 'job')} {'waits' if self.jobs == 1 else 'wait'}"
+        return f"{waiting} for the unknown task {self.identifier!r}{did_you_mean(self.similar)}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
 class JobsRun(Sequence[JobRun]):
     """Attempts in the order in which they ended; false if there was none."""
 
-    def __init__(self, runs: Iterable[JobRun] = ()) -> None:
+    def __init__(self, runs: Iterable[JobRun] = (), unknown: Iterable[UnknownTask] = ()) -> None:
         self._runs = tuple(runs)
+        self._unknown = tuple(unknown)
 
     @property
     def succeeded(self) -> list[Job]:
@@ -44,18 +66,31 @@ class JobsRun(Sequence[JobRun]):
         """The failed attempts, with their errors."""
         return [run for run in self._runs if run.error is not None]
 
+    @property
+    def unknown(self) -> list[UnknownTask]:
+        """Tasks that ready jobs wait for, and that neither the run nor any `@task` of the process has."""
+        return list(self._unknown)
+
     def of(self, task: Any) -> JobsRun:
         """The attempts of one task, given as the task or its identifier."""
         identifier = identifier_of(task)
-        return JobsRun(run for run in self._runs if run.job.task_identifier == identifier)
+        return JobsRun(
+            (run for run in self._runs if run.job.task_identifier == identifier),
+            (task for task in self._unknown if task.identifier == identifier),
+        )
 
-    def check(self) -> Self:
-        """Raise the exception of the failed attempt, or an exception group if several failed."""
+    def check(self, *, allow_unknown: bool = False) -> Self:
+        """Raise the exception of the failed attempt, or an exception group if several failed.
+
+        If a job waits for an unknown task, raise UnknownTaskError, unless `allow_unknown`.
+        """
         errors = [run.error for run in self._runs if run.error is not None]
         if len(errors) == 1:
             raise errors[0]
         if errors:
             raise BaseExceptionGroup(f"{len(errors)} of {len(self._runs)} runs of jobs failed", errors)
+        if self._unknown and not allow_unknown:
+            raise UnknownTaskError("\n".join(map(str, self._unknown)))
         return self
 
     @overload
@@ -72,7 +107,7 @@ class JobsRun(Sequence[JobRun]):
         return iter(self._runs)
 
     def __repr__(self) -> str:
-        return f"JobsRun({', '.join(map(repr, self._runs))})"
+        return f"JobsRun({', '.join(map(repr, (*self._runs, *self._unknown)))})"
 
 
 class Observed:

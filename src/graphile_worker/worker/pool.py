@@ -22,6 +22,7 @@ from ..job import Job
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..queries.ping import ping
+from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
@@ -73,6 +74,7 @@ class WorkerPool:
         self._options = options
         self._database = pool
         self._events = hooks.events
+        self._on_loop_blocked = hooks._loop_blocked
         self._clock = clock
         self._identifiers = tuple(tasks)
         self._tasks = dict(tasks)
@@ -191,7 +193,11 @@ class WorkerPool:
             start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
         slots.start()
         self._watchdog = LoopWatchdog(
-            slots, Executor.execute.__code__, on_over=self._loop_was_blocked, exit_process=exit_process
+            slots,
+            Executor.execute.__code__,
+            on_blocked=self._loop_is_blocked,
+            on_over=self._loop_was_blocked,
+            exit_process=exit_process,
         )
         self._watchdog.start()
         start(self._die_with_slots(slots), "end of slots")
@@ -247,6 +253,11 @@ class WorkerPool:
         slots = self._slots
         return self._sessions.holdings.count, slots.running_since if slots is not None else {}
 
+    def blockage(self) -> LoopBlockage | None:
+        """What blocks the event loop now; may be called from any thread."""
+        current = self._watchdog.current if self._watchdog is not None else None
+        return None if current is None else current.outline
+
     @property
     def running(self) -> list[Job]:
         """The jobs that run now."""
@@ -287,6 +298,11 @@ class WorkerPool:
 
     async def _read_schema_state(self) -> SchemaState:
         return await self.run_statement(lambda connection: read_state(connection, self._options.schema_name))
+
+    def _loop_is_blocked(self, blockage: Blockage) -> None:
+        """Called in the watchdog's thread."""
+        for function in self._on_loop_blocked:
+            function(blockage.culprit, blockage.since)
 
     def _loop_was_blocked(self, blockage: Blockage, seconds: float) -> None:
         event = PoolLoopBlocked(pool_id=self.id, job=blockage.job, seconds=seconds, stack=blockage.stack)

@@ -26,6 +26,7 @@ import msgspec
 
 from ..error_parts import PACKAGE_FOLDER
 from ..job import Job
+from ..recovery.blocked_loop import LoopBlockage
 from ..signal_names import signal_name
 
 CHECK_INTERVAL = 0.5  # seconds
@@ -58,11 +59,17 @@ class Blockage(msgspec.Struct, frozen=True, kw_only=True):
     stack: str
 
     @property
+    def outline(self) -> LoopBlockage:
+        """What is reported to other processes."""
+        job = self.job
+        if job is None:
+            return LoopBlockage(None, None, self.since)
+        return LoopBlockage(job.task_identifier, job.id, self.since)
+
+    @property
     def culprit(self) -> str:
         """What blocks the loop, for log lines."""
-        if self.job is None:
-            return "something other than a task"
-        return f"task {self.job.task_identifier} (job {self.job.id})"
+        return self.outline.culprit
 
 
 class LoopWatchdog:
@@ -73,16 +80,19 @@ class LoopWatchdog:
         slots: Watched,
         runs_job: CodeType,
         *,
+        on_blocked: Callable[[Blockage], None] = lambda _: None,
         on_over: Callable[[Blockage, float], None] = lambda *_: None,
         exit_process: Callable[[Blockage, int], None] | None = None,
     ) -> None:
         """`runs_job` is the code that has the running job in a local variable `job`.
 
-        `on_over` is called on the loop after a blockage, with its length in seconds; `exit_process` in the
-        watchdog's thread, if the loop is still blocked at the deadline of `exit_by`.
+        `on_blocked` is called in the watchdog's thread whenever it reports a blockage, and `on_over` on the
+        loop after it, with its length in seconds. `exit_process` is called in the watchdog's thread if the
+        loop is still blocked at the deadline of `exit_by`.
         """
         self._slots = slots
         self._runs_job = runs_job
+        self._on_blocked = on_blocked
         self._on_over = on_over
         self._exit_process = exit_process
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -186,6 +196,10 @@ class LoopWatchdog:
             blockage.culprit,
             time.monotonic() - since,
         )
+        try:
+            self._on_blocked(blockage)
+        except Exception:
+            logger.debug("the blocked event loop could not be reported", exc_info=True)
 
     def _look(self, since: float) -> Blockage:
         frame = sys._current_frames().get(self._loop_thread)

@@ -129,6 +129,7 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[WorkerUtils, TaskNa
     from ..support.task_names import known_names
 
     async with utils_for(settings) as utils:
+        utils._new_names = None  # the command has its own warnings
         yield utils, await known_names(utils, settings.worker.schema_name, settings.worker.task_directory)
 
 

@@ -28,6 +28,7 @@ class WorkerHealth:
     turned: float | None
     listened: float | None
     problem: str | None
+    blocked_by: str | None = None
 
 
 @command("health", flags={"path": "health_file"})
@@ -88,10 +89,7 @@ def judge(record: HealthRecord | None, now: float, *, within: float, must_listen
     listened = now - record.listened_at if record.listened_at is not None else None
     problem: str | None = None
     if turned > within:
-        problem = (
-            f"worker process {record.pid} hangs: its event loop has not run for {turned:.0f} seconds; "
-            "a task may be blocking it"
-        )
+        problem = f"worker process {record.pid} hangs: {_blockage(record, now)}"
     elif must_listen and not record.stopping:
         if listened is None:
             problem = f"worker process {record.pid} gets no notifications: LISTEN has not worked yet"
@@ -100,7 +98,15 @@ def judge(record: HealthRecord | None, now: float, *, within: float, must_listen
                 f"worker process {record.pid} gets no notifications: LISTEN last worked "
                 f"{listened:.0f} seconds ago"
             )
-    return WorkerHealth(record.pid, turned, listened, problem)
+    return WorkerHealth(record.pid, turned, listened, problem, record.blocked_by)
+
+
+def _blockage(record: HealthRecord, now: float) -> str:
+    if record.blocked_by is None or record.blocked_since is None:
+        turned = now - record.turned_at
+        return f"its event loop has not run for {turned:.0f} seconds; a task may be blocking it"
+    seconds = now - record.blocked_since
+    return f"{record.blocked_by} has blocked its event loop for {seconds:.0f} seconds"
 
 
 def _print(workers: list[WorkerHealth], problems: list[str]) -> None:
@@ -117,6 +123,7 @@ def _as_json(worker: WorkerHealth) -> dict[str, Any]:
         "healthy": worker.problem is None,
         "seconds_since_turn": _rounded(worker.turned),
         "seconds_since_listen": _rounded(worker.listened),
+        "blocked_by": worker.blocked_by,
     }
 
 

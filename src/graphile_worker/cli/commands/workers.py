@@ -108,6 +108,10 @@ def _state(worker: WorkerSummary) -> str:
     if worker.is_alive is None:
         return "unknown"
     if worker.is_alive:
+        if worker.blocked is not None:
+            return f"blocked for {duration(worker.blocked.seconds)} by {worker.blocked.culprit}"
+        if worker.silent_for is not None:
+            return f"no heartbeat for {duration(worker.silent_for)}"
         return "alive"
     return f"missed heartbeats, dead in {duration(worker.dead_in)}" if worker.dead_in else "dead"
 

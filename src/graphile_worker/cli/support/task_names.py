@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -18,11 +17,8 @@ from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...errors import InvalidArgumentError
 from ...queries.names import known_task_names, worker_task_names
+from ...queries.similar_names import did_you_mean, similar_names
 from ...schema_name import SchemaName
-
-SIMILAR = 0.75
-"""Similarity of two names, from 0 to 1, above which one may be meant for the other."""
-MOST_SHOWN = 3
 
 
 @dataclass
@@ -52,7 +48,7 @@ class TaskNames:
                 continue
             meant = self._meant(name)
             if strict and (meant or name not in self.recorded | self.local):
-                question = _question(meant) or "."
+                question = did_you_mean(meant) or "."
                 raise InvalidArgumentError(
                     "TASK", f"{self._finding(name)}{question} Nothing was added, because of --strict"
                 )
@@ -61,15 +57,15 @@ class TaskNames:
 
     def warnings(self) -> list[str]:
         """A sentence about each suspect name."""
-        return [f"{self._finding(name)}{_question(meant)}" for name, meant in self.suspect.items()]
+        return [f"{self._finding(name)}{did_you_mean(meant)}" for name, meant in self.suspect.items()]
 
     def _meant(self, name: str) -> list[str]:
         if name in self.local:
             return []
-        similar = _similar(name, self.of_workers | self.local)
+        similar = similar_names(name, self.of_workers | self.local)
         if name in self.recorded:
             return similar if self.of_workers else []
-        return similar or _similar(name, self.recorded)
+        return similar or similar_names(name, self.recorded)
 
     def _finding(self, name: str) -> str:
         if name in self.recorded:
@@ -96,16 +92,3 @@ async def _readable(
         if sqlstate_of(error) is None:
             raise
         return set()
-
-
-def _similar(name: str, known: set[str]) -> list[str]:
-    """Known names that resemble this one in any case, or that end with it, as a nested task's name does."""
-    folded: dict[str, str] = {one.casefold(): one for one in sorted(known)}
-    wanted = name.casefold()
-    found = [one for key, one in folded.items() if key.endswith(f"/{wanted}")]
-    found += [folded[key] for key in get_close_matches(wanted, folded, n=MOST_SHOWN, cutoff=SIMILAR)]
-    return list(dict.fromkeys(found))[:MOST_SHOWN]
-
-
-def _question(meant: list[str]) -> str:
-    return f"; did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""

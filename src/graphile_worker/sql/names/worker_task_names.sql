@@ -1,4 +1,7 @@
--- The task identifiers of the registered pools of this package.
+-- The task identifiers of the pools of this package that are alive.
 --
+-- $1 text  name of the schema
 -- Returns identifier.
-select distinct pg_catalog.unnest(tasks) as identifier from :GRAPHILE_WORKER_SCHEMA._private_py_workers
+with
+:include workers_with_liveness
+select distinct pg_catalog.unnest(worker.tasks) as identifier from worker where worker.is_alive

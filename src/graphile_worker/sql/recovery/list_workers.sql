@@ -4,8 +4,9 @@
 -- $2 boolean  whether to scan the jobs table whatever its size
 -- $3 bigint   size in pages up to which it is scanned in any case: no index leads to locked jobs
 -- Returns is_scanned and, for each pool, our own first: its registration and its last report (null for pools of other
--- runtimes), is_alive (null if unknown), remaining (seconds until an unreachable pool is declared dead), and the jobs that
--- the scan found. One row with a null id if there is no pool. Changes nothing, unlike mark_unreachable_workers.
+-- runtimes), is_alive (null if unknown), remaining (seconds until an unreachable pool is declared dead), silent_for
+-- (seconds since the last heartbeat, if two were missed), now (seconds since 1970), and the jobs that the scan found. One
+-- row with a null id if there is no pool. Changes nothing, unlike mark_unreachable_workers.
 with
 scan as materialized (
   select
@@ -33,9 +34,15 @@ select
     when not worker.is_alive
     then date_part('epoch', coalesce(worker.lost_at, now())) + date_part('epoch', worker.grace) - date_part('epoch', now())
   end as remaining,
-  -- By name, because the columns are missing until own_objects/0007_running_jobs is applied.
+  case
+    when worker.last_seen_at < now() - worker.heartbeat_interval - worker.heartbeat_interval
+    then date_part('epoch', now()) - date_part('epoch', worker.last_seen_at)
+  end as silent_for,
+  date_part('epoch', now()) as now,
+  -- By name, because the columns are missing until own_objects/0007_running_jobs and 0008_blocked_loop are applied.
   (pg_catalog.to_jsonb(worker) ->> 'jobs_held'::text)::integer as jobs_held,
   pg_catalog.to_jsonb(worker) ->> 'running'::text as running,
+  pg_catalog.to_jsonb(worker) ->> 'blocked'::text as blocked,
   coalesce(held.job_ids, '{}') as job_ids,
   date_part('epoch', held.locked_since) as locked_since
 from scan left join (worker full join held using (id)) on true

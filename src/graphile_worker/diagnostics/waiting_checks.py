@@ -1,0 +1,119 @@
+"""Why ready jobs are not run: one finding for each reason, with the tasks that it concerns."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+
+from ..queries.ready_tasks import ReadyTask
+from ..queries.similar_names import similar_names
+from ..recovery.running_tasks import RunningTasks
+from .facts import Waiting
+from .finding import Finding, Severity, Thresholds, age, some, well
+
+Explain = Callable[[list[ReadyTask], RunningTasks], Finding]
+
+
+def check_waiting(waiting: Waiting, thresholds: Thresholds) -> Iterator[Finding]:
+    """Tasks whose jobs have been ready for long."""
+    late = [task for task in waiting.ready if task.age >= thresholds.waiting_age]
+    if not late:
+        yield well("waiting", "no job has been waiting for long")
+        return
+    running = waiting.running
+    queued = [task for task in late if task.free_age is None or task.free_age < thresholds.waiting_age]
+    others = [task for task in late if task not in queued]
+    if others and running is None:
+        yield _finding(
+            others, "have been ready for long",
+            "The database does not know which workers are running, because the Python-only objects are "
+            "missing. No worker may be running, or none that has the tasks.",
+            "Run `graphile-worker migrate`; start a worker that has the tasks.",
+        )  # fmt: skip
+    elif running is not None:
+        reasons: dict[Explain, list[ReadyTask]] = {}
+        for task in others:
+            reasons.setdefault(_reason(task, running), []).append(task)
+        for explain, tasks in reasons.items():
+            yield explain(tasks, running)
+    if queued:
+        yield _in_queues(queued)
+
+
+def _reason(task: ReadyTask, running: RunningTasks) -> Explain:
+    if not running.pools:
+        return _no_worker
+    if task.task_identifier not in running.tasks:
+        return _unknown
+    return _flagged if task.flagged == task.jobs - task.in_locked_queues else _slow
+
+
+def _no_worker(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
+    if running.has_others:
+        return _finding(
+            tasks, "wait, and no Python worker is running",
+            "Workers of other runtimes may be running; they do not report which tasks they have.",
+            "Start a worker that has the tasks.",
+        )  # fmt: skip
+    return _finding(
+        tasks, "wait, and no worker is running", "Jobs run only while a worker is running.",
+        "Start one: graphile-worker",
+    )  # fmt: skip
+
+
+def _unknown(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
+    meant = {task.task_identifier: similar_names(task.task_identifier, running.tasks) for task in tasks}
+    guesses = [
+        f"{name}: did you mean {' or '.join(map(repr, names))}?" for name, names in meant.items() if names
+    ]
+    others = " Workers of other runtimes do not report which tasks they have." if running.has_others else ""
+    first = shlex.quote(tasks[0].task_identifier)
+    return _finding(
+        tasks, f"wait for a task that {running.no_worker} has",
+        " ".join([f"The name is misspelt, or the workers have other code.{others}", *guesses[:5]]),
+        f"Start a worker that has the task. To list the jobs: graphile-worker list --task {first}",
+    )  # fmt: skip
+
+
+def _flagged(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
+    flags = sorted({flag for task in tasks for flag in task.flags})
+    return _finding(
+        tasks, f"wait, and all of them have flags ({some(flags)})",
+        "Running workers have the tasks, so they probably forbid one of the flags (forbidden_flags), or they "
+        "cannot keep up.",
+        "Start a worker that does not forbid them, or wait until the flag is no longer forbidden.",
+    )  # fmt: skip
+
+
+def _slow(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
+    names = {task.task_identifier for task in tasks}
+    pools = [pool for pool in running.pools if names.intersection(pool.tasks or ())]
+    slots = sum(pool.concurrency or 0 for pool in pools)
+    busy = sum(min(len(pool.running or ()), pool.concurrency or 0) for pool in pools)
+    is_known = all(pool.running is not None for pool in pools)
+    load = f"; {busy} of their {slots} slots are busy" if is_known else ""
+    return _finding(
+        tasks, "wait, although running workers have the tasks",
+        f"The workers cannot keep up, or cannot fetch jobs{load}.",
+        "Raise --jobs or --processes, or start more workers. If slots are free, see the log of the workers.",
+    )  # fmt: skip
+
+
+def _in_queues(tasks: list[ReadyTask]) -> Finding:
+    held = [
+        f"{queue} by {pool}"
+        for queue, pool in dict.fromkeys((task.queue_name, task.locked_by) for task in tasks)
+    ]
+    return _finding(
+        tasks, "wait for their named queue, which is locked",
+        f"A named queue runs one job at a time. Locked: {some(held)}.",
+        "See `graphile-worker queues`, and `graphile-worker workers` for what these pools run.",
+        severity="info",
+    )  # fmt: skip
+
+
+def _finding(
+    tasks: list[ReadyTask], what: str, meaning: str, advice: str, *, severity: Severity = "warning"
+) -> Finding:
+    names = some([f"{task.task_identifier} ({task.number}, {age(task.age)})" for task in tasks])
+    return Finding("waiting", severity, f"jobs {what}: {names}", meaning, advice)

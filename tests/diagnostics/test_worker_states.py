@@ -1,0 +1,85 @@
+"""Worker pools that are blocked, silent or dead, as the doctor and `workers` describe them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphile_worker.cli.commands.workers import _state
+from graphile_worker.config import resolve_settings
+from graphile_worker.diagnostics.examine import examine
+from graphile_worker.diagnostics.finding import Finding
+from graphile_worker.recovery.worker_rows import list_workers
+from graphile_worker.schema_name import SchemaName
+from recovery.dead import Graveyard
+from support.working import SCHEMA, Jobs
+
+TABLE = f"{SCHEMA}._private_py_workers"
+LOCK = "select pg_advisory_lock(hashtextextended($1 || '/' || $2, 0))"
+
+
+@pytest.fixture
+def graveyard(connection: Any) -> Graveyard:
+    return Graveyard(connection)
+
+
+async def found(url: str, check: str) -> list[Finding]:
+    findings = await examine(resolve_settings({"connection_string": url}, {}))
+    return [finding for finding in findings if finding.check == check]
+
+
+async def state(connection: Any) -> str:
+    (worker,) = await list_workers(connection, SchemaName())
+    return _state(worker)
+
+
+async def test_a_pool_that_holds_its_lock_and_is_silent_is_alive(
+    connection: Any, jobs: Jobs, graveyard: Graveyard, database_url: str
+) -> None:
+    job_id = await jobs.add("forever")
+    await graveyard.bury("pool-1", lost_for=None)
+    await graveyard.give("pool-1", job_id)
+    await connection.fetchval(LOCK, SCHEMA, "pool-1")
+    (finding,) = await found(database_url, "workers")
+    assert finding.severity == "warning"
+    assert finding.summary == (
+        f"worker pool pool-1 missed its heartbeats for 60 minutes; it holds: forever (job {job_id})"
+    )
+    assert "1 on somewhere." in finding.advice
+    assert await state(connection) == "no heartbeat for 1 h 0 min"
+    await connection.execute(
+        f"update {TABLE} set running = jsonb_build_array(jsonb_build_array($1::bigint, 1.5))", job_id
+    )
+    (finding,) = await found(database_url, "workers")
+    assert finding.summary.endswith(f"; it last reported running: forever (job {job_id})")
+
+
+async def test_a_pool_that_reports_a_blocked_loop_is_described_by_it(
+    connection: Any, graveyard: Graveyard, database_url: str
+) -> None:
+    await graveyard.bury("pool-1", lost_for=None)
+    await connection.fetchval(LOCK, SCHEMA, "pool-1")
+    for blocked, culprit in (
+        ('{"task": "forever", "job": 17, "since": %s}', "task forever (job 17)"),
+        ('{"task": null, "job": null, "since": %s}', "something other than a task"),
+    ):
+        await connection.execute(
+            f"update {TABLE} set blocked = format($1::text, extract(epoch from now()) - 16)::jsonb", blocked
+        )
+        (finding,) = await found(database_url, "workers")
+        assert finding.summary == f"worker pool pool-1: {culprit} has blocked its event loop for 16 seconds"
+        assert await state(connection) == f"blocked for 16 s by {culprit}"
+
+
+async def test_what_a_dead_pool_ran_is_named(
+    connection: Any, jobs: Jobs, graveyard: Graveyard, database_url: str
+) -> None:
+    job_id = await jobs.add("forever")
+    await graveyard.bury("pool-1")
+    await graveyard.give("pool-1", job_id)
+    await connection.execute(f"""update {TABLE} set blocked = '{{"task": "x", "job": 1, "since": 1}}'""")
+    (finding,) = await found(database_url, "workers")
+    assert (finding.severity, finding.summary) == ("ok", "no Python worker is running")
+    (finding,) = await found(database_url, "locks")
+    assert finding.summary == f"worker pool pool-1 is unreachable and holds 1 job: forever (job {job_id})"
