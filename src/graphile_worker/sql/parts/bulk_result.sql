@@ -1,0 +1,20 @@
+-- The answer of every bulk statement: the jobs of `changed` by task, and how far the step has read.
+select
+    step.last_id,
+    step.seen,
+    counted.task_identifier,
+    coalesce(counted.jobs, 0) as jobs,
+    coalesce(counted.failed, 0) as failed,
+    counted.ids
+from step
+left join (
+    select
+        coalesce(tasks.identifier, '') as task_identifier,
+        count(*) as jobs,
+        count(*) filter (where not changed.is_available) as failed,
+        pg_catalog.array_agg(changed.id::text order by changed.id) filter (where changed.id is not null) as ids
+    from changed
+    left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = changed.task_id
+    group by 1
+) as counted on true
+order by counted.task_identifier
