@@ -32,9 +32,7 @@ def job_as_json(job: Job, **more: Any) -> dict[str, Any]:
 
 def details_as_json(details: JobDetails) -> dict[str, Any]:
     """The same with the state, the name of the queue, and the time of a permanent failure."""
-    return job_as_json(details, state=details.state, queue_name=details.queue_name) | {
-        "failed_at": details.failed_at
-    }
+    return job_as_json(details, state=details.state, queue_name=details.queue_name)
 
 
 def bulk_as_json(report: BulkReport) -> dict[str, Any]:

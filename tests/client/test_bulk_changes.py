@@ -291,8 +291,14 @@ async def test_few_among_many_are_found_in_bounded_steps(
 async def test_a_run_stops_between_batches_and_can_be_continued(utils: WorkerUtils) -> None:
     ids = await add_failed(utils, "mail", 10)
     condition: dict[str, Any] = {"state": "failed"}
+    stop = asyncio.Event()
+
+    def stop_at_six(report: BulkReport, _ids: list[int]) -> None:
+        if report.changed == 6:
+            stop.set()
+
     stopped = await utils.cancel_jobs(
-        filter=JobFilter(**condition), batch_size=3, on_batch=lambda report, _: report.changed < 6
+        filter=JobFilter(**condition), batch_size=3, on_batch=stop_at_six, stop=stop
     )
     assert (stopped.changed, stopped.last_id, stopped.is_complete) == (6, ids[5], False)
     assert await ids_of(utils) == ids[6:]
@@ -343,6 +349,19 @@ async def test_a_pace_is_kept(database_url: str) -> None:
         async with asyncio.timeout(60):
             assert (await running).changed == 120
         assert sizes == [50, 50, 20]
+
+
+async def test_a_stop_does_not_wait_for_the_pace(utils: WorkerUtils) -> None:
+    await add_failed(utils, "mail", 3)
+    stop = asyncio.Event()
+    async with asyncio.timeout(60):
+        report = await utils.cancel_jobs(
+            filter=JobFilter(state="failed"),
+            jobs_per_second=0.001,
+            on_batch=lambda _report, _ids: asyncio.get_running_loop().call_soon(stop.set),
+            stop=stop,
+        )
+    assert (report.changed, report.is_complete) == (1, False)
 
 
 async def test_jobs_that_are_added_meanwhile_are_not_touched(utils: WorkerUtils) -> None:

@@ -7,6 +7,7 @@ locked are skipped, and jobs that are added after the start are not touched.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -64,7 +65,9 @@ class BulkOptions(TypedDict, total=False):
     up_to: int
     """The highest id to process, such as `up_to` of a dry run."""
     on_batch: Callable[[BulkReport, list[int]], Awaitable[object] | object]
-    """Called after each batch with the report so far and the ids of the batch; False stops."""
+    """Called after each batch with the report so far and the ids of the jobs that the batch changed."""
+    stop: asyncio.Event
+    """Set it to stop after the current batch."""
 
 
 @dataclass(frozen=True, slots=True)
