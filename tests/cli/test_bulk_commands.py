@@ -252,7 +252,6 @@ QUESTION = "This will reschedule 16 jobs (send_email 12, charge_card 4). Continu
         ("y\n", 0, "Rescheduled 16 jobs", {"ready": 16}),
         ("\n", 1, "Nothing was changed.", {"failed": 16}),
         ("n\n", 1, "Nothing was changed.", {"failed": 16}),
-        ("\x03", 130, "", {"failed": 16}),
     ],
 )
 def test_on_a_terminal_it_asks(
@@ -265,6 +264,19 @@ def test_on_a_terminal_it_asks(
     assert said in terminal.screen.text
     assert "Traceback" not in terminal.screen.text
     assert states(gw) == after
+
+
+@pytest.mark.usefixtures("some_failed")
+def test_ctrl_c_is_an_answer_too(gw: Call, opened: Open) -> None:
+    terminal = opened(*RETRY)
+    terminal.until_says(QUESTION)
+    while terminal.process.poll() is None:  # one that arrives just before the process reads is not noticed
+        terminal.type("\x03")
+        for _ in range(5):
+            terminal._read()
+    assert terminal.wait() == 130, terminal.screen.text
+    assert "Traceback" not in terminal.screen.text
+    assert states(gw) == {"failed": 16}
 
 
 def test_many_jobs_get_a_progress_bar(opened: Open, run: Run, gw: Call) -> None:

@@ -8,6 +8,7 @@ locked are skipped, and jobs that are added after the start are not touched.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -136,19 +137,22 @@ class BulkWalk:
             rows = await connection.fetch(
                 self._statement, size, *self._filter.values, *position, *self._change.values
             )
-        found = {row["task_identifier"]: row["jobs"] for row in rows if row["jobs"]}
-        changed = report.changed + sum(found.values())
+        found = Counter(report.tasks)
+        for row in rows:
+            if row["jobs"]:
+                found[row["task_identifier"]] += row["jobs"]
+        changed = found.total()
         last_id = rows[0]["last_id"]
         self.report = replace(
             report,
             changed=changed,
-            skipped=report.skipped + rows[0]["seen"] - sum(found.values()),
+            skipped=report.skipped + rows[0]["seen"] - (changed - report.changed),
             failed=report.failed + sum(row["failed"] for row in rows),
-            tasks={task: report.tasks.get(task, 0) + found.get(task, 0) for task in report.tasks | found},
+            tasks=dict(found),
             last_id=last_id,
             is_complete=last_id >= report.up_to or changed == limit,
         )
-        return [int(job_id) for row in rows for job_id in row["ids"] or ()]
+        return sorted(int(job_id) for row in rows for job_id in row["ids"] or ())
 
     def _text(self, *, has_failed_index: bool) -> str:
         """The statement, which walks along the index that has the fewest jobs."""

@@ -2,7 +2,7 @@
 -- $1 to $14 as in parts/bulk_seen, $15 run_at, $16 delay from now in seconds (used when $15 is null), $17 priority,
 -- $18 attempts, $19 max_attempts.
 -- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with changed jobs
--- task_identifier, jobs, failed (how many are permanently failed after the change) and ids; null without any.
+-- task_identifier, jobs, failed (how many are permanently failed after the change) and ids; one row of zeros if none.
 :include bulk_chosen
 changed as materialized (
     select job.id, job.task_id, job.is_available

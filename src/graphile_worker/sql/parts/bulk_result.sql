@@ -2,19 +2,18 @@
 select
     step.last_id,
     step.seen,
-    counted.task_identifier,
+    coalesce(tasks.identifier, '') as task_identifier,
     coalesce(counted.jobs, 0) as jobs,
     coalesce(counted.failed, 0) as failed,
     counted.ids
 from step
 left join (
     select
-        coalesce(tasks.identifier, '') as task_identifier,
+        changed.task_id,
         count(*) as jobs,
         count(*) filter (where not changed.is_available) as failed,
-        pg_catalog.array_agg(changed.id::text order by changed.id) filter (where changed.id is not null) as ids
+        pg_catalog.array_agg(changed.id::text) filter (where changed.id is not null) as ids
     from changed
-    left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = changed.task_id
-    group by 1
+    group by changed.task_id
 ) as counted on true
-order by counted.task_identifier
+left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = counted.task_id
