@@ -26,8 +26,9 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob BlockedLoop CleanupTask "
-        "CleanupReport SweepReport RecoveredWorker MigrationReport AwaitableContext"
+        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
+        "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
+        "AwaitableContext"
     ),
     "runner.md": "run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
@@ -50,6 +51,7 @@ INTERNAL = {
     "Events": {"drain", "emit", "excuse_current", "observed", "wants"},
     "Failed": {"drop_frames", "weight"},
     "Hooks": {"for_run", "intercept_add"},
+    "JobFilter": {"has_conditions", "required_state", "values"},
     "MigrationReport": {"has_tables"},
     "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
     "WorkerOptions": {"from_mapping", "schema_name"},

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .outcome import Failed as Failed
     from .outcome import Interrupted as Interrupted
     from .outcome import Outcome as Outcome
+    from .queries.bulk_changes import BulkOptions as BulkOptions
+    from .queries.bulk_changes import BulkReport as BulkReport
     from .queries.inspection import JobCounts as JobCounts
     from .queries.inspection import JobDetails as JobDetails
     from .queries.inspection import JobFilter as JobFilter
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
+    from .queries.manage_jobs import CancelReport as CancelReport
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
     from .recovery.worker_rows import RunningJob as RunningJob
@@ -86,9 +89,11 @@ export_lazily(
         "migrate": "MigrationReport",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Completed Failed Interrupted Outcome",
+        "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.blocked_loop": "BlockedLoop",
+        "queries.manage_jobs": "CancelReport",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "runner": "run run_once",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .diagnostics.finding import Finding
     from .job import Job
     from .migrate.run import MigrationReport
+    from .queries.bulk_changes import BulkReport
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
     from .queries.maintenance import CleanupReport
     from .recovery.sweep import RecoveredWorker, SweepReport
@@ -30,8 +31,21 @@ def job_as_json(job: Job, **more: Any) -> dict[str, Any]:
 
 
 def details_as_json(details: JobDetails) -> dict[str, Any]:
-    """The same with the state and the name of the queue."""
+    """The same with the state, the name of the queue, and the time of a permanent failure."""
     return job_as_json(details, state=details.state, queue_name=details.queue_name)
+
+
+def bulk_as_json(report: BulkReport) -> dict[str, Any]:
+    return {
+        "changed": report.changed,
+        "skipped": report.skipped,
+        "failed": report.failed,
+        "tasks": report.tasks,
+        "last_id": report.last_id,
+        "up_to": report.up_to,
+        "is_complete": report.is_complete,
+        "is_dry_run": report.is_dry_run,
+    }
 
 
 def statistics_as_json(found: Statistics) -> dict[str, Any]:

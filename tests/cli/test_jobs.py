@@ -19,7 +19,7 @@ from support.command_line import COMMAND, Call, clean_environment
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",
     "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision",
-    "flags",
+    "failed_at", "flags",
 ]  # fmt: skip
 
 
@@ -350,7 +350,7 @@ def test_jobs_are_rescheduled_and_zero_is_a_value(gw: Call) -> None:
 
 
 def test_managing_commands_say_what_they_miss(call: Call) -> None:
-    assert "Name the jobs by id, or with --key" in call("complete").err
+    assert "Name the jobs by id or with --key, choose them by filters" in call("complete").err
     assert "Name a change" in call("reschedule", 1).err
     assert "Missing argument 'KEY...'" in call("remove").err
     assert call("complete", "abc").status == 2

@@ -63,6 +63,59 @@ async def test_list_jobs_filters_by_state_task_queue_key_and_holder(
     assert await ids(utils) == list(states.values())
 
 
+async def test_list_jobs_filters_by_flag_error_and_times(utils: WorkerUtils, connection: Any) -> None:
+    flagged = await utils.add_job("a", flags=["slow", "big"])
+    failed = await utils.add_job("a")
+    await utils.permanently_fail_jobs([failed.id], "TimeoutError: no answer from 50%_x")
+    await connection.execute(
+        "update graphile_worker._private_jobs set created_at = created_at - interval '1 day' where id = $1",
+        flagged.id,
+    )
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    assert await ids(utils, flag="slow") == await ids(utils, flag="big") == [flagged.id]
+    assert await ids(utils, flag="bi") == []
+    assert await ids(utils, error="timeouterror") == await ids(utils, error="50%_X") == [failed.id]
+    assert await ids(utils, error="%") == [failed.id]
+    assert await ids(utils, error="no reply") == []
+    assert await ids(utils, created_since=hour_ago) == [failed.id]
+    assert await ids(utils, created_until=hour_ago) == [flagged.id]
+    assert await ids(utils, failed_since=hour_ago) == [failed.id]
+    assert await ids(utils, failed_until=hour_ago) == []
+
+
+async def test_a_failed_job_says_when_it_failed(utils: WorkerUtils, workers: Any, jobs: Any) -> None:
+    """Whether a worker failed it, or a person."""
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    before = datetime.now(UTC)
+    by_worker = await utils.add_job("fail", max_attempts=1, run_at=before - timedelta(hours=3))
+    by_hand = await utils.add_job("other", run_at=before + timedelta(hours=3))
+    await utils.permanently_fail_jobs([by_hand.id])
+    waiting = await utils.add_job("other", run_at=before + timedelta(hours=3))
+    await workers.once({"fail": fail})
+    margin = timedelta(milliseconds=1)
+    for job in (by_worker, by_hand):
+        details = await utils.get_job(job.id)
+        assert details is not None
+        assert details.failed_at is not None
+        assert before - margin <= details.failed_at <= datetime.now(UTC) + margin
+        assert details.to_dict()["failed_at"] == details.failed_at
+    details = await utils.get_job(waiting.id)
+    assert details is not None
+    assert details.failed_at is None
+    assert await ids(utils, failed_since=before - margin) == [by_worker.id, by_hand.id]
+    assert await ids(utils, failed_until=before - margin) == []
+
+
+async def test_a_page_has_a_default_and_a_largest_size(utils: WorkerUtils) -> None:
+    await utils.add_jobs([JobSpec("a", number) for number in range(60)])
+    assert len(await utils.list_jobs()) == 50
+    with pytest.raises(InvalidArgumentError, match="limit: must be from 1 to 100000, got 100001"):
+        await utils.list_jobs(JobFilter(limit=100_001))
+
+
 async def test_list_jobs_pages_in_every_order(utils: WorkerUtils) -> None:
     await utils.add_jobs([JobSpec("a", number, priority=number % 3) for number in range(10)])
     in_run_order = sorted(range(10), key=lambda number: (number % 3, number))
@@ -162,8 +215,16 @@ async def test_list_queues_returns_size_and_holder(
     [
         ({"state": "done"}, "state: expected one of ready, scheduled, locked, failed; got 'done'"),
         ({"order": "random"}, "order: expected one of oldest, newest, run_order; got 'random'"),
-        ({"limit": 0}, "limit: must be from 1 to 100000, got 0"),
+        ({"limit": 0}, "limit: must be 1 or more, got 0"),
         ({"limit": "5"}, "limit: expected a whole number, got '5'"),
+        ({"flag": 5}, "flag: expected text, got 5"),
+        ({"error": "a\0b"}, "error: contains a NUL byte"),
+        ({"created_since": 5}, "created_since: expected a datetime with a time zone, got 5"),
+        ({"failed_until": datetime(2020, 1, 1)}, "failed_until: .* has no time zone"),
+        (
+            {"state": "ready", "failed_since": datetime(2020, 1, 1, tzinfo=UTC)},
+            "state: expected one of failed with failed_since or failed_until; got 'ready'",
+        ),
         ({"order": "run_order", "state": "failed"}, "state: expected one of ready, scheduled with the order"),
         ({"order": "run_order", "after": 5}, "after: expected the Job itself"),
     ],

@@ -108,6 +108,9 @@ class ExplainingConnection:
     def transaction(self) -> Any:
         return self._connection.transaction()
 
+    def is_in_transaction(self) -> bool:
+        return bool(self._connection.is_in_transaction())
+
     def get_settings(self) -> Any:
         return self._connection.get_settings()
 

@@ -251,13 +251,38 @@ async def _manage(utils: WorkerUtils, connection: Any) -> None:
     await utils.permanently_fail_jobs(ids[:2], "because")
     await utils.complete_jobs(ids[2:3])
     await utils.remove_job("k")
+    await utils.cancel_jobs(ids[3:4])
+    every: dict[str, Any] = {"filter": JobFilter(**_EVERY_CONDITION)}
+    failed: dict[str, Any] = {"filter": JobFilter(state="failed", failed_until=datetime.now(UTC))}
+    for chosen in (every, failed, {"filter": JobFilter(task_identifier="a"), "batch_size": 2}):
+        await utils.reschedule_jobs(**chosen, dry_run=True)
+        await utils.reschedule_jobs(**chosen, run_at=timedelta(hours=1), attempts=0)
+        await utils.permanently_fail_jobs(**chosen, reason="because")
+    for chosen in (every, failed):
+        await utils.complete_jobs(**chosen)
+        await utils.cancel_jobs(**chosen)
     await utils.sweep_stale_workers(dry_run=True)
     await utils.sweep_stale_workers()
     await utils.force_unlock_workers(["pool-x"])
     await utils.cleanup(CLEANUP_TASKS, task_identifiers_to_keep=["a"])
 
 
+_EVERY_CONDITION: dict[str, Any] = {
+    "task_identifier": "a",
+    "queue_name": "q",
+    "job_key": "k",
+    "locked_by": "pool",
+    "flag": "f",
+    "error": "no",
+    "created_since": datetime(2020, 1, 1, tzinfo=UTC),
+    "created_until": datetime(2030, 1, 1, tzinfo=UTC),
+    "failed_since": datetime(2020, 1, 1, tzinfo=UTC),
+    "failed_until": datetime(2030, 1, 1, tzinfo=UTC),
+}
+
+
 async def _look(utils: WorkerUtils) -> None:
+    await utils.list_jobs(JobFilter(**_EVERY_CONDITION))
     for state in (None, *JOB_STATES):
         for order in JOB_ORDERS:
             if order != "run_order" or state in (None, "ready", "scheduled"):

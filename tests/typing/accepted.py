@@ -15,6 +15,8 @@ import msgspec
 
 from graphile_worker import (
     AbortSignal,
+    BulkReport,
+    CancelReport,
     CleanupReport,
     Clock,
     CronItem,
@@ -159,6 +161,15 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     assert_type(receive(Letter("a@example.com")), int)
     assert_type(await utils.remove_job("welcome:1"), Job | None)
     assert_type(await utils.complete_jobs([1, 2]), list[Job])
+    failed = JobFilter(state="failed", error="timeout")
+    assert_type(await utils.complete_jobs(filter=failed, dry_run=True), BulkReport)
+    assert_type(await utils.permanently_fail_jobs(filter=failed, reason="no"), BulkReport)
+    assert_type(
+        await utils.reschedule_jobs(filter=failed, attempts=0, on_batch=lambda report, ids: print(ids)),
+        BulkReport,
+    )
+    assert_type(await utils.cancel_jobs([1, 2]), CancelReport)
+    assert_type(await utils.cancel_jobs(filter=failed, jobs_per_second=50), BulkReport)
     assert_type(get_current_job(), Job)
     assert_type(get_current_helpers(), JobHelpers)
 

@@ -26,6 +26,7 @@ PROGRAM = "graphile-worker"
 COMMANDS = {
     "add": "add:add_command",
     "bench": "bench:bench_command",
+    "cancel": "jobs:cancel_command",
     "cleanup": "cleanup:cleanup_command",
     "complete": "jobs:complete_command",
     "config": "config:config_command",
@@ -57,8 +58,8 @@ MEANT = {
     "help": "Did you mean `graphile-worker --help`?",
     "version": "Did you mean `graphile-worker --version`?",
     **dict.fromkeys(("install", "setup", "upgrade", "schema"), "Did you mean 'migrate'?"),
-    **dict.fromkeys(("delete", "rm", "cancel"), "Did you mean 'remove' (by key) or 'complete' (by id)?"),
-    **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule'?"),
+    **dict.fromkeys(("delete", "rm", "revoke", "purge"), "Did you mean 'cancel'?"),
+    **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule --run-at now --attempts 0'?"),
     **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
 }
 """Commands of other job queues, and ours for the same purpose."""

@@ -26,8 +26,10 @@ from .new_names import NewNames, checked_names
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
+    from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
 
@@ -203,29 +205,79 @@ class WorkerUtils:
             connection, lambda session: manage_jobs.remove_job(session, self.schema, job_key)
         )
 
+    @overload
     async def complete_jobs(
         self, job_ids: Iterable[int], *, connection: Connection | None = None
-    ) -> list[Job]:
-        """Delete these jobs as if they had run; returns those deleted. Locked jobs stay."""
-        from ..queries import manage_jobs
+    ) -> list[Job]: ...
 
-        job_ids = _rereadable(job_ids)
+    @overload
+    async def complete_jobs(
+        self, *, filter: JobFilter, connection: Connection | None = None, **options: Unpack[BulkOptions]
+    ) -> BulkReport: ...
+
+    async def complete_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
+
+        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
+        `connection` is given.
+        """
+        from ..queries import bulk_changes, manage_jobs
+
+        if filter is not None:
+            return await self._change_in_batches(job_ids, filter, bulk_changes.COMPLETE, connection, options)
+        ids = _job_ids(job_ids, options)
         return await self._manage(
-            connection, lambda session: manage_jobs.complete_jobs(session, self.schema, job_ids)
+            connection, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
         )
 
+    @overload
     async def permanently_fail_jobs(
         self, job_ids: Iterable[int], reason: str | None = None, *, connection: Connection | None = None
-    ) -> list[Job]:
-        """Fail these jobs permanently, with this last error; returns those failed. Locked jobs stay."""
-        from ..queries import manage_jobs
+    ) -> list[Job]: ...
 
-        job_ids = _rereadable(job_ids)
+    @overload
+    async def permanently_fail_jobs(
+        self,
+        *,
+        reason: str | None = None,
+        filter: JobFilter,
+        connection: Connection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    async def permanently_fail_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        reason: str | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
+
+        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
+        `connection` is given.
+        """
+        from ..queries import bulk_changes, manage_jobs
+
+        if filter is not None:
+            change = bulk_changes.failure(reason)
+            return await self._change_in_batches(job_ids, filter, change, connection, options)
+        ids = _job_ids(job_ids, options)
         return await self._manage(
             connection,
-            lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, job_ids, reason),
+            lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, ids, reason),
         )
 
+    @overload
     async def reschedule_jobs(
         self,
         job_ids: Iterable[int],
@@ -235,22 +287,109 @@ class WorkerUtils:
         attempts: int | None = None,
         max_attempts: int | None = None,
         connection: Connection | None = None,
-    ) -> list[Job]:
-        """Change the given values (0 is a value) of these jobs; returns those changed. Locked jobs stay."""
-        from ..queries import manage_jobs
+    ) -> list[Job]: ...
 
-        job_ids = _rereadable(job_ids)
+    @overload
+    async def reschedule_jobs(
+        self,
+        *,
+        filter: JobFilter,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    async def reschedule_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Change the given values (0 is a value) of jobs, by id or by filter.
+
+        Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
+        failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
+        batches, each in a transaction of its own unless a `connection` is given.
+        """
+        from ..queries import bulk_changes, manage_jobs
+
+        if filter is not None:
+            change = bulk_changes.new_schedule(
+                run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
+            )
+            return await self._change_in_batches(job_ids, filter, change, connection, options)
+        ids = _job_ids(job_ids, options)
         return await self._manage(
             connection,
             lambda session: manage_jobs.reschedule_jobs(
                 session,
                 self.schema,
-                job_ids,
+                ids,
                 run_at=run_at,
                 priority=priority,
                 attempts=attempts,
                 max_attempts=max_attempts,
             ),
+        )
+
+    @overload
+    async def cancel_jobs(
+        self, job_ids: Iterable[int], *, connection: Connection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    async def cancel_jobs(
+        self, *, filter: JobFilter, connection: Connection | None = None, **options: Unpack[BulkOptions]
+    ) -> BulkReport: ...
+
+    async def cancel_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> CancelReport | BulkReport:
+        """Delete jobs that are not running, by id or by filter.
+
+        By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
+        work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
+        are counted as skipped.
+        """
+        from ..queries import bulk_changes, manage_jobs
+
+        if filter is not None:
+            return await self._change_in_batches(job_ids, filter, bulk_changes.CANCEL, connection, options)
+        ids = _job_ids(job_ids, options)
+        return await self._manage(
+            connection, lambda session: manage_jobs.cancel_jobs(session, self.schema, ids)
+        )
+
+    async def _change_in_batches(
+        self,
+        job_ids: object,
+        filter: JobFilter,
+        change: BulkChange,
+        connection: Connection | None,
+        options: BulkOptions,
+    ) -> BulkReport:
+        from ..queries.bulk_changes import BulkWalk
+        from .bulk import change_in_batches
+
+        if job_ids is not None:
+            raise InvalidArgumentError("filter", "give either job_ids or a filter, not both")
+        walk = BulkWalk(self.schema, filter, change, options)
+        return await change_in_batches(
+            walk, lambda work: self._manage(connection, work), options, self._clock
         )
 
     async def force_unlock_workers(
@@ -430,6 +569,15 @@ def _whole(spec: JobSpec, payload: object, options: JobOptions) -> JobSpec:
             "spec", "a JobSpec is added as it is; change its payload and options with spec.replace(...)"
         )
     return spec
+
+
+def _job_ids(job_ids: Iterable[int] | None, options: BulkOptions) -> Iterable[int]:
+    """The ids that were given in place of a filter."""
+    if job_ids is None:
+        raise InvalidArgumentError("job_ids", "name the jobs by id, or pass a filter")
+    if options:
+        raise InvalidArgumentError(next(iter(options)), "is for a filter and has no effect on job ids")
+    return _rereadable(job_ids)
 
 
 def _rereadable(values: Iterable[T]) -> Iterable[T]:

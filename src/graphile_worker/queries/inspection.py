@@ -9,55 +9,26 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ..db.connection import Connection
 from ..errors import InvalidArgumentError
 from ..job import Job, instant
 from ..schema_name import SchemaName
 from ..sql import load
+from .job_filter import CONDITIONS, condition_parts, with_parts
+from .job_filter import JOB_ORDERS as JOB_ORDERS
+from .job_filter import JOB_STATES as JOB_STATES
+from .job_filter import JobFilter as JobFilter
+from .job_filter import JobOrder as JobOrder
+from .job_filter import JobState as JobState
 from .manage_jobs import checked_ids
-
-JobState = Literal["ready", "scheduled", "locked", "failed"]
-"""May run now; may run later; taken by a worker; permanently failed."""
-JOB_STATES: tuple[JobState, ...] = get_args(JobState)
-JobOrder = Literal["oldest", "newest", "run_order"]
-JOB_ORDERS: tuple[JobOrder, ...] = get_args(JobOrder)
 
 COUNTED_PAGES = 2000
 """Tables up to this size (16 MB with the usual pages, some 100,000 small jobs) are counted in full."""
 SAMPLED_PAGES = 1000
+DEFAULT_LIMIT = 50
 MAX_LIMIT = 100_000
-CONDITIONS = "-- :conditions\n"
-"""The line of a listing statement that is replaced by further conditions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """Which jobs to list. All conditions must hold; None means any."""
-
-    state: JobState | None = None
-    task_identifier: str | None = None
-    queue_name: str | None = None
-    job_key: str | None = None
-    locked_by: str | None = None
-    order: JobOrder = "oldest"
-    """By ascending or descending id, or as workers take them (ready and scheduled jobs only)."""
-    after: Job | int | None = None
-    """The last job of the previous page, or its id; `run_order` needs the job."""
-    limit: int = 50
-
-    def __post_init__(self) -> None:
-        _check_choice("state", self.state, (None, *JOB_STATES))
-        _check_choice("order", self.order, JOB_ORDERS)
-        if isinstance(self.limit, bool) or not isinstance(self.limit, int):
-            raise InvalidArgumentError("limit", f"expected a whole number, got {self.limit!r}")
-        if not 1 <= self.limit <= MAX_LIMIT:
-            raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {self.limit}")
-        if self.order == "run_order":
-            _check_choice("state", self.state, (None, "ready", "scheduled"), "with the order run_order")
-            if isinstance(self.after, int):
-                raise InvalidArgumentError("after", "expected the Job itself with the order run_order")
 
 
 class JobDetails(Job, frozen=True, gc=False):
@@ -65,10 +36,17 @@ class JobDetails(Job, frozen=True, gc=False):
 
     queue_name: str | None
     state: JobState
+    raw_failed_at: float | None
+
+    @property
+    def failed_at(self) -> datetime | None:
+        """When the job failed permanently, derived from `run_at` and `updated_at`. None in other states."""
+        return None if self.raw_failed_at is None else instant(self.raw_failed_at)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by column name, for printing."""
-        return super().to_dict() | {"queue_name": self.queue_name, "state": self.state}
+        more = {"queue_name": self.queue_name, "state": self.state, "failed_at": self.failed_at}
+        return super().to_dict() | more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +107,10 @@ async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilte
         cursor = (after.priority, after.raw_run_at, after.id)
     else:
         cursor = (None, None, None)
-    values = (filter.limit, filter.task_identifier, filter.queue_name, filter.job_key, filter.locked_by)
-    rows = await connection.fetch(_listing(filter, schema), *values, *cursor)
+    limit = DEFAULT_LIMIT if filter.limit is None else filter.limit
+    if limit > MAX_LIMIT:
+        raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {limit}")
+    rows = await connection.fetch(_listing(filter, schema), limit, *filter.values, *cursor)
     return [JobDetails(*row) for row in rows]
 
 
@@ -138,13 +118,10 @@ def _listing(filter: JobFilter, schema: SchemaName) -> str:
     """The statement for this filter, with its conditions in the form that an index can serve."""
     is_in_run_order = filter.order == "run_order"
     name = "in_run_order" if is_in_run_order else f"{filter.order}_first"
-    conditions = [f"listed_{filter.state}"] if filter.state is not None else []
-    if filter.job_key is not None:
-        conditions.append("listed_with_key")
+    parts = condition_parts(filter)
     if is_in_run_order and filter.after is not None:
-        conditions.append("listed_after")
-    texts = "".join(load(f"parts/{each}", schema) for each in conditions)
-    return load(f"inspect/list_jobs_{name}", schema).replace(CONDITIONS, texts)
+        parts.append("listed_after")
+    return with_parts(load(f"inspect/list_jobs_{name}", schema), CONDITIONS, parts, schema)
 
 
 async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:
@@ -203,11 +180,3 @@ def _scaled(count: int, percentage: float) -> int:
 
 def _instant(seconds: float | None) -> datetime | None:
     return None if seconds is None else instant(seconds)
-
-
-def _check_choice(argument: str, value: object, allowed: tuple[object, ...], when: str = "") -> None:
-    if value not in allowed:
-        names = ", ".join(str(name) for name in allowed if name is not None)
-        raise InvalidArgumentError(
-            argument, f"expected one of {names}{' ' + when if when else ''}; got {value!r}"
-        )

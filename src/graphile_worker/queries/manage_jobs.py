@@ -1,8 +1,12 @@
-"""Managing jobs by id or by key: complete, fail, reschedule, remove. Locked jobs stay as they are."""
+"""Managing jobs by id or by key: complete, fail, reschedule, cancel, remove. Locked jobs stay as they are.
+
+`bulk_changes` does the same for all jobs that match a filter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..db.connection import Connection
@@ -35,13 +39,8 @@ async def permanently_fail_jobs(
 ) -> list[Job]:
     """Fail these jobs permanently; returns those changed, by id. An empty reason means the default."""
     ids = _id_texts(job_ids)
-    if reason is not None:
-        if not isinstance(reason, str):
-            raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
-        check_text("reason", reason)
-    return jobs_from_rows(
-        await connection.fetch(load("manage/permanently_fail_jobs", schema), ids, reason or None)
-    )
+    rows = await connection.fetch(load("manage/permanently_fail_jobs", schema), ids, *failure_values(reason))
+    return jobs_from_rows(rows)
 
 
 async def reschedule_jobs(
@@ -56,6 +55,51 @@ async def reschedule_jobs(
 ) -> list[Job]:
     """Change the values that are not None; returns the jobs changed, by id."""
     ids = _id_texts(job_ids)
+    values = schedule_values(run_at, priority, attempts, max_attempts)
+    return jobs_from_rows(await connection.fetch(load("manage/reschedule_jobs", schema), ids, *values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelReport:
+    """What became of the jobs that were to be cancelled."""
+
+    removed: list[Job] = field(default_factory=list)
+    """Deleted before they could run."""
+    running: list[Job] = field(default_factory=list)
+    """Locked by a worker, and left alone; `locked_by` names its pool."""
+    gone: list[int] = field(default_factory=list)
+    """Ids without a job: it has completed, or was deleted before."""
+
+
+async def cancel_jobs(connection: Connection, schema: SchemaName, job_ids: Iterable[int]) -> CancelReport:
+    """Delete those of the jobs that are not running."""
+    ids = checked_ids(job_ids)
+    rows = await connection.fetch(load("manage/cancel_jobs", schema), list(map(str, ids)))
+    found = [(Job(*values), is_removed) for *values, is_removed in rows]
+    known = {job.id for job, _ in found}
+    return CancelReport(
+        removed=[job for job, is_removed in found if is_removed],
+        running=[job for job, is_removed in found if not is_removed],
+        gone=[job_id for job_id in dict.fromkeys(ids) if job_id not in known],
+    )
+
+
+def failure_values(reason: str | None) -> tuple[str | None]:
+    """The parameter of a permanent failure, checked."""
+    if reason is not None:
+        if not isinstance(reason, str):
+            raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
+        check_text("reason", reason)
+    return (reason or None,)
+
+
+def schedule_values(
+    run_at: datetime | timedelta | None,
+    priority: int | None,
+    attempts: int | None,
+    max_attempts: int | None,
+) -> tuple[object, ...]:
+    """The parameters of a new schedule, checked."""
     if run_at is not None:
         check_run_at(run_at)
     for argument, value, least in (("attempts", attempts, 0), ("max_attempts", max_attempts, 1)):
@@ -63,15 +107,7 @@ async def reschedule_jobs(
             check_smallint(argument, value, least=least)
     if priority is not None:
         check_smallint("priority", priority)
-    rows = await connection.fetch(
-        load("manage/reschedule_jobs", schema),
-        ids,
-        *time_and_delay(run_at, None),
-        priority,
-        attempts,
-        max_attempts,
-    )
-    return jobs_from_rows(rows)
+    return (*time_and_delay(run_at, None), priority, attempts, max_attempts)
 
 
 def _id_texts(job_ids: Iterable[int]) -> list[str]:
@@ -82,7 +118,8 @@ def _id_texts(job_ids: Iterable[int]) -> list[str]:
 def checked_ids(job_ids: Iterable[int]) -> list[int]:
     """The ids as a list. Raises InvalidArgumentError for anything but ids that a job can have."""
     if isinstance(job_ids, str | bytes) or not isinstance(job_ids, Iterable):
-        raise InvalidArgumentError("job_ids", f"expected a list of job ids, got {job_ids!r}")
+        hint = "; a JobFilter is given as filter=" if type(job_ids).__name__ == "JobFilter" else ""
+        raise InvalidArgumentError("job_ids", f"expected a list of job ids, got {job_ids!r}{hint}")
     ids = list(job_ids)
     for job_id in ids:
         if isinstance(job_id, bool) or not isinstance(job_id, int):

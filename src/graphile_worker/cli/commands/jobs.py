@@ -1,81 +1,92 @@
-"""`graphile-worker complete`, `fail`, `reschedule` and `remove`.
+"""`graphile-worker complete`, `fail`, `reschedule`, `cancel` and `remove`.
 
-Jobs are named by id, or by key with `--key`. Each command lists the jobs that it could not change, and why;
-the exit status is 0 only if there were none.
+Jobs are named by id, or by key with `--key`, or chosen by filters. Each command lists the named jobs that it
+could not change, and why; the exit status is 0 only if there were none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...job import Job
 from ...json_shapes import job_as_json
 from ...text import count
+from ..support.bulk_change import Words, change_matching
 from ..support.command import Output, client_command
+from ..support.given_command import given_command
+from ..support.job_filter import selection_flags, selection_from
 from ..support.output import cell
-from ..support.parameters import JobId, When
+from ..support.parameters import When
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
+    from ...queries.bulk_changes import BulkReport
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Change = Callable[[list[int]], Awaitable[list[Job]]]
 
-
-def jobs_by_id_or_key(command: Command) -> Command:
-    """The arguments that name jobs."""
-    by_key = click.option(
-        "--key", "keys", multiple=True, metavar="KEY", help="Name a job by its key; repeatable."
-    )
-    by_id = click.argument("ids", nargs=-1, type=JobId(), metavar="[ID]...")
-    return by_id(by_key(command))
+COMPLETE = Words("complete", "completed", "completing")
+FAIL = Words("fail", "failed", "failing")
+RESCHEDULE = Words("reschedule", "rescheduled", "rescheduling")
+CANCEL = Words("cancel", "cancelled", "cancelling")
+CHANGES = ("run_at", "priority", "attempts", "max_attempts")
 
 
-def _require_jobs(ids: Sequence[int], keys: Sequence[str], **_: Any) -> None:
-    if not ids and not keys:
-        raise click.UsageError("Name the jobs by id, or with --key.")
+def _require_jobs(**parameters: Any) -> None:
+    selection_from(parameters)
 
 
-def _require_change(ids: Sequence[int], keys: Sequence[str], **changes: Any) -> None:
-    if all(value is None for value in changes.values()):
+def _require_change(**parameters: Any) -> None:
+    if all(parameters[name] is None for name in CHANGES):
         raise click.UsageError("Name a change: --run-at, --priority, --attempts or --max-attempts.")
-    _require_jobs(ids, keys)
+    selection = selection_from(parameters)
+    is_for_failed = selection.filter is not None and selection.filter.required_state == "failed"
+    if is_for_failed and parameters["attempts"] is None and parameters["max_attempts"] is None:
+        raise click.UsageError(
+            "Failed jobs have no attempts left, so they would stay failed. To retry them from scratch, add "
+            f"--attempts 0:\n\n    {given_command('--attempts', '0')}"
+        )
 
 
 @client_command("complete", check=_require_jobs)
-@jobs_by_id_or_key
-async def complete_command(utils: WorkerUtils, ids: tuple[int, ...], keys: tuple[str, ...]) -> Output:
+@selection_flags
+async def complete_command(utils: WorkerUtils, **flags: Any) -> Output:
     """Delete jobs as if they had run.
 
     \b
     graphile-worker complete 12 13
     graphile-worker complete --key welcome:1
+    graphile-worker complete --state failed --task send_email --older-than 30d
     """
-    return await _change(utils, ids, keys, "completed", utils.complete_jobs)
+    selection = selection_from(flags)
+    if selection.filter is not None:
+        return await change_matching(selection, COMPLETE, utils.complete_jobs)
+    return await _change(utils, selection.ids, selection.keys, "completed", utils.complete_jobs)
 
 
 @client_command("fail", check=_require_jobs)
-@jobs_by_id_or_key
+@selection_flags
 @click.option("--reason", metavar="TEXT", help="Stored as the last error of the jobs.")
-async def fail_command(
-    utils: WorkerUtils, ids: tuple[int, ...], keys: tuple[str, ...], reason: str | None
-) -> Output:
+async def fail_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> Output:
     """Fail jobs permanently. They stay in the database and are not retried.
 
     \b
     graphile-worker fail 12 --reason "no longer needed"
+    graphile-worker fail --queue imports --state ready --reason "bad file"
     """
-    return await _change(
-        utils, ids, keys, "failed", lambda chosen: utils.permanently_fail_jobs(chosen, reason)
-    )
+    selection = selection_from(flags)
+    change: Any = partial(utils.permanently_fail_jobs, reason=reason)
+    if selection.filter is not None:
+        return await change_matching(selection, FAIL, change)
+    return await _change(utils, selection.ids, selection.keys, "failed", change)
 
 
 @client_command("reschedule", check=_require_change)
-@jobs_by_id_or_key
+@selection_flags
 @click.option(
     "--run-at",
     type=When(),
@@ -89,27 +100,70 @@ async def fail_command(
 @click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.")
 async def reschedule_command(
     utils: WorkerUtils,
-    ids: tuple[int, ...],
-    keys: tuple[str, ...],
     run_at: datetime | timedelta | None,
     priority: int | None,
     attempts: int | None,
     max_attempts: int | None,
+    **flags: Any,
 ) -> Output:
-    """Change the time, priority or attempts of jobs.
+    """Change the time, priority or attempts of jobs, or retry failed jobs.
 
     \b
-    graphile-worker reschedule 12 --run-at now --attempts 0      # retry a failed job
+    graphile-worker reschedule 12 --run-at now --attempts 0              # retry a failed job
+    graphile-worker reschedule --state failed --run-at now --attempts 0  # retry all failed jobs
     graphile-worker reschedule --key nightly --priority -10
     """
-    return await _change(
-        utils,
-        ids,
-        keys,
-        "rescheduled",
-        lambda chosen: utils.reschedule_jobs(
-            chosen, run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
-        ),
+    change: Any = partial(
+        utils.reschedule_jobs, run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
+    )
+    selection = selection_from(flags)
+    if selection.filter is not None:
+        keeps_attempts = attempts is None and max_attempts is None
+        return await change_matching(
+            selection,
+            RESCHEDULE,
+            change,
+            lambda report: _about_failed(report, keeps_attempts=keeps_attempts, keeps_run_at=run_at is None),
+        )
+    return await _change(utils, selection.ids, selection.keys, "rescheduled", change, notes=_still_failed)
+
+
+@client_command("cancel", check=_require_jobs)
+@selection_flags
+async def cancel_command(utils: WorkerUtils, **flags: Any) -> Output:
+    """Delete jobs that are not running.
+
+    Running jobs are listed and left alone.
+
+    \b
+    graphile-worker cancel 12 13
+    graphile-worker cancel --key welcome:1
+    graphile-worker cancel --task send_email --since 2h
+    """
+    selection = selection_from(flags)
+    if selection.filter is not None:
+        return await change_matching(selection, CANCEL, utils.cancel_jobs)
+    ids, missing = await _named(utils, selection.ids, selection.keys)
+    report = await utils.cancel_jobs(ids)
+
+    def print_text() -> None:
+        click.echo(f"Cancelled {count(len(report.removed), 'job')}.")
+        for key in missing:
+            click.echo(f"{cell(key)}: no job has this key", err=True)
+        for job in report.running:
+            click.echo(f"{job.id}: running, locked by {cell(job.locked_by)}", err=True)
+        for job_id in report.gone:
+            click.echo(f"{job_id}: no such job", err=True)
+
+    return Output(
+        lambda: {
+            "removed": [job_as_json(job) for job in report.removed],
+            "running": [job_as_json(job) for job in report.running],
+            "gone": report.gone,
+            "missing_keys": missing,
+        },
+        print_text,
+        status=1 if missing or report.running or report.gone else 0,
     )
 
 
@@ -147,10 +201,23 @@ async def remove_command(utils: WorkerUtils, keys: tuple[str, ...]) -> Output:
 
 
 async def _change(
-    utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str], done: str, change: Change
+    utils: WorkerUtils,
+    ids: Sequence[int],
+    keys: Sequence[str],
+    done: str,
+    change: Change,
+    notes: Callable[[list[Job]], list[str]] = lambda jobs: [],
 ) -> Output:
     """Apply `change` to the named jobs, and report which were changed and which were not."""
-    jobs, untouched = await _apply(utils, ids, keys, change)
+    chosen, missing = await _named(utils, ids, keys)
+    jobs = await change(chosen)
+    untouched: list[dict[str, Any]] = [
+        {"id": None, "key": key, "reason": "no job has this key"} for key in missing
+    ]
+    for job_id in sorted(set(chosen) - {job.id for job in jobs}):
+        details = await utils.get_job(job_id)
+        reason = "no such job" if details is None else f"locked by {cell(details.locked_by)}"
+        untouched.append({"id": job_id, "key": None, "reason": reason})
 
     def print_text() -> None:
         click.echo(f"{done.capitalize()} {count(len(jobs), 'job')}.")
@@ -161,25 +228,42 @@ async def _change(
     return Output(
         lambda: {done: [job_as_json(job) for job in jobs], "untouched": untouched},
         print_text,
+        notes=notes(jobs),
         status=1 if untouched else 0,
     )
 
 
-async def _apply(
-    utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str], change: Change
-) -> tuple[list[Job], list[dict[str, Any]]]:
-    from ...queries.inspection import JobFilter
+async def _named(utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The ids of the named jobs, and the keys that no job has."""
+    from ...queries.job_filter import JobFilter
 
-    untouched: list[dict[str, Any]] = []
+    missing: list[str] = []
     chosen = dict.fromkeys(ids)
     for key in keys:
         found = await utils.list_jobs(JobFilter(job_key=key))
         chosen |= dict.fromkeys(details.id for details in found)
         if not found:
-            untouched.append({"id": None, "key": key, "reason": "no job has this key"})
-    jobs = await change(list(chosen))
-    for job_id in chosen.keys() - {job.id for job in jobs}:
-        details = await utils.get_job(job_id)
-        reason = "no such job" if details is None else f"locked by {cell(details.locked_by)}"
-        untouched.append({"id": job_id, "key": None, "reason": reason})
-    return jobs, sorted(untouched, key=lambda entry: entry["id"] or 0)
+            missing.append(key)
+    return list(chosen), missing
+
+
+def _still_failed(jobs: list[Job]) -> list[str]:
+    """Says of rescheduled jobs that they will not run."""
+    failed = [job.id for job in jobs if job.attempts >= job.max_attempts]
+    return [f"{job_id}: still failed, no attempts left; add --attempts 0 to retry it" for job_id in failed]
+
+
+def _about_failed(report: BulkReport, *, keeps_attempts: bool, keeps_run_at: bool) -> list[str]:
+    """Says of failed jobs that they will not run, or not soon."""
+    if not report.failed:
+        return []
+    if not report.is_dry_run:
+        jobs = "1 job is" if report.failed == 1 else f"{report.failed:,} jobs are"
+        return [f"{jobs} still failed, with no attempts left; add --attempts 0 to retry."]
+    if keeps_attempts:
+        return [f"{count(report.failed, 'failed job')} would stay failed; add --attempts 0 to retry."]
+    if keeps_run_at:
+        return [
+            "Failed jobs keep their run_at, which may be hours away; add --run-at now to run them at once."
+        ]
+    return []

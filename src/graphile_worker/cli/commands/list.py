@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +10,7 @@ import msgspec
 
 from ...json_shapes import details_as_json
 from ..support.command import Output, client_command
+from ..support.job_filter import filter_flags, filter_from
 from ..support.output import print_fields, print_table
 from ..support.parameters import JobId, limit_option
 
@@ -16,16 +18,12 @@ if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...queries.inspection import JobDetails
 
-STATES = ("ready", "scheduled", "locked", "failed")
 ORDERS = {"oldest": "oldest", "newest": "newest", "run": "run_order"}
 
 
 @client_command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
-@click.option("--task", metavar="NAME", help="Only jobs of this task.")
-@click.option("--queue", metavar="NAME", help="Only jobs in this queue.")
 @click.option("--key", metavar="KEY", help="Only the job with this key.")
-@click.option("--locked-by", metavar="POOL_ID", help="Only jobs locked by this worker pool.")
+@filter_flags
 @click.option(
     "--order",
     type=click.Choice(list(ORDERS)),
@@ -36,15 +34,7 @@ ORDERS = {"oldest": "oldest", "newest": "newest", "run": "run_order"}
 @limit_option("jobs", default=50)
 @click.option("--payload", is_flag=True, help="Include the payload.")
 async def list_command(
-    utils: WorkerUtils,
-    state: Any,
-    task: str | None,
-    queue: str | None,
-    key: str | None,
-    locked_by: str | None,
-    order: str,
-    limit: int,
-    payload: bool,
+    utils: WorkerUtils, key: str | None, order: str, limit: int, payload: bool, **flags: Any
 ) -> Output:
     """List jobs.
 
@@ -55,20 +45,10 @@ async def list_command(
     \b
     graphile-worker list
     graphile-worker list --state failed --task send_email --limit 200
+    graphile-worker list --failed-since 2h --error timeout
     """
-    from ...queries.inspection import JobFilter
-
     chosen: Any = ORDERS[order]
-    wanted = JobFilter(
-        state=state,
-        task_identifier=task,
-        queue_name=queue,
-        job_key=key,
-        locked_by=locked_by,
-        order=chosen,
-        limit=limit,
-    )
-    found = await utils.list_jobs(wanted)
+    found = await utils.list_jobs(filter_from(flags, job_key=key, order=chosen, limit=limit))
     return Output(
         lambda: [details_as_json(details) for details in found],
         lambda: _print_jobs(found, limit, with_payload=payload),
@@ -101,18 +81,25 @@ async def show_command(utils: WorkerUtils, ids: tuple[int, ...]) -> Output:
 
 
 def _print_jobs(found: list[JobDetails], limit: int, *, with_payload: bool) -> None:
-    columns = ["id", "task", "state", "attempts", "priority", "run at", "queue", "key", "last error"]
-    rows = [_row(details) + ([details.to_dict()["payload"]] if with_payload else []) for details in found]
+    # When a failed job would run next means nothing.
+    are_failed = all(details.state == "failed" for details in found)
+    time = "failed at" if are_failed else "run at"
+    columns = ["id", "task", "state", "attempts", "priority", time, "queue", "key", "last error"]
+    rows = [
+        _row(details, details.failed_at if are_failed else details.run_at)
+        + ([details.to_dict()["payload"]] if with_payload else [])
+        for details in found
+    ]
     print_table([*columns, "payload"] if with_payload else columns, rows, empty="No jobs.")
     if len(found) == limit:
         click.echo(f"Only the first {limit} jobs are shown; use --limit for more.", err=True)
 
 
-def _row(job: JobDetails) -> list[Any]:
+def _row(job: JobDetails, time: datetime | None) -> list[Any]:
     attempts = f"{job.attempts}/{job.max_attempts}"
     return [
-        job.id, job.task_identifier, job.state, attempts, job.priority, job.run_at, job.queue_name,
-        job.key, job.last_error,
+        job.id, job.task_identifier, job.state, attempts, job.priority, time, job.queue_name, job.key,
+        job.last_error,
     ]  # fmt: skip
 
 

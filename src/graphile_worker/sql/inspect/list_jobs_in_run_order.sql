@@ -1,20 +1,16 @@
 -- Ready and scheduled jobs in the order in which workers take them; uses the index of the fetch.
--- $1 how many at most, $2 task identifier, $3 queue name, $4 job key, $5 pool id that holds the job
--- (null means any),
--- $6, $7, $8 priority, run_at (seconds since 1970) and id of the last job of the previous page, or null.
+-- $1 how many at most, $2 to $11 the conditions of parts/matching_jobs,
+-- $12, $13, $14 priority, run_at (seconds since 1970) and id of the last job of the previous page, or null.
 -- The line ":conditions" is replaced by further conditions (parts/listed_…) in the form that an index can serve: in a
 -- generic plan, a condition that depends on a parameter cannot use a partial index.
--- Returns the jobs' columns in the order of Job, then queue name and state.
+-- Returns the jobs' columns in the order of Job, then queue name, state and time of the failure.
 :include job_details
 where job.is_available = true
 and (
-    $6::integer is null
-    or (job.priority, job.run_at, job.id) > ($6::integer, to_timestamp($7::float8), $8::bigint)
+    $12::integer is null
+    or (job.priority, job.run_at, job.id) > ($12::integer, to_timestamp($13::float8), $14::bigint)
 )
-and ($2::text is null or tasks.identifier = $2::text)
-and ($3::text is null or job_queues.queue_name = $3::text)
-and ($4::text is null or job.key = $4::text)
-and ($5::text is null or job.locked_by = $5::text)
+:include matching_jobs
 -- :conditions
 order by job.priority, job.run_at, job.id
 limit $1::integer

@@ -1,4 +1,4 @@
--- A job with the names of its task and its queue, and its state.
+-- A job with the names of its task and its queue, its state, and when it failed permanently.
 select
 :include job_columns
     coalesce(tasks.identifier, '') as task_identifier,
@@ -8,7 +8,10 @@ select
         when not job.is_available then 'failed'
         when job.run_at > now() then 'scheduled'
         else 'ready'
-    end as state
+    end as state,
+    case when not job.is_available and job.locked_at is null then
+:include failed_at
+    end as failed_at
 from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = job.task_id
 left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = job.job_queue_id

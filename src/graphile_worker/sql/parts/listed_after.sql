@@ -1,1 +1,1 @@
-and (job.priority, job.run_at, job.id) > ($6::integer, to_timestamp($7::float8), $8::bigint)
+and (job.priority, job.run_at, job.id) > ($12::integer, to_timestamp($13::float8), $14::bigint)

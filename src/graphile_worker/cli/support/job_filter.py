@@ -1,0 +1,154 @@
+"""The flags that choose jobs: those of `list`, and those of commands that change jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from .parameters import JobId, parse_when
+
+if TYPE_CHECKING:
+    from ...queries.job_filter import JobFilter
+
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # generic only in newer versions of click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+STATES = ("ready", "scheduled", "locked", "failed")
+
+
+class Ago(_ParamType):
+    """A time in the past: ISO 8601 with a zone, `now`, or a period before now such as `5m` or `1d12h`."""
+
+    name = "ago"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            when = parse_when(value)
+        except ValueError as error:
+            self.fail(str(error).replace("period from now", "period before now"), param, ctx)
+        return when if isinstance(when, datetime) else datetime.now(UTC) - when
+
+
+FILTERS = [
+    click.option("--state", type=click.Choice(STATES), help="Only jobs in this state."),
+    click.option("--task", "task_identifier", metavar="NAME", help="Only jobs of this task."),
+    click.option("--queue", "queue_name", metavar="NAME", help="Only jobs in this queue."),
+    click.option("--locked-by", metavar="POOL_ID", help="Only jobs locked by this worker pool."),
+    click.option("--flag", metavar="FLAG", help="Only jobs with this flag."),
+    click.option(
+        "--error", metavar="TEXT", help="Only jobs with this text in their last error; case is ignored."
+    ),
+    click.option(
+        "--since",
+        "created_since",
+        type=Ago(),
+        metavar="WHEN",
+        help="Only jobs added since then: 2030-01-31T12:00:00Z, or a period before now: 5m, 2h, 1d12h.",
+    ),
+    click.option("--until", "created_until", type=Ago(), metavar="WHEN", help="Only jobs added before then."),
+    click.option("--older-than", type=Ago(), metavar="PERIOD", help="Only jobs added longer ago: 12h, 30d."),
+    click.option(
+        "--failed-since", type=Ago(), metavar="WHEN", help="Only jobs that failed permanently since then."
+    ),
+    click.option(
+        "--failed-until", type=Ago(), metavar="WHEN", help="Only jobs that failed permanently before then."
+    ),
+]
+BULK_FLAGS = [
+    click.option("--all", "everything", is_flag=True, help="Choose all jobs."),
+    click.option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="At most N jobs, the oldest first."
+    ),
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="N",
+        help="At most N jobs per second.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Only count the jobs that would be changed."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
+]
+NAMES = (
+    "state", "task_identifier", "queue_name", "locked_by", "flag", "error", "created_since", "created_until",
+    "older_than", "failed_since", "failed_until",
+)  # fmt: skip
+
+
+def filter_flags(command: Command) -> Command:
+    """The flags that filter jobs."""
+    for option in reversed(FILTERS):
+        command = option(command)
+    return command
+
+
+def selection_flags(command: Command) -> Command:
+    """The arguments that name jobs by id or key, or choose all that match a filter."""
+    by_key = click.option(
+        "--key", "keys", multiple=True, metavar="KEY", help="Name a job by its key; repeatable."
+    )
+    for option in reversed([by_key, *FILTERS, *BULK_FLAGS]):
+        command = option(command)
+    return click.argument("ids", nargs=-1, type=JobId(), metavar="[ID]...")(command)
+
+
+def filter_from(values: Mapping[str, Any], **more: Any) -> JobFilter:
+    """The filter that the flags describe; `more` are other conditions."""
+    from ...queries.job_filter import JobFilter
+
+    conditions = {name: values[name] for name in NAMES}
+    older_than = conditions.pop("older_than")
+    if older_than is not None:
+        if conditions["created_until"] is not None:
+            raise click.UsageError("Use --until or --older-than, not both.")
+        conditions["created_until"] = older_than
+    return JobFilter(**conditions, **more)
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The jobs to change: by id and key, or all that match `filter`."""
+
+    ids: tuple[int, ...]
+    keys: tuple[str, ...]
+    filter: JobFilter | None
+    is_everything: bool
+    rate: float | None
+    is_dry_run: bool
+    is_confirmed: bool
+
+
+def selection_from(values: Mapping[str, Any]) -> Selection:
+    """What the flags select. Refuses to select nothing, or jobs by name and by filter at once."""
+    ids, keys, everything = values["ids"], values["keys"], values["everything"]
+    is_named = bool(ids or keys)
+    is_filtered = any(values[name] is not None for name in NAMES)
+    if is_named and (is_filtered or everything):
+        raise click.UsageError(
+            "Name jobs by id or --key, or choose them by filters such as --state, not both."
+        )
+    if everything and is_filtered:
+        raise click.UsageError("--all means every job; remove it, or the filters.")
+    if not is_named and not is_filtered and not everything:
+        raise click.UsageError(
+            "Name the jobs by id or with --key, choose them by filters such as --state, or use --all."
+        )
+    for flag in ("limit", "rate", "dry_run"):
+        if is_named and values[flag]:
+            raise click.UsageError(f"--{flag.replace('_', '-')} is for filters; the jobs are named already.")
+    return Selection(
+        ids=ids,
+        keys=keys,
+        filter=None if is_named else filter_from(values, limit=values["limit"]),
+        is_everything=everything,
+        rate=values["rate"],
+        is_dry_run=values["dry_run"],
+        is_confirmed=values["yes"],
+    )

@@ -1,0 +1,204 @@
+"""Changes to all jobs that match a filter, in batches.
+
+Each batch is one statement in a short transaction of its own. A statement reads a bounded number of jobs by
+ascending id: along the index of failed jobs if only those match, else along the primary key. Jobs that are
+locked are skipped, and jobs that are added after the start are not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from ..db.connection import Connection
+from ..errors import InvalidArgumentError
+from ..job import Job
+from ..schema_name import SchemaName
+from ..sql import load
+from .job_filter import CONDITIONS, JobFilter, condition_parts, with_parts
+from .manage_jobs import failure_values, schedule_values
+
+BATCH = 1_000
+"""Jobs that one statement changes at most."""
+READ = 20_000
+"""Jobs that one statement reads at most, however few of them match."""
+WALKED = "-- :walked\n"
+FAILED_INDEX = "_private_py_jobs_failed_index"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkReport:
+    """What a change to all jobs that match a filter has done."""
+
+    changed: int = 0
+    """Jobs that were changed or deleted; in a dry run, those that would be."""
+    skipped: int = 0
+    """Jobs that match, but were locked by a worker or by another transaction."""
+    failed: int = 0
+    """How many of `changed` are permanently failed: after the change, or in a dry run before it."""
+    tasks: dict[str, int] = field(default_factory=dict)
+    """`changed` by task identifier."""
+    last_id: int = 0
+    """All matching jobs up to this id have been processed: `JobFilter(after=last_id)` continues."""
+    up_to: int = 0
+    """The highest id that is processed; later jobs are not touched."""
+    is_complete: bool = False
+    """Whether the end was reached: all jobs, or the limit of the filter. False if it was stopped."""
+    is_dry_run: bool = False
+
+
+class BulkOptions(TypedDict, total=False):
+    """How to change all jobs that match a filter, as keyword arguments."""
+
+    all: bool
+    """Needed with a filter that has no conditions, which matches every job."""
+    dry_run: bool
+    """Only count."""
+    batch_size: int
+    """Jobs that are changed in one transaction, 1,000 by default."""
+    jobs_per_second: float
+    """How many jobs to change per second at most."""
+    up_to: int
+    """The highest id to process, such as `up_to` of a dry run."""
+    on_batch: Callable[[BulkReport, list[int]], Awaitable[object] | object]
+    """Called after each batch with the report so far and the ids of the jobs that the batch changed."""
+    stop: asyncio.Event
+    """Set it to stop after the current batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkChange:
+    """A statement in `sql/manage` and its own parameters."""
+
+    statement: str
+    values: tuple[object, ...] = ()
+
+
+COMPLETE = CANCEL = BulkChange("bulk_complete")
+COUNT = BulkChange("bulk_count")
+
+
+def failure(reason: str | None) -> BulkChange:
+    """Fail the jobs permanently."""
+    return BulkChange("bulk_fail", failure_values(reason))
+
+
+def new_schedule(
+    *,
+    run_at: datetime | timedelta | None,
+    priority: int | None,
+    attempts: int | None,
+    max_attempts: int | None,
+) -> BulkChange:
+    """Change the values that are not None."""
+    return BulkChange("bulk_reschedule", schedule_values(run_at, priority, attempts, max_attempts))
+
+
+class BulkWalk:
+    """One walk over the jobs that match: `begin`, then `step` until the report is complete.
+
+    Both leave the walk as it was if they fail, and can then be called again.
+    """
+
+    def __init__(
+        self, schema: SchemaName, filter: JobFilter, change: BulkChange, options: BulkOptions
+    ) -> None:
+        _check_filter(filter, everything=options.get("all", False))
+        is_dry_run = options.get("dry_run", False)
+        self._schema = schema
+        self._filter = filter
+        self._change = COUNT if is_dry_run else change
+        self._batch = READ if is_dry_run else batch_size(options)
+        self._up_to = options.get("up_to")
+        self._statement = ""
+        after = filter.after.id if isinstance(filter.after, Job) else filter.after
+        self.report = BulkReport(last_id=after or 0, is_dry_run=is_dry_run)
+
+    async def begin(self, connection: Connection) -> None:
+        """Find the last job to process."""
+        index = f"{self._schema.quoted}.{FAILED_INDEX}"
+        row: Any = await connection.fetchrow(load("manage/bulk_bounds", self._schema), index)
+        newest = row["last_id"] or 0
+        up_to = newest if self._up_to is None else min(newest, self._up_to)
+        self._statement = self._text(has_failed_index=row["has_failed_index"])
+        self.report = replace(self.report, up_to=up_to, is_complete=self.report.last_id >= up_to)
+
+    async def step(self, connection: Connection) -> list[int]:
+        """Process the next batch; returns the ids that were changed."""
+        report, limit = self.report, self._filter.limit
+        size = self._batch if limit is None else min(self._batch, limit - report.changed)
+        position = (report.last_id, report.up_to, READ)
+        async with _along_indexes(connection, self._schema):
+            rows = await connection.fetch(
+                self._statement, size, *self._filter.values, *position, *self._change.values
+            )
+        found = Counter(report.tasks)
+        for row in rows:
+            if row["jobs"]:
+                found[row["task_identifier"]] += row["jobs"]
+        changed = found.total()
+        last_id = rows[0]["last_id"]
+        self.report = replace(
+            report,
+            changed=changed,
+            skipped=report.skipped + rows[0]["seen"] - (changed - report.changed),
+            failed=report.failed + sum(row["failed"] for row in rows),
+            tasks=dict(found),
+            last_id=last_id,
+            is_complete=last_id >= report.up_to or changed == limit,
+        )
+        return sorted(int(job_id) for row in rows for job_id in row["ids"] or ())
+
+    def _text(self, *, has_failed_index: bool) -> str:
+        """The statement, which walks along the index that has the fewest jobs."""
+        walked = []
+        if self._filter.job_key is not None:
+            walked = ["listed_with_key"]
+        elif self._filter.required_state == "failed" and has_failed_index:
+            walked = ["listed_failed"]
+        statement = with_parts(
+            load(f"manage/{self._change.statement}", self._schema), WALKED, walked, self._schema
+        )
+        return with_parts(statement, CONDITIONS, condition_parts(self._filter), self._schema)
+
+
+def batch_size(options: BulkOptions) -> int:
+    """Jobs per batch; with a pace, about one batch per second."""
+    size = options.get("batch_size", BATCH)
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= READ:
+        raise InvalidArgumentError("batch_size", f"expected a number from 1 to {READ}, got {size!r}")
+    pace = options.get("jobs_per_second")
+    if pace is None:
+        return size
+    if isinstance(pace, bool) or not isinstance(pace, int | float) or not pace > 0:
+        raise InvalidArgumentError("jobs_per_second", f"expected a number above 0, got {pace!r}")
+    return max(1, min(size, int(min(pace, READ))))
+
+
+@asynccontextmanager
+async def _along_indexes(connection: Connection, schema: SchemaName) -> AsyncIterator[None]:
+    """A transaction in which tables are read by their indexes; the caller's own is left as it is."""
+    if connection.is_in_transaction():
+        yield
+        return
+    async with connection.transaction():
+        await connection.fetchrow(load("manage/walk_along_indexes", schema))
+        yield
+
+
+def _check_filter(filter: JobFilter, *, everything: bool) -> None:
+    if not isinstance(filter, JobFilter):
+        raise InvalidArgumentError("filter", f"expected a JobFilter, got {filter!r}")
+    if filter.order != "oldest":
+        raise InvalidArgumentError(
+            "filter", f"jobs are changed from the oldest on; got the order {filter.order}"
+        )
+    if not filter.has_conditions and not everything:
+        raise InvalidArgumentError(
+            "filter", "has no conditions and matches every job; to change all jobs, pass all=True"
+        )
