@@ -57,7 +57,7 @@ def test_every_parameter_has_a_cast(schema: SchemaName) -> None:
 
 def test_pyformat_leaves_quoted_text_alone() -> None:
     statement = Statement("""select '$1 100%', "a$1", $1::text, $2::text, $1::text""", ("x", None))
-    text = """select '$1 100%%', "a$1", %(p1)s::text, %(p2)s::text, %(p1)s::text"""
+    text = """select '$1 100%%', "a$1", (%(p1)s)::text, (%(p2)s)::text, (%(p1)s)::text"""
     assert statement.pyformat() == (text, {"p1": "x", "p2": None})
 
 
