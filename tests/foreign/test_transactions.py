@@ -42,11 +42,15 @@ async def test_a_job_added_before_any_other_statement_is_rolled_back(place: Plac
 async def test_a_savepoint_is_rolled_back_without_the_rest(place: Place, observer: Any) -> None:
     utils = place.utils()
     await place.do(utils.add_job("kept"))
-    with pytest.raises(ZeroDivisionError):
+
+    async def fail() -> None:
         async with place.savepoint():
             await place.do(utils.add_job("undone"))
             await place.do(utils.add_jobs([JobSpec("undone", job_key="k")]))
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
     await place.commit()
     assert await committed(observer) == ["kept"]
 

@@ -154,8 +154,12 @@ def server_message(error: BaseException) -> str:
     inner = _wrapped_error(error)
     if inner is not None:
         return server_message(inner)
-    primary = getattr(getattr(error, "diag", None), "message_primary", None)  # psycopg and psycopg2
-    return primary if isinstance(primary, str) else str(error)
+    diag = getattr(error, "diag", None)  # psycopg and psycopg2
+    primary = getattr(diag, "message_primary", None)
+    if primary is None:
+        return str(error)
+    detail = getattr(diag, "message_detail", None)
+    return f"{primary}\nDETAIL:  {detail}" if detail else str(primary)
 
 
 def mark_as_users(error: BaseException) -> None:

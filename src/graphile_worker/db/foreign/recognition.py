@@ -173,6 +173,8 @@ def _problem(given: object, blocking: bool) -> str:
         return f"is None; give {_wanted(blocking)}"
     if isinstance(given, str | bytes):  # not quoted: it may hold a password
         return "is text; a connection string goes to the option connection_string of make_worker_utils"
+    if isinstance(given, type):
+        return f"is the class {given.__name__}; give an object of it"
     names = _names(type(given))
     for name in names:
         if name in _ENGINES:
