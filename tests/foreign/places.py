@@ -235,3 +235,15 @@ BLOCKING_PLACES: dict[str, Open] = {
     },
 }
 PLACES = ASYNC_PLACES | BLOCKING_PLACES
+EACH_ADAPTER = (
+    "asyncpg",
+    "psycopg",
+    "AsyncConnection on asyncpg",
+    "AsyncSession on psycopg",
+    "async_scoped_session on asyncpg",
+    "blocking psycopg",
+    "psycopg2",
+    "Connection on psycopg2",
+    "scoped_session on psycopg",
+)
+"""Every adapter with every driver; the other combinations differ only in how their transactions are begun."""

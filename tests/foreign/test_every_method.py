@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foreign.places import Place
+from foreign.places import EACH_ADAPTER, Place
 from graphile_worker import JobFilter, JobSpec
 from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.connection import pause
@@ -17,6 +17,7 @@ from graphile_worker.queries.maintenance import CLEANUP_TASKS
 from migrations.earlier import go_back
 from recovery.dead import Graveyard
 
+PLACE_NAMES = EACH_ADAPTER
 LATER = datetime(2200, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 

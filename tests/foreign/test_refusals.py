@@ -150,6 +150,13 @@ def test_blocking_code_is_told_what_to_give(shared_url: str, stack: ExitStack) -
         assert sentence in str(caught.value)
 
 
+def test_the_asynchronous_mode_of_psycopg2_is_refused(shared_url: str) -> None:
+    connection = psycopg2.connect(shared_url, async_=1)
+    with pytest.raises(InvalidArgumentError, match="asynchronous mode of psycopg2; open it without async_"):
+        as_blocking_connection(connection)
+    connection.close()
+
+
 def test_other_databases_are_refused() -> None:
     engine = sqlalchemy.create_engine("sqlite://")
     with (

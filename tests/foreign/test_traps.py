@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -19,6 +19,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import NullPool
 
 from foreign.places import (
+    EACH_ADAPTER,
+    PLACES,
     Place,
     _blocking,
     async_connection,
@@ -30,7 +32,9 @@ from foreign.places import (
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.foreign import as_blocking_connection, as_connection
+from graphile_worker.errors import SchemaMissingError
 
+PLACE_NAMES = EACH_ADAPTER
 TASKS = "select task_identifier from graphile_worker.jobs order by id"
 COUNT = "select count(*) from graphile_worker._private_jobs"
 
@@ -218,6 +222,40 @@ async def test_a_blocking_session_inside_run_sync_is_in_the_same_transaction(
     assert await observer.fetchval(COUNT) == 0
 
 
+@pytest.mark.parametrize("options", [{"stream_results": True}, {"yield_per": 10}])
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_connection_that_streams_its_results_adds_jobs(
+    driver: str, options: dict[str, Any], shared_url: str, observer: Any
+) -> None:
+    async with async_connection(shared_url, driver, execution_options=options) as place:
+        await place.do(place.utils().add_job("hello"))
+        jobs = await place.do(place.utils().add_jobs([JobSpec("many", number) for number in range(1500)]))
+        assert len(jobs) == 1500
+        await place.do(place.utils("of_streams").migrate())
+        await place.rollback()
+    assert await observer.fetchval(COUNT) == 0
+
+
+@pytest.mark.parametrize("name", ["psycopg", "blocking psycopg"])
+async def test_jobs_are_added_in_a_pipeline_of_psycopg(name: str, shared_url: str, observer: Any) -> None:
+    """There `execute` does not wait for the answer."""
+    async with PLACES[name](shared_url) as place, AsyncExitStack() as stack:
+        if place.is_blocking:
+            stack.enter_context(place.given.pipeline())
+        else:
+            await stack.enter_async_context(place.given.pipeline())
+        await place.execute("select 1")
+        utils = place.utils()
+        job = await place.do(utils.add_job("first"))
+        assert job.id
+        await place.do(utils.add_jobs([JobSpec("many", n, job_key=f"k{n}") for n in range(3)]))
+        await place.commit()
+        with pytest.raises(SchemaMissingError):
+            await place.do(place.utils("not_there").add_job("never"))
+        await place.rollback()
+    assert await observer.fetchval(COUNT) == 4
+
+
 # -- rows and texts ----------------------------------------------------------------------------------------
 
 TWO_OF_ONE_NAME = "-- $1 in a comment, 100 %s\nselect $1::smallint as n, $2::text as n, '%' as sign"
@@ -273,7 +311,7 @@ def test_nothing_is_imported_that_the_user_has_not_imported(shared_url: str) -> 
     )
     imported = set(done.stdout.split())
     assert "psycopg2" in imported, done.stderr
-    assert not {"sqlalchemy.ext.asyncio", "psycopg", "django", "greenlet"} & imported
+    assert not {"sqlalchemy.ext.asyncio", "psycopg", "django"} & imported
 
 
 def test_a_client_alone_imports_no_adapters() -> None:

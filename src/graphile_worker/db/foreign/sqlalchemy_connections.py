@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
-_WITHOUT_PARAMETERS = {"no_parameters": True}  # so that the driver does not look for %
+# Options of the user's connection must not turn our statements into server-side cursors.
+_OPTIONS = {"stream_results": False, "yield_per": None}
+_WITHOUT_PARAMETERS = {**_OPTIONS, "no_parameters": True}  # so that the driver does not look for %
 _TAKES_NUMBERS = {"asyncpg": True, "psycopg": False, "psycopg_async": False, "psycopg2": False}
 """Drivers, and whether they take `$1` in place of `%(name)s`."""
 
@@ -67,9 +69,9 @@ def _run(given: Connection | Session, sql: str, arguments: tuple[Any, ...]) -> R
     if not arguments:
         result = connection.exec_driver_sql(sql, execution_options=_WITHOUT_PARAMETERS)
     elif takes_numbers:
-        result = connection.exec_driver_sql(sql, arguments)
+        result = connection.exec_driver_sql(sql, arguments, _OPTIONS)
     else:
-        result = connection.exec_driver_sql(pyformat(sql), named(arguments))
+        result = connection.exec_driver_sql(pyformat(sql), named(arguments), _OPTIONS)
     if not result.returns_rows:
         return Result()
     return Result(tuple(result.keys()), [tuple(row) for row in result])
@@ -82,7 +84,9 @@ def _run_script(given: Connection | Session, sql: str) -> None:
         return
     # SQLAlchemy prepares every statement on asyncpg, which works for single ones only.
     if not _is_outside_transaction(given) and not is_in_transaction(connection.connection.driver_connection):
-        connection.exec_driver_sql("select 1")  # SQLAlchemy begins the transaction
+        connection.exec_driver_sql(
+            "select 1", execution_options=_OPTIONS
+        )  # SQLAlchemy begins the transaction
     adapted: Any = connection.connection.dbapi_connection
     adapted.run_async(lambda driver: driver.execute(sql))
 
