@@ -39,6 +39,19 @@ async def test_it_serves_a_connection_of_asyncpg(observer: Any) -> None:
     assert await observer.fetchval("select count(*) from graphile_worker._private_jobs") == 1
 
 
+async def test_a_wrapper_with_the_methods_of_asyncpg_is_taken_as_it_is(observer: Any) -> None:
+    class Traced:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(observer, name)
+
+    wrapper: Any = Traced()
+    transaction = observer.transaction()
+    await transaction.start()
+    await WorkerUtils.bound(wrapper).add_job("never")
+    await transaction.rollback()
+    assert await observer.fetchval("select count(*) from graphile_worker._private_jobs") == 0
+
+
 async def test_hooks_and_tasks_work_as_in_any_client(shared_url: str, observer: Any) -> None:
     hooks = Hooks()
     added: list[JobsAdded] = []

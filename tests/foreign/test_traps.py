@@ -288,6 +288,14 @@ async def test_rows_have_the_interface_of_asyncpg(place: Place) -> None:
     assert dict(row.items())["sign"] == "%"
 
 
+async def test_several_statements_in_one_text_are_in_the_transaction(place: Place, observer: Any) -> None:
+    convert = as_blocking_connection if place.is_blocking else as_connection
+    await place.do(convert(place.given).execute("create table one_of_two (); create table two_of_two ()"))
+    await place.rollback()
+    tables = await observer.fetchval("select count(*) from pg_class where relname like '%_of_two'")
+    assert tables == 0
+
+
 # -- imports -----------------------------------------------------------------------------------------------
 
 IMPORTS = """

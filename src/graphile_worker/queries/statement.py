@@ -1,6 +1,6 @@
 """Statements as values: SQL text and arguments that any PostgreSQL driver can send.
 
-The contract for adapters:
+The contract for adapters, such as those in `db/foreign`:
 
 - Parameters are `$1`, `$2`, …. A number may occur several times; every occurrence has a cast, so a driver may
   send arguments without a type. Outside quotes, `$` is followed by digits only in parameters.

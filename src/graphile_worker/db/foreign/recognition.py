@@ -29,7 +29,7 @@ def adapted(given: object, *, blocking: bool) -> Connection:
         return cast(Connection, kind.adapt(given))
     if kind is None and not blocking and _is_protocol(given):
         return cast(Connection, given)
-    problem = _problem(given, blocking) if kind is None else _wrong_colour(kind)
+    problem = _problem(given, blocking) if kind is None else _wrong_client(kind)
     raise InvalidArgumentError("connection", problem)
 
 
@@ -158,7 +158,7 @@ def _is_protocol(given: object) -> bool:
     return all(callable(getattr(given, name, None)) for name in ("fetchrow", "is_in_transaction"))
 
 
-def _wrong_colour(kind: _Kind) -> str:
+def _wrong_client(kind: _Kind) -> str:
     if kind.is_blocking:
         return (
             f"is {kind.name}; use SyncWorkerUtils.bound(connection) from blocking code, "

@@ -84,9 +84,8 @@ def _run_script(given: Connection | Session, sql: str) -> None:
         return
     # SQLAlchemy prepares every statement on asyncpg, which works for single ones only.
     if not _is_outside_transaction(given) and not is_in_transaction(connection.connection.driver_connection):
-        connection.exec_driver_sql(
-            "select 1", execution_options=_OPTIONS
-        )  # SQLAlchemy begins the transaction
+        # Before it, SQLAlchemy begins the transaction.
+        connection.exec_driver_sql("select 1", execution_options=_OPTIONS)
     adapted: Any = connection.connection.dbapi_connection
     adapted.run_async(lambda driver: driver.execute(sql))
 
