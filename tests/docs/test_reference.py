@@ -56,7 +56,7 @@ NOT_OURS = {
     *vars(builtins), *vars(typing), *vars(collections.abc),
     "AbstractAsyncContextManager", "Logger", "Path", "ZoneInfo",
 }  # fmt: skip
-DRIVER = {"AnyPool", "Connection", "Row"}  # asyncpg's own objects; programs import them from there
+DRIVER = {"AnyPool", "Connection", "Row", "UserConnection"}  # of asyncpg and others; imported from there
 UNNAMED = {
     "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness", "Matcher",
     "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",

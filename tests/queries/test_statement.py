@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from graphile_worker.db.sql_text import without_comments
 from graphile_worker.queries.add import add_statement, job_from_row
 from graphile_worker.queries.add_many import add_many_steps
 from graphile_worker.queries.crontabs import CronMinute, cron_statement
 from graphile_worker.queries.statement import Statement
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.spec import CronJob, JobSpec
+from graphile_worker.sql import FOLDER
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 PLAIN = (type(None), bool, int, float, str, datetime, list)
@@ -55,10 +57,39 @@ def test_every_parameter_has_a_cast(schema: SchemaName) -> None:
         assert not re.search(r"\$[0-9]+(?![0-9]|::)", text)
 
 
+REACHED_BY_CLIENTS = [
+    *(f"{folder}/*" for folder in ("add", "inspect", "maintain", "manage", "migrate")),
+    *("parts/job_columns", "parts/job_details", "parts/listed_*", "parts/workers_with_liveness"),
+    *(
+        f"recovery/{name}"
+        for name in (
+            "delete_dead_workers", "deregister_rust_workers", "has_rust_workers", "list_workers",
+            "mark_unreachable_workers", "orphaned_jobs", "purge_recoveries", "recover_jobs", "sweep_lock",
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", REACHED_BY_CLIENTS)
+def test_every_parameter_has_a_cast_in_the_files_that_a_client_uses(pattern: str) -> None:
+    """Some libraries send values without a type, and the server must not have to guess."""
+    files = sorted(FOLDER.glob(f"{pattern}.sql"))
+    assert files
+    for file in files:
+        text = without_comments(file.read_text())
+        assert not re.search(r"\$[0-9]+(?![0-9]|::)", text), file.name
+
+
 def test_pyformat_leaves_quoted_text_alone() -> None:
     statement = Statement("""select '$1 100%', "a$1", $1::text, $2::text, $1::text""", ("x", None))
-    text = """select '$1 100%%', "a$1", %(p1)s::text, %(p2)s::text, %(p1)s::text"""
+    text = """select '$1 100%%', "a$1", (%(p1)s)::text, (%(p2)s)::text, (%(p1)s)::text"""
     assert statement.pyformat() == (text, {"p1": "x", "p2": None})
+
+
+def test_pyformat_removes_comments() -> None:
+    """A driver would write the value into the comment, and its second line would run."""
+    statement = Statement("-- $1 the name, don't\nselect $1::text -- 100 %\n", ("x\n; drop",))
+    assert statement.pyformat()[0] == "select (%(p1)s)::text"
 
 
 def test_the_clock_of_the_caller_replaces_the_servers() -> None:

@@ -12,6 +12,9 @@ from typing import Any, TypedDict, assert_type
 
 import asyncpg
 import msgspec
+import psycopg
+import sqlmodel.ext.asyncio.session
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
 from graphile_worker import (
     AbortSignal,
@@ -200,6 +203,24 @@ async def add_in_a_transaction_of_the_application() -> None:
             assert_type(error.sqlstate, str | None)
         except GraphileWorkerError:
             logging.exception("not added")
+
+
+async def add_through_another_library(
+    utils: WorkerUtils,
+    session: AsyncSession,
+    scoped: async_scoped_session[AsyncSession],
+    of_sqlmodel: sqlmodel.ext.asyncio.session.AsyncSession,
+    of_sqlalchemy: AsyncConnection,
+    of_psycopg: psycopg.AsyncConnection[tuple[object, ...]],
+) -> None:
+    await utils.add_job(send, Letter("a"), connection=session)
+    await utils.add_jobs([JobSpec("other")], connection=scoped)
+    await utils.remove_job("k", connection=of_sqlmodel)
+    await utils.statistics(connection=of_sqlalchemy)
+    await utils.migrate(connection=of_psycopg)
+    assert_type(WorkerUtils.bound(session, schema="jobs"), WorkerUtils)
+    await WorkerUtils.bound(of_psycopg).add_job(send, Letter("a"))
+    await get_current_helpers().add_job(send, Letter("a"), connection=session)
 
 
 # -- hooks -------------------------------------------------------------------------------------------------

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+import psycopg
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session
+
 from graphile_worker import (
     Job,
     JobHelpers,
@@ -145,3 +149,20 @@ async def work(run_jobs: RunJobs, event: JobFailed) -> None:
     await run_jobs(send)  # wrong
     await run_jobs([send], until=5)  # wrong
     print(event.errors)  # wrong
+
+
+# -- connections of other libraries ------------------------------------------------------------------------
+
+
+async def through_what_is_no_connection(
+    utils: WorkerUtils,
+    engine: AsyncEngine,
+    maker: async_sessionmaker[AsyncSession],
+    blocking: Session,
+    of_psycopg: psycopg.Connection[tuple[object, ...]],
+) -> None:
+    await utils.add_job("a", connection=engine)  # wrong
+    await utils.add_job("a", connection=maker)  # wrong
+    await utils.add_job("a", connection=blocking)  # wrong
+    WorkerUtils.bound(of_psycopg)  # wrong
+    WorkerUtils.bound("postgres:///x")  # wrong

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ..clock import Clock, SystemClock
-from ..db.connection import Connection, Pool
+from ..db.bound import BoundConnection, no_connection_to_lend
+from ..db.connection import Connection, Pool, UserConnection
+from ..db.foreign import as_connection
 from ..db.idle_connections import IdleConnections
 from ..db.open import lend
 from ..db.retry import is_conflict, past_conflicts
+from ..db.single import DRIVER_CONNECTIONS
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
 from ..hooks.events import AddSource, JobsAdded
@@ -27,6 +30,7 @@ from .new_names import NewNames, checked_names
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
+    from ..options import WorkerOptions
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..queries.manage_jobs import CancelReport
@@ -40,7 +44,9 @@ T = TypeVar("T")
 class WorkerUtils:
     """Adds and manages jobs. Made by `make_worker_utils`; safe for concurrent use in one event loop.
 
-    Methods that take a `connection` use it, and so its transaction, in place of one from the pool.
+    Methods that take a `connection` use it, and so its transaction, in place of one from the pool. It is a
+    connection of asyncpg or psycopg, or an AsyncSession or AsyncConnection of SQLAlchemy. The client never
+    begins, commits or rolls back a transaction of yours.
     """
 
     def __init__(
@@ -73,13 +79,39 @@ class WorkerUtils:
         if checks_names and self._adds_plain_jobs:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
+        self._is_bound = isinstance(pool, BoundConnection)
+
+    @classmethod
+    def bound(
+        cls,
+        connection: UserConnection,
+        *,
+        schema: str | None = None,
+        hooks: Hooks | None = None,
+        use_local_time: bool | None = None,
+        options: WorkerOptions | None = None,
+    ) -> Self:
+        """A client for this connection or session alone: all its methods work in your transaction.
+
+        It has no pool and needs no closing, so it can be made for each request. Options that are not given
+        come from `options` if there is such an object, else from the environment and the configuration file.
+        """
+        from .binding import bound_options
+
+        chosen = bound_options(schema, use_local_time, options)
+        return cls(
+            BoundConnection(as_connection(connection)),
+            schema=chosen.schema_name,
+            use_local_time=chosen.use_local_time,
+            hooks=hooks,
+        )
 
     # -- the schema ----------------------------------------------------------------------------------------
 
-    async def migrate(self) -> MigrationReport:
+    async def migrate(self, *, connection: UserConnection | None = None) -> MigrationReport:
         """Install the schema, or upgrade it to the revision that this package supports."""
-        async with self._connection(None) as connection:
-            report = await migrate(connection, self.schema)
+        async with self._connection(connection) as session:
+            report = await migrate(session, self.schema)
         self._plain_jobs.forget()
         return report
 
@@ -91,7 +123,7 @@ class WorkerUtils:
         task: TaskLike[P],
         payload: P,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
@@ -101,19 +133,19 @@ class WorkerUtils:
         task: str | TaskLike[None],
         payload: object = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: Connection | None = None) -> Job: ...
+    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
 
     async def add_job(
         self,
         task: Any,
         payload: Any = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job:
         """Add one job, or change the one with the same key; returns it as the database stored it.
@@ -132,13 +164,13 @@ class WorkerUtils:
                 if (
                     spec.job_key is None
                     and spec.queue_name is None
-                    and (self._adds_plain_jobs if connection is None else not connection.is_in_transaction())
+                    and (self._adds_plain_jobs if connection is None else not session.is_in_transaction())
                 ):
                     job = await self._plain_jobs.add(session, spec, self._now())
                 if job is None:
                     job = await add.add_job(session, self.schema, spec, now=self._now())
         except Exception as error:
-            if connection is None and is_conflict(error):
+            if self._may_retry(connection, error):
                 job = await self._retry(
                     lambda session: add.add_job(session, self.schema, spec, now=self._now())
                 )
@@ -156,7 +188,7 @@ class WorkerUtils:
         return job
 
     async def add_jobs(
-        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: Connection | None = None
+        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
     ) -> list[Job]:
         """Add many jobs in one transaction; returns them in the order of the specs.
 
@@ -181,7 +213,7 @@ class WorkerUtils:
             async with self._connection(connection) as session:
                 jobs = await add_all(session)
         except Exception as error:
-            if connection is None and is_conflict(error) and not isinstance(specs, Iterator):
+            if self._may_retry(connection, error) and not isinstance(specs, Iterator):
                 jobs = await self._retry(add_all)
             elif (payload_error := add.payload_error(error)) is not None:
                 raise payload_error from error
@@ -197,7 +229,7 @@ class WorkerUtils:
 
     # -- managing ------------------------------------------------------------------------------------------
 
-    async def remove_job(self, job_key: str, *, connection: Connection | None = None) -> Job | None:
+    async def remove_job(self, job_key: str, *, connection: UserConnection | None = None) -> Job | None:
         """Delete the job with this key. A running one loses its key and its remaining attempts instead."""
         from ..queries import manage_jobs
 
@@ -207,12 +239,12 @@ class WorkerUtils:
 
     @overload
     async def complete_jobs(
-        self, job_ids: Iterable[int], *, connection: Connection | None = None
+        self, job_ids: Iterable[int], *, connection: UserConnection | None = None
     ) -> list[Job]: ...
 
     @overload
     async def complete_jobs(
-        self, *, filter: JobFilter, connection: Connection | None = None, **options: Unpack[BulkOptions]
+        self, *, filter: JobFilter, connection: UserConnection | None = None, **options: Unpack[BulkOptions]
     ) -> BulkReport: ...
 
     async def complete_jobs(
@@ -220,7 +252,7 @@ class WorkerUtils:
         job_ids: Iterable[int] | None = None,
         *,
         filter: JobFilter | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> list[Job] | BulkReport:
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
@@ -239,7 +271,7 @@ class WorkerUtils:
 
     @overload
     async def permanently_fail_jobs(
-        self, job_ids: Iterable[int], reason: str | None = None, *, connection: Connection | None = None
+        self, job_ids: Iterable[int], reason: str | None = None, *, connection: UserConnection | None = None
     ) -> list[Job]: ...
 
     @overload
@@ -248,7 +280,7 @@ class WorkerUtils:
         *,
         reason: str | None = None,
         filter: JobFilter,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
@@ -258,7 +290,7 @@ class WorkerUtils:
         reason: str | None = None,
         *,
         filter: JobFilter | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> list[Job] | BulkReport:
         """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
@@ -286,7 +318,7 @@ class WorkerUtils:
         priority: int | None = None,
         attempts: int | None = None,
         max_attempts: int | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
     ) -> list[Job]: ...
 
     @overload
@@ -298,7 +330,7 @@ class WorkerUtils:
         priority: int | None = None,
         attempts: int | None = None,
         max_attempts: int | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
@@ -311,7 +343,7 @@ class WorkerUtils:
         priority: int | None = None,
         attempts: int | None = None,
         max_attempts: int | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> list[Job] | BulkReport:
         """Change the given values (0 is a value) of jobs, by id or by filter.
@@ -343,12 +375,12 @@ class WorkerUtils:
 
     @overload
     async def cancel_jobs(
-        self, job_ids: Iterable[int], *, connection: Connection | None = None
+        self, job_ids: Iterable[int], *, connection: UserConnection | None = None
     ) -> CancelReport: ...
 
     @overload
     async def cancel_jobs(
-        self, *, filter: JobFilter, connection: Connection | None = None, **options: Unpack[BulkOptions]
+        self, *, filter: JobFilter, connection: UserConnection | None = None, **options: Unpack[BulkOptions]
     ) -> BulkReport: ...
 
     async def cancel_jobs(
@@ -356,7 +388,7 @@ class WorkerUtils:
         job_ids: Iterable[int] | None = None,
         *,
         filter: JobFilter | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> CancelReport | BulkReport:
         """Delete jobs that are not running, by id or by filter.
@@ -379,7 +411,7 @@ class WorkerUtils:
         job_ids: object,
         filter: JobFilter,
         change: BulkChange,
-        connection: Connection | None,
+        connection: UserConnection | None,
         options: BulkOptions,
     ) -> BulkReport:
         from ..queries.bulk_changes import BulkWalk
@@ -393,7 +425,7 @@ class WorkerUtils:
         )
 
     async def force_unlock_workers(
-        self, worker_ids: Iterable[str], *, connection: Connection | None = None
+        self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
     ) -> None:
         """Unlock every job and queue that these pools (ids as in `locked_by`) hold. They must be dead."""
         from ..queries import maintenance
@@ -408,7 +440,7 @@ class WorkerUtils:
         tasks: Iterable[CleanupTask] | None = None,
         *,
         task_identifiers_to_keep: Iterable[str] | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
     ) -> CleanupReport:
         """Delete what is no longer needed; returns how much was deleted.
 
@@ -424,7 +456,7 @@ class WorkerUtils:
 
     # -- inspecting -------------------------------------------------------------------------------------
 
-    async def get_job(self, job_id: int, *, connection: Connection | None = None) -> JobDetails | None:
+    async def get_job(self, job_id: int, *, connection: UserConnection | None = None) -> JobDetails | None:
         """One job with its state and its queue's name, or None."""
         from ..queries import inspection
 
@@ -432,7 +464,7 @@ class WorkerUtils:
             return await inspection.get_job(session, self.schema, job_id)
 
     async def list_jobs(
-        self, filter: JobFilter | None = None, *, connection: Connection | None = None
+        self, filter: JobFilter | None = None, *, connection: UserConnection | None = None
     ) -> list[JobDetails]:
         """One page of the jobs that match the filter, in its order."""
         from ..queries import inspection
@@ -444,7 +476,7 @@ class WorkerUtils:
             )
 
     async def list_queues(
-        self, *, limit: int = 100, exact: bool = False, connection: Connection | None = None
+        self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
     ) -> list[QueueSummary]:
         """Named queues, the longest first, with the pools that hold them; counts as in `statistics`."""
         from ..queries import inspection
@@ -452,7 +484,9 @@ class WorkerUtils:
         async with self._connection(connection) as session:
             return await inspection.list_queues(session, self.schema, limit=limit, exact=exact)
 
-    async def statistics(self, *, exact: bool = False, connection: Connection | None = None) -> Statistics:
+    async def statistics(
+        self, *, exact: bool = False, connection: UserConnection | None = None
+    ) -> Statistics:
         """The number of jobs by state and by task; estimated for a large table, unless `exact`."""
         from ..queries import inspection
 
@@ -461,7 +495,9 @@ class WorkerUtils:
 
     # -- workers -------------------------------------------------------------------------------------------
 
-    async def list_workers(self, *, all: bool = False, connection: Connection | None = None) -> WorkerList:
+    async def list_workers(
+        self, *, all: bool = False, connection: UserConnection | None = None
+    ) -> WorkerList:
         """Worker pools, what each runs, and whether it is alive.
 
         Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
@@ -505,6 +541,8 @@ class WorkerUtils:
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
         """A connection from the pool: `async with utils.with_pg_client() as connection`."""
         self._check_open()
+        if self._is_bound:
+            raise no_connection_to_lend()
         return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
 
     @asynccontextmanager
@@ -519,8 +557,10 @@ class WorkerUtils:
         return self._released
 
     async def release(self) -> None:
-        """Close the client, and its pool unless the pool was given."""
+        """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
         self._check_open()
+        if self._is_bound:
+            return
         if self._new_names is not None:
             await self._new_names.close()
         self._released = True
@@ -529,21 +569,27 @@ class WorkerUtils:
         if self._owns_pool:
             await self.pool.close()
 
-    def _connection(self, given: Connection | None) -> BorrowedConnection:
+    def _connection(self, given: UserConnection | None) -> BorrowedConnection:
         """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
-        return BorrowedConnection(self.pool, self._idle, self.schema, given)
+        if given is not None and type(given) not in DRIVER_CONNECTIONS:
+            given = as_connection(given)
+        return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
 
-    async def _manage(self, given: Connection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _manage(self, given: UserConnection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run one transaction; on a connection of ours, retry it after a conflict with another one."""
         try:
             async with self._connection(given) as session:
                 return await work(session)
         except Exception as error:
-            if given is not None or not is_conflict(error):
+            if not self._may_retry(given, error):
                 raise
         return await self._retry(work)
+
+    def _may_retry(self, given: UserConnection | None, error: Exception) -> bool:
+        """Whether the server rolled back all there was: after a conflict, in a transaction of our own."""
+        return given is None and not self._is_bound and is_conflict(error)
 
     async def _retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Repeat what the server rolled back because of a conflict."""

@@ -6,9 +6,10 @@ and pools match them as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 
 class Row(Protocol):
@@ -115,6 +116,37 @@ class AnyConnection(Protocol):
     def is_in_transaction(self) -> bool: ...
 
     def transaction(self) -> Any: ...
+
+
+class SqlAlchemyLike(Protocol):
+    """An AsyncConnection or AsyncSession of SQLAlchemy, or a session of SQLModel."""
+
+    def run_sync(self, fn: Any, /, *args: Any) -> Coroutine[Any, Any, Any]: ...
+
+
+class ScopedSessionLike(Protocol):
+    """An async_scoped_session of SQLAlchemy."""
+
+    @property
+    def registry(self) -> Any: ...
+
+    def flush(self, objects: Any = None) -> Coroutine[Any, Any, None]: ...
+
+
+class PsycopgLike(Protocol):
+    """An AsyncConnection of psycopg 3."""
+
+    def set_autocommit(self, value: bool, /) -> Coroutine[Any, Any, None]: ...
+
+
+UserConnection: TypeAlias = Connection | SqlAlchemyLike | ScopedSessionLike | PsycopgLike
+"""What a caller can pass as `connection`; see `foreign`."""
+
+
+async def pause(connection: Connection, seconds: float) -> None:
+    """Wait between two attempts; adapters of blocking libraries wait without an event loop."""
+    own = getattr(connection, "pause", None)
+    await (asyncio.sleep(seconds) if own is None else own(seconds))
 
 
 class AnyPool(Protocol):

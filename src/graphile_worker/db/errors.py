@@ -37,6 +37,9 @@ _MISSING = (
     sqlstates.UNDEFINED_OBJECT,
 )
 
+_OF_THE_USER = "_graphile_worker_is_of_the_user"
+"""The attribute that `mark_as_users` sets."""
+
 
 @contextmanager
 def translate_errors(schema: SchemaName | None = None) -> Iterator[None]:
@@ -82,7 +85,7 @@ def translated_error(
     """Our error for a driver error; None if we have no better message."""
     where = "the database server" if target is None else f"the database server at {target}"
     if isinstance(error, asyncpg.PostgresError):
-        return _from_sqlstate(error, schema, where)
+        return _from_connecting(error, where) or _from_statement(error, schema)
     if is_dead_session(error):
         return ConnectionFailedError(
             f"the connection to {where} was closed from the other side before; nothing was sent, try again"
@@ -107,7 +110,8 @@ def translated_error(
             f"{where} cannot be reached: {error.strerror or error}; "
             "is it running, and are host and port right?"
         )
-    return None
+    # Another library's: what it says about its connection is its own matter.
+    return None if isinstance(error, GraphileWorkerError) else _from_statement(error, schema)
 
 
 def explained(error: BaseException, schema: SchemaName | None = None) -> str:
@@ -134,14 +138,48 @@ def is_dead_session(error: BaseException) -> bool:
 
 
 def sqlstate_of(error: BaseException) -> str | None:
-    """The SQLSTATE of an error, the driver's or ours, if it has one."""
-    code = getattr(error, "sqlstate", None)
-    return code if isinstance(code, str) else None
+    """The SQLSTATE of an error, ours or that of any library, if it has one."""
+    if getattr(error, _OF_THE_USER, False):
+        return None
+    for name in ("sqlstate", "pgcode"):  # asyncpg, psycopg and ours; psycopg2
+        code = getattr(error, name, None)
+        if isinstance(code, str):
+            return code
+    inner = _wrapped_error(error)
+    return None if inner is None else sqlstate_of(inner)
 
 
-def _from_sqlstate(
-    error: asyncpg.PostgresError, schema: SchemaName | None, where: str
-) -> DatabaseError | None:
+def server_message(error: BaseException) -> str:
+    """What the server said, without the statement and its values, which some libraries append."""
+    inner = _wrapped_error(error)
+    if inner is not None:
+        return server_message(inner)
+    diag = getattr(error, "diag", None)  # psycopg and psycopg2
+    primary = getattr(diag, "message_primary", None)
+    if primary is None:
+        return str(error)
+    detail = getattr(diag, "message_detail", None)
+    return f"{primary}\nDETAIL:  {detail}" if detail else str(primary)
+
+
+def mark_as_users(error: BaseException) -> None:
+    """Say that a statement of the user's failed, not one of ours; it is never translated."""
+    setattr(error, _OF_THE_USER, True)
+
+
+def _wrapped_error(error: BaseException) -> BaseException | None:
+    """The driver's error inside one of SQLAlchemy or Django."""
+    inner = getattr(error, "orig", None)
+    if isinstance(inner, BaseException):
+        # SQLAlchemy wraps an error of asyncpg twice; the outer one is its own imitation of a DBAPI error.
+        return inner.__cause__ if isinstance(inner.__cause__, asyncpg.PostgresError) else inner
+    if any(cls.__module__ == "django.db.utils" for cls in type(error).__mro__):
+        return error.__cause__
+    return None
+
+
+def _from_connecting(error: asyncpg.PostgresError, where: str) -> DatabaseError | None:
+    """For errors about the connection."""
     code: str | None = error.sqlstate
     if code in _WRONG_PASSWORD:
         return ConnectionFailedError(
@@ -160,14 +198,20 @@ def _from_sqlstate(
         )
     if code == sqlstates.CANNOT_CONNECT_NOW:
         return ConnectionFailedError(f"{where} is not ready for connections: {error}", sqlstate=code)
+    if code in _LOST_SESSION:
+        return ConnectionFailedError(_lost_message(where, error), sqlstate=code)
+    return None
+
+
+def _from_statement(error: BaseException, schema: SchemaName | None) -> DatabaseError | None:
+    """For errors about what a statement asked for, of any library."""
+    code = sqlstate_of(error)
     if code == sqlstates.ADD_WITHOUT_ROW:
         return JobNotAddedError(
             "a worker took the job with the same key at this moment, so nothing was added; "
             "run the transaction again",
             sqlstate=code,
         )
-    if code in _LOST_SESSION:
-        return ConnectionFailedError(_lost_message(where, error), sqlstate=code)
     if code in _MISSING and schema is not None:
         return SchemaMissingError(_missing_schema_message(schema, error), sqlstate=code)
     if code == sqlstates.INSUFFICIENT_PRIVILEGE:
@@ -182,18 +226,18 @@ def _lost_message(where: str, error: BaseException) -> str:
     )
 
 
-def _missing_schema_message(schema: SchemaName, error: asyncpg.PostgresError) -> str:
+def _missing_schema_message(schema: SchemaName, error: BaseException) -> str:
     option = "" if schema.name == DEFAULT_SCHEMA else f" --schema {schema.quoted}"
     return (
         f"the schema {schema.quoted} of Graphile Worker is not installed in this database, or not completely "
-        f"({error}); install it with `graphile-worker migrate{option}` (or `graphile-worker{option} "
-        "--schema-only`), or in Python with `await utils.migrate()`"
+        f"({server_message(error)}); install it with `graphile-worker migrate{option}` (or "
+        f"`graphile-worker{option} --schema-only`), or in Python with `await utils.migrate()`"
     )
 
 
-def _denied_message(schema: SchemaName | None, error: asyncpg.PostgresError) -> str:
+def _denied_message(schema: SchemaName | None, error: BaseException) -> str:
     of_schema = "" if schema is None else f" of the schema {schema.quoted}"
     return (
-        f"the connected role may not do this: {error}; use the role that owns the tables{of_schema}, "
-        "or call a SECURITY DEFINER function made by that role"
+        f"the connected role may not do this: {server_message(error)}; use the role that owns the "
+        f"tables{of_schema}, or call a SECURITY DEFINER function made by that role"
     )

@@ -24,10 +24,13 @@ T = TypeVar("T")
 _held: ContextVar[object] = ContextVar("graphile_worker_single_connection", default=None)
 """The transaction that the current code runs in."""
 
+DRIVER_CONNECTIONS = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
+"""The driver's classes: standalone, and from a pool."""
+
 
 def is_connection(given: object) -> bool:
     """Whether it is a connection of the driver, standalone or from a pool."""
-    return isinstance(given, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy)
+    return isinstance(given, DRIVER_CONNECTIONS)
 
 
 class SingleConnection:

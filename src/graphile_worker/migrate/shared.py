@@ -6,7 +6,6 @@ key of the ledger. So each transaction writes its ledger rows first, and starts 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import random
@@ -14,7 +13,7 @@ from datetime import timedelta
 
 from .. import sqlstates
 from ..db.array_types import teach_arrays
-from ..db.connection import Connection, Transaction
+from ..db.connection import Connection, Transaction, pause
 from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
@@ -61,7 +60,7 @@ async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[Sc
                 applied += await _upgrade(connection, schema, state)
                 return found, tuple(applied)
             elif state.age is not None and state.age < STILL_INSTALLING:
-                await _pause()
+                await _pause(connection)
             else:
                 raise too_old(state, schema)
         except Exception as error:
@@ -71,7 +70,7 @@ async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[Sc
             if sqlstate_of(error) not in CONFLICTS or conflicts == MAX_CONFLICTS:
                 raise
             logger.debug("Another process is installing the schema %s: %s", schema.quoted, error)
-            await _pause()
+            await _pause(connection)
 
 
 async def _install(connection: Connection, schema: SchemaName) -> range:
@@ -135,5 +134,5 @@ def read_committed(connection: Connection) -> Transaction:
     return connection.transaction(isolation="read_committed")
 
 
-async def _pause() -> None:
-    await asyncio.sleep(random.uniform(0.1, 0.3))  # noqa: S311 — jitter between installers
+async def _pause(connection: Connection) -> None:
+    await pause(connection, random.uniform(0.1, 0.3))  # noqa: S311 — jitter between installers

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from ..db.connection import Connection, Row
-from ..db.errors import sqlstate_of
+from ..db.errors import server_message, sqlstate_of
 from ..errors import InvalidArgumentError
 from ..job import Job
 from ..payload import encode
@@ -91,5 +91,5 @@ def payload_error(error: Exception) -> InvalidArgumentError | None:
     return InvalidArgumentError(
         "payload",
         "PostgreSQL cannot use it as JSON, or cannot append it to the payload of the waiting job with "
-        f"the same key: {error}",
+        f"the same key: {server_message(error)}",
     )

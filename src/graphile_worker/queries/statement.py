@@ -1,6 +1,6 @@
 """Statements as values: SQL text and arguments that any PostgreSQL driver can send.
 
-The contract for adapters:
+The contract for adapters, such as those in `db/foreign`:
 
 - Parameters are `$1`, `$2`, …. A number may occur several times; every occurrence has a cast, so a driver may
   send arguments without a type. Outside quotes, `$` is followed by digits only in parameters.
@@ -13,20 +13,16 @@ The contract for adapters:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from ..db.connection import Connection, Row
+from ..db.sql_text import named, pyformat, without_comments
 from ..schema_name import SchemaName
 from ..sql import load
 
 T = TypeVar("T")
-
-_QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
-_COMMENT = re.compile(rf"({_QUOTED})|\s*--[^\n]*")
-_PARAMETER = re.compile(rf"({_QUOTED})|\$([0-9]+)")
 
 
 class Statement(NamedTuple):
@@ -37,8 +33,7 @@ class Statement(NamedTuple):
 
     def pyformat(self) -> tuple[str, dict[str, Any]]:
         """The same for drivers that write parameters as `%(name)s`, such as psycopg and psycopg2."""
-        named = {f"p{number}": value for number, value in enumerate(self.arguments, 1)}
-        return _pyformat(self.sql), named
+        return pyformat(self.sql), named(self.arguments)
 
 
 Steps = Generator[Statement, Sequence[Row], T]
@@ -60,9 +55,4 @@ async def run_steps(connection: Connection, steps: Steps[T]) -> T:
 @cache
 def load_statement(path: str, schema: SchemaName) -> str:
     """The text of a statement without its comments."""
-    return _COMMENT.sub(lambda match: match[1] or "", load(path, schema)).strip()
-
-
-@cache
-def _pyformat(sql: str) -> str:
-    return _PARAMETER.sub(lambda match: match[1] or f"%(p{match[2]})s", sql.replace("%", "%%"))
+    return without_comments(load(path, schema))

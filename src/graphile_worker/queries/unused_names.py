@@ -8,12 +8,11 @@ workers and clients; it gives up after a short wait and retries.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Literal
 
 from .. import sqlstates
-from ..db.connection import Connection
+from ..db.connection import Connection, pause
 from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
@@ -38,7 +37,7 @@ async def delete_unused(connection: Connection, schema: SchemaName, kind: Kind, 
         return 0
     for attempt in range(ATTEMPTS):
         if attempt:
-            await asyncio.sleep(PAUSE)
+            await pause(connection, PAUSE)
         try:
             return await _delete(connection, schema, kind, *arguments)
         except Exception as error:

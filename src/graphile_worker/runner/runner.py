@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ..db.connection import Connection
+from ..db.connection import UserConnection
 from ..db.errors import translate_errors
 from ..errors import WorkerStoppedError
 from ..hooks import Events
@@ -69,7 +69,7 @@ class Runner:
         task: TaskLike[P],
         payload: P,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
@@ -79,19 +79,19 @@ class Runner:
         task: str | TaskLike[None],
         payload: object = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
 
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: Connection | None = None) -> Job: ...
+    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
 
     async def add_job(
         self,
         task: Any,
         payload: Any = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job:
         """Add a job, as `WorkerUtils.add_job` does."""
@@ -102,7 +102,7 @@ class Runner:
         specs: Iterable[JobSpec],
         *,
         return_jobs: bool = True,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
     ) -> list[Job]:
         """Add many jobs in one transaction, as `WorkerUtils.add_jobs` does."""
         return await self._builder.client.add_jobs(

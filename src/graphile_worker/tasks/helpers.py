@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
-from ..db.connection import Connection, Row
+from ..db.connection import Connection, Row, UserConnection
 from ..errors import JobInterruptedError
 from ..job import Job
 from ..spec import JobOptions, JobSpec, TaskLike
@@ -77,7 +77,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         task: TaskLike[P],
         payload: P,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
     @overload
@@ -86,17 +86,17 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         task: str | TaskLike[None],
         payload: object = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: Connection | None = None) -> Job: ...
+    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
     async def add_job(
         self,
         task: Any,
         payload: Any = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job:
         """Add a job; it stays even if this task fails later, unless `connection` is in a transaction."""
@@ -107,7 +107,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         specs: Iterable[JobSpec],
         *,
         return_jobs: bool = True,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
     ) -> list[Job]:
         """Add many jobs in one transaction; the result is in the order of the specs."""
         return await self._services.client.add_jobs(specs, return_jobs=return_jobs, connection=connection)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Unpack
 
 import msgspec
 
-from ..db.connection import Connection
+from ..db.connection import Connection, UserConnection
 from ..job import Job
 from ..spec import JobOptions, JobSpec
 from .abort_signal import AbortSignal
@@ -28,7 +28,7 @@ class JobAdder(Protocol):
         task: Any,
         payload: Any = None,
         *,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Awaitable[Job]: ...
 
@@ -37,7 +37,7 @@ class JobAdder(Protocol):
         specs: Iterable[JobSpec],
         *,
         return_jobs: bool = True,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
     ) -> Awaitable[list[Job]]: ...
 
 

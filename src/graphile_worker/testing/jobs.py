@@ -12,7 +12,7 @@ from ..client import WorkerUtils
 from ..clock import SystemClock
 from ..config import combine
 from ..config.calls import check_names
-from ..db.connection import Connection, Pool
+from ..db.connection import Pool, UserConnection
 from ..db.open import close_pool, open_pool
 from ..errors import ConfigError
 from ..hooks import Events, Plugin
@@ -154,7 +154,7 @@ class AddedJobs:
         *,
         queue: str | None = None,
         key: str | None = None,
-        connection: Connection | None = None,
+        connection: UserConnection | None = None,
     ) -> list[Job]:
         """Ready and scheduled jobs; optionally only those of a task, of a named queue or with a job key.
 

@@ -7,11 +7,11 @@ with relations as (
     select class.oid, class.relname::text as name
     from pg_catalog.pg_class as class
     join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-    where namespace.nspname = $1
+    where namespace.nspname = $1::text
 )
 select
     current_setting('server_version_num')::integer as server_version,
-    exists (select from pg_catalog.pg_namespace where nspname = $1) as schema_exists,
+    exists (select from pg_catalog.pg_namespace where nspname = $1::text) as schema_exists,
     array(
         select attribute.attname::text
         from relations

@@ -4,4 +4,4 @@
 select proc.proname::text as name, proc.prosrc as body
 from pg_catalog.pg_proc as proc
 join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
-where namespace.nspname = $1
+where namespace.nspname = $1::text

@@ -4,5 +4,5 @@
 select exists (
   select from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
-  where namespace.nspname = $1 and class.relname = '_private_workers'
+  where namespace.nspname = $1::text and class.relname = '_private_workers'
 )

@@ -16,12 +16,12 @@ checked as materialized (
     worker.grace,
     case
       when worker.liveness = 'lock' and worker.backend_pid is not null
-      then pg_try_advisory_xact_lock(hashtextextended($1 || '/' || worker.id, 0::bigint))
+      then pg_try_advisory_xact_lock(hashtextextended($1::text || '/' || worker.id, 0::bigint))
       else worker.last_seen_at not between now() - worker.heartbeat_interval - worker.heartbeat_interval
         and now() + worker.heartbeat_interval + worker.heartbeat_interval
     end as is_unreachable
   from :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
-  where worker.id is distinct from $2
+  where worker.id is distinct from $2::text
 ),
 marked as (
   update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker

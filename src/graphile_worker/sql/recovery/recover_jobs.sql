@@ -65,7 +65,7 @@ reset_counter as (
 freed_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = any ($1) and queue.id <> all ($7::integer[])
+  where queue.locked_by = any ($1::text[]) and queue.id <> all ($7::integer[])
 ),
 notified as materialized (
   select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)

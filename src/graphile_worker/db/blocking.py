@@ -1,0 +1,22 @@
+"""Runs our coroutines without an event loop, on connections of blocking libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits, because all it awaits is of that kind, too.
+
+    No event loop is touched, so this works in threads, in greenlets and while a loop is running.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError(f"{coroutine!r} waited for an event loop, which a blocking connection does not have")

@@ -1,0 +1,14 @@
+"""What a driver's connection says about its transaction, without asking the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_IDLE = 0  # libpq's PQTRANS_IDLE
+
+
+def is_in_transaction(connection: Any) -> bool:
+    """Whether a transaction is open on this connection of asyncpg, psycopg or psycopg2."""
+    if hasattr(connection, "is_in_transaction"):
+        return bool(connection.is_in_transaction())
+    return int(connection.info.transaction_status) != _IDLE

@@ -1,0 +1,132 @@
+"""Django in a process of its own, because its settings are global: `python django_process.py URL BINDING`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import django
+from django.conf import settings
+
+from graphile_worker import JobSpec, WorkerUtils
+from graphile_worker.db.blocking import run_blocking
+from graphile_worker.db.bound import BoundConnection
+from graphile_worker.db.errors import sqlstate_of
+from graphile_worker.db.foreign import as_blocking_connection
+from graphile_worker.errors import InvalidArgumentError, SchemaMissingError
+from graphile_worker.schema_name import SchemaName
+
+E = TypeVar("E", bound=BaseException)
+
+ATTACK = "a'b\"c %s %(p1)s %% $1 $$ \\ {x} :y\n-- drop\n; select 1/0; --ü"
+COUNT = "select count(*) from graphile_worker._private_jobs"
+
+
+def configure(url: str, server_side: bool) -> None:
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    settings.configure(
+        USE_TZ=True,
+        DATABASES={
+            "default": {
+                "ENGINE": "django.db.backends.postgresql",
+                "NAME": parts.path.removeprefix("/"),
+                "USER": parts.username,
+                "PASSWORD": parts.password or "",
+                "HOST": parts.hostname or query["host"][0],
+                "PORT": str(parts.port or query.get("port", [""])[0]),
+                "OPTIONS": {"server_side_binding": server_side},
+            },
+            "other": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+        },
+    )
+    django.setup()
+
+
+def utils(connection: Any, schema: str = "graphile_worker") -> WorkerUtils:
+    return WorkerUtils(BoundConnection(as_blocking_connection(connection)), schema=SchemaName(schema))
+
+
+def raised(kind: type[E], function: Callable[[], Any]) -> E:
+    """The error of this kind that the function raises."""
+    try:
+        function()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def count(connection: Any) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(COUNT)
+        return int(cursor.fetchone()[0])
+
+
+def check_transactions(connection: Any) -> None:
+    from django.db import transaction
+
+    client = utils(connection)
+    specs = [JobSpec("many", number) for number in range(2500)]
+    for rolled_back in (True, False):
+        with transaction.atomic():
+            job = run_blocking(client.add_job(ATTACK, {ATTACK: 1}, queue_name=ATTACK, job_key=ATTACK))
+            assert (job.task_identifier, job.payload, job.key) == (ATTACK, {ATTACK: 1}, ATTACK)
+            assert len(run_blocking(client.add_jobs(specs))) == 2500
+            transaction.set_rollback(rolled_back)
+        assert count(connection) == (0 if rolled_back else 2501)
+    with suppress(ZeroDivisionError), transaction.atomic():
+        run_blocking(client.remove_job(ATTACK))
+        with transaction.atomic():
+            run_blocking(client.add_jobs(specs))
+            raise ZeroDivisionError
+    assert count(connection) == 2501
+
+
+def check_autocommit(connection: Any) -> None:
+    client = utils(connection)
+
+    def failing() -> Any:
+        yield from (JobSpec("undone", number) for number in range(2500))
+        raise ZeroDivisionError
+
+    before = count(connection)
+    run_blocking(client.add_job("one"))
+    raised(ZeroDivisionError, lambda: run_blocking(client.add_jobs(failing())))
+    assert count(connection) == before + 1
+    assert run_blocking(client.statistics()).jobs.total == before + 1
+    run_blocking(utils(connection, "of_django").migrate())
+    run_blocking(utils(connection, "of_django").add_job("hello"))
+
+
+def check_errors(connection: Any, other: Any) -> None:
+    from django.db import ProgrammingError, transaction
+    from django.db.transaction import TransactionManagementError
+
+    missing = raised(
+        SchemaMissingError, lambda: run_blocking(utils(connection, "not_there").add_job("hello"))
+    )
+    assert isinstance(missing.__cause__, ProgrammingError)
+    assert sqlstate_of(missing.__cause__) == "3F000"
+    assert "LINE 1" not in str(missing)
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        raised(TransactionManagementError, lambda: run_blocking(utils(connection).add_job("hello")))
+    refused = raised(InvalidArgumentError, lambda: as_blocking_connection(other))
+    assert str(refused) == "connection: the database 'other' of Django is not PostgreSQL"
+
+
+def main() -> None:
+    configure(sys.argv[1], sys.argv[2] == "server")
+    from django.db import connection, connections
+
+    check_transactions(connection)
+    check_autocommit(connections["default"])
+    check_errors(connection, connections["other"])
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
