@@ -9,6 +9,7 @@ from ._lazy import export_lazily
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from .app import App as App
     from .awaitable import AwaitableContext as AwaitableContext
     from .client import WorkerUtils as WorkerUtils
     from .client import add_job_adhoc as add_job_adhoc
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 export_lazily(
     __name__,
     {
+        "app": "App",
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "clock": "Clock",

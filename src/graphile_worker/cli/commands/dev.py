@@ -19,7 +19,7 @@ from ...observability.log_format import configure_logging
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
 from ..support.client import load_settings, start_logging
-from ..support.parameters import CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
+from ..support.parameters import APP_OPTION, CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from ..support.signals import end_by_signal
 from ..watch.changes import Changes
 from ..watch.child import WorkerProcess
@@ -32,6 +32,7 @@ GRACE = 5.0
 FORWARDED_FLAGS = {
     "schema": "--schema",
     "task_directory": "--tasks",
+    "app": "--app",
     "crontab_file": "--crontab",
     "concurrency": "--jobs",
     "log_format": "--log-format",
@@ -52,6 +53,7 @@ FORWARDED_FLAGS = {
     help="Also listen on this port of 127.0.0.1; 0 picks a free one.  [default: a private socket only]",
 )
 @TASKS_OPTION
+@APP_OPTION
 @click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]")
 @JOBS_OPTION
 @click.option("--plain", is_flag=True, help="Print log lines instead of the live view.")
@@ -185,7 +187,7 @@ def _make_display(settings: Settings, *, live: bool) -> Display:
 
 def _offer_tasks(settings: Settings) -> None:
     """If there are no tasks, offer to create an example."""
-    if not lacks_tasks(Path.cwd(), settings):
+    if settings.command_line.app or not lacks_tasks(Path.cwd(), settings):
         return
     place = settings.worker.task_directory
     can_ask = sys.stdin.isatty() and sys.stdout.isatty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 from ...config import Settings
 from ...observability.log_format import PipeHandler
-from ..support.client import load_settings, start_logging, with_database
+from ..support.client import load_settings, start_logging, with_app, with_database
 from ..support.parameters import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -41,14 +42,16 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     options = _options_from(flags)
     if flags["watch"]:
         return _watch(ctx, options)
-    settings = with_database(load_settings(ctx, options))
+    settings = load_settings(ctx, options)
     handler = start_logging(settings, quiet=False)
+    if not settings.command_line.app:
+        settings = with_database(settings)
     if flags["schema_only"]:
-        return _schema_only(settings)
+        return _schema_only(with_app(settings)[0])
     if flags["cleanup"]:
         from .cleanup import run_cleanup
 
-        return run_cleanup(settings, [name for names in flags["cleanup"] for name in names])
+        return run_cleanup(with_app(settings)[0], [name for names in flags["cleanup"] for name in names])
     parent = _ParentProcess()
     processes = settings.command_line.processes
     if processes == 1:
@@ -60,7 +63,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
         processes,
         lambda: work(settings, handler, parent, once=flags["once"]),
         replace=not flags["once"],
-        kill_after=settings.worker.grace + KILL_MARGIN,
+        kill_after=_kill_after(settings),
     )
 
 
@@ -68,12 +71,21 @@ def work(settings: Settings, handler: PipeHandler, parent: _ParentProcess, *, on
     """Run a worker in this process until it is done or stopped."""
     from ..support.run_worker import run_worker
 
+    settings, app = with_app(settings)  # with --processes, in each process
+    settings = with_database(settings)
     plugins = parent.attach()
     if settings.command_line.health_file is not None and not once:
         from ..support.health_plugin import HealthFilePlugin
 
         plugins.append(HealthFilePlugin(settings.command_line.health_file))
-    return run_worker(settings.worker, handler, once=once, plugins=plugins)
+    return run_worker(settings.worker, handler, once=once, plugins=plugins, app=app)
+
+
+def _kill_after(settings: Settings) -> float:
+    """When the parent kills a process that does not end; never if only the app can tell its grace."""
+    if settings.command_line.app and "grace" not in settings.places:
+        return math.inf
+    return settings.worker.grace + KILL_MARGIN
 
 
 class _ParentProcess:

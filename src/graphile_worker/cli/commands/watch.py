@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,7 +45,9 @@ async def _run(arguments: Sequence[str], load: Callable[[], Settings], config_fi
         except ConfigError:  # the worker reports it; the files are the same as before
             return
 
-    reloader = Reloader(start, changes, WorkerLog(), grace=settings.worker.grace, refresh=refresh)
+    knows_grace = not settings.command_line.app or "grace" in settings.places  # the app may set it
+    grace = settings.worker.grace if knows_grace else math.inf
+    reloader = Reloader(start, changes, WorkerLog(), grace=grace, refresh=refresh)
     await reloader.run()
     return reloader
 
@@ -56,8 +59,14 @@ def watched_files(settings: Settings, config_file: str | None) -> WatchedFiles:
     return WatchedFiles(
         root=directory,
         tasks=directory / settings.worker.task_directory.partition(":")[0],
-        others=(directory / settings.worker.crontab_file, *config),
+        others=(directory / settings.worker.crontab_file, *_app_file(settings), *config),
     )
+
+
+def _app_file(settings: Settings) -> list[Path]:
+    """The file of an app that is named by it, as in ../worker.py:app."""
+    place = (settings.command_line.app or "").rpartition(":")[0]
+    return [Path.cwd() / place] if place.endswith(".py") else []
 
 
 class WorkerLog:

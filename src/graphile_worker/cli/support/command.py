@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from ...config import Settings
-from .client import load_settings, run_async, start_logging, utils_for
+from .client import load_settings, run_async, start_logging, utils_for, with_app
 from .output import print_json
 from .parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
 
@@ -45,6 +45,8 @@ def command(
             options = {option: parameters.pop(flag) for flag, option in (flags or {}).items()}
             settings = load_settings(ctx, options)
             start_logging(settings, quiet=True)
+            if database:  # the app may name the database or the schema
+                settings, _ = with_app(settings)
             own = {key: value for key, value in parameters.items() if key not in SHARED_FLAGS}
             return _print(body(settings, **own), as_json=as_json)
 

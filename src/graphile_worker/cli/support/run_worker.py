@@ -18,6 +18,7 @@ from ...worker.signals import SignalHandling, output_closed, stop_workers
 from .client import collect_garbage
 
 if TYPE_CHECKING:
+    from ...app import App
     from ...runner.runner import Runner
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
@@ -27,7 +28,12 @@ logger = logging.getLogger("graphile_worker")
 
 
 def run_worker(
-    options: WorkerOptions, handler: PipeHandler, *, once: bool, plugins: Sequence[Plugin] = ()
+    options: WorkerOptions,
+    handler: PipeHandler,
+    *,
+    once: bool,
+    plugins: Sequence[Plugin] = (),
+    app: App | None = None,
 ) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status."""
     collect_garbage()
@@ -36,7 +42,7 @@ def run_worker(
     stopped_by: int | None = None
     status = 0
     try:
-        stopped_by = _drive(loop, _run(options, handler, plugins, once=once))
+        stopped_by = _drive(loop, _run(options, handler, plugins, app, once=once))
     except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
     except _TaskExitError as error:
@@ -97,7 +103,7 @@ async def _stop(main: asyncio.Task[Any], message: str) -> None:
 
 
 async def _run(
-    options: WorkerOptions, handler: PipeHandler, plugins: Sequence[Plugin], *, once: bool
+    options: WorkerOptions, handler: PipeHandler, plugins: Sequence[Plugin], app: App | None, *, once: bool
 ) -> int | None:
     """Run a worker; returns the signal that stopped it, if any."""
     closed: list[str] = []
@@ -109,11 +115,11 @@ async def _run(
 
     handler.on_broken_pipe = stop_worker
     if once:
-        await run_once(options=options, plugins=plugins)
+        await run_once(options=options, plugins=plugins, app=app)
         return None
     runner: Runner | None = None
     try:
-        async with run(options=options, plugins=plugins) as runner:
+        async with run(options=options, plugins=plugins, app=app) as runner:
             if closed:  # before the worker could be stopped
                 output_closed()
             await runner.wait()
