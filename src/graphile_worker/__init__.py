@@ -10,6 +10,7 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .app import App as App
+    from .app.application import Lifespan as Lifespan
     from .awaitable import AwaitableContext as AwaitableContext
     from .client import WorkerUtils as WorkerUtils
     from .client import add_job_adhoc as add_job_adhoc
@@ -75,6 +76,7 @@ export_lazily(
     __name__,
     {
         "app": "App",
+        "app.application": "Lifespan",
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "clock": "Clock",

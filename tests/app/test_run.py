@@ -103,7 +103,7 @@ def test_an_observer_of_an_app_sees_an_event_of_the_process_once() -> None:
     events.on(GracefulShutdown, lambda event: seen.append("call"))
     runs = [Hooks(events=events).for_run(), Hooks().for_run(), Hooks(events=app.events).for_run()]
     for hooks in runs:
-        hooks.join(app.hooks)
+        hooks._join(app.hooks)
         hooks.events.on(GracefulShutdown, lambda event: seen.append("plugin"))
     emit_once([hooks.events for hooks in runs], GracefulShutdown(signal="SIGTERM"))
     assert Counter(seen) == {"app": 1, "call": 1, "plugin": 3}

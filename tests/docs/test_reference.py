@@ -54,7 +54,7 @@ def test_every_error_is_there() -> None:
 LIBRARY = [page for page in REFERENCE.glob("*.md") if page.stem not in ("options", "events", "errors", "sql")]
 NOT_OURS = {
     *vars(builtins), *vars(typing), *vars(collections.abc),
-    "AbstractAsyncContextManager", "Logger", "ZoneInfo",
+    "AbstractAsyncContextManager", "Logger", "ModuleType", "ZoneInfo",
 }  # fmt: skip
 DRIVER = {"AnyPool", "Connection", "Row"}  # asyncpg's own objects; programs import them from there
 UNNAMED = {

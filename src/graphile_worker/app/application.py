@@ -19,7 +19,7 @@ from ..options import WorkerOptions
 from ..tasks.decorator import TaskDecorator, _make, as_task
 from ..tasks.extensions import Extensions
 from ..tasks.registry import TaskList, TaskRegistry
-from ..tasks.task import AnyTask, Task, TaskOptions
+from ..tasks.task import Task, TaskOptions
 from .check_lifespan import check_lifespan
 from .cron_items import collect
 from .flags import joined_flags
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 
-ExtensionList = Iterable[object] | Mapping[type[Any], object]
 Lifespan = (
     Callable[[], AbstractAsyncContextManager[Any]]
     | Callable[["App"], AbstractAsyncContextManager[Any]]
@@ -46,15 +45,16 @@ NAMES_IN_RUN = {"task_list": "tasks", "parsed_cron_items": "cron_items"}
 class App:
     """Tasks, application state, hooks and recurring jobs for the workers of one application.
 
-    `graphile-worker --app shop.worker:app` and `run(app=app)` run it. Options are defaults: a configuration
-    file, the environment and the command line or call override them.
+    `graphile-worker --app shop.worker:app` and `run(app=app)` run it. [Application state](../application.md)
+    explains the arguments. Options are defaults: a configuration file, the environment and the command line
+    or call override them.
     """
 
     def __init__(
         self,
         *,
         tasks: TaskList | Iterable[TaskList | Callable[..., Any] | ModuleType] | ModuleType | None = None,
-        extensions: ExtensionList = (),
+        extensions: Iterable[object] | Mapping[type[Any], object] = (),
         hooks: Hooks | None = None,
         plugins: Iterable[Plugin] = (),
         events: Events | None = None,
@@ -66,7 +66,7 @@ class App:
     ) -> None:
         self.name: str = sys._getframe(1).f_globals.get("__name__", "the app")
         """How messages name it: the module that made it, or the text after `--app`."""
-        self.hooks = call_hooks({"hooks": hooks, "events": events})
+        self.hooks: Hooks = call_hooks({"hooks": hooks, "events": events})
         """Interceptors and observers of every worker of this app: `@app.hooks.before_run`."""
         self.plugins: tuple[Plugin, ...] = tuple(plugins)
         self.extensions = Extensions(extensions)
@@ -85,7 +85,7 @@ class App:
         return self.hooks.events
 
     @property
-    def tasks(self) -> Mapping[str, AnyTask]:
+    def tasks(self) -> Mapping[str, Task[Any, ..., Any]]:
         """The tasks by identifier."""
         return MappingProxyType(self._tasks._tasks)
 
@@ -141,16 +141,16 @@ class App:
         """A copy that has what its lifespan has yielded, and no lifespan."""
         whole = copy.copy(self)
         whole.lifespan = None
-        whole.extensions = self.extensions.updated(extensions)
+        whole.extensions = self.extensions._updated(extensions)
         whole.hooks = self.hooks.for_run()
         whole._tasks = TaskRegistry()
         whole._register(self.tasks)
         for app in apps:
             _refuse_options(app)
             whole._register(app.tasks)
-            whole.hooks.join(app.hooks)
+            whole.hooks._join(app.hooks)
             whole.plugins += app.plugins
-            whole.extensions = whole.extensions.updated(app.extensions)
+            whole.extensions = whole.extensions._updated(app.extensions)
             whole.cron_items += app.cron_items
             whole.forbidden_flags = joined_flags(whole.forbidden_flags, app.forbidden_flags)
         return whole

@@ -84,7 +84,7 @@ class Hooks:
         run._copy(self)
         return run
 
-    def join(self, other: Hooks) -> None:
+    def _join(self, other: Hooks) -> None:
         """Add the hooks of another object to these, which are the hooks of a run."""
         if isinstance(self.events, RunEvents):
             self.events.follow(other.events)

@@ -134,7 +134,7 @@ class WorkerBuilder:
     def _install_plugins(self) -> None:
         plugins: tuple[Plugin, ...] = (self._log, *self._plugins)
         if self._app is not None:
-            self.hooks.join(self._app.hooks)
+            self.hooks._join(self._app.hooks)
             plugins = (self._log, *self._app.plugins, *self._plugins)
         self._is_observed = bool(
             len(plugins) > 1 or self.lifespan or self.hooks._plugins or self.hooks.events._observed
@@ -271,7 +271,7 @@ class WorkerBuilder:
     def _extensions(self) -> Extensions:
         """The objects of the app, and those of the call in their place."""
         given = Extensions(self._arguments.get("extensions", ()))
-        return given if self._app is None else self._app.extensions.updated(given)
+        return given if self._app is None else self._app.extensions._updated(given)
 
     def _forbidden_flags(self) -> FlagSource:
         given = self._arguments.get("forbidden_flags")

@@ -62,7 +62,7 @@ class Extensions:
             return default
         raise ExtensionMissingError(kind, [own.__name__ for own in self._by_type], ambiguous=len(found) > 1)
 
-    def updated(self, more: Extensions) -> Extensions:
+    def _updated(self, more: Extensions) -> Extensions:
         """These and more; of two objects of one type, those in `more` win."""
         both = Extensions(self)
         both._by_type.update(more._by_type)
