@@ -193,7 +193,7 @@ class ExtensionMissingError(JobError, LookupError):
         if ambiguous:
             message = f"several extensions match {name}; ask for one of: {known}"
         else:
-            fix = f"yield one from the lifespan of your app, or pass extensions=[{name}(...)]"
+            fix = f"yield one from the lifespan of your app (--app), or call run(extensions=[{name}(...)])"
             message = f"no extension of type {name} (given: {known}); {fix}"
         super().__init__(message)
 

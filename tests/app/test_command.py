@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from cli.running import Run
@@ -178,6 +179,19 @@ async def test_dev_forwards_it_and_needs_no_task_directory(
     worker.send(signal.SIGINT)
     assert worker.ended() == 130
     assert len(pids(worker, "left")) == 1
+
+
+async def test_dev_uses_the_schema_of_the_app(run: Run, place: Path, empty_database_url: str) -> None:
+    (place / "dev_app.py").write_text(
+        "from graphile_worker import App\napp = App(tasks={'hello': print}, schema='of_app')\n"
+    )
+    run("dev", "--plain", "-c", empty_database_url, "--app", "dev_app:app").ready()
+    connection = await asyncpg.connect(empty_database_url)
+    try:
+        rows = await connection.fetch("select nspname from pg_namespace where nspname !~ '^(pg_|inf|public)'")
+    finally:
+        await connection.close()
+    assert [row["nspname"] for row in rows] == ["of_app"]
 
 
 @pytest.mark.parametrize(

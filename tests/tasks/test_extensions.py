@@ -48,7 +48,7 @@ def test_what_was_not_given_is_an_error_that_says_how_to_give_it() -> None:
         Extensions([Settings()]).get(Mailer)
     assert str(caught.value) == (
         "no extension of type Mailer (given: Settings); "
-        "yield one from the lifespan of your app, or pass extensions=[Mailer(...)]"
+        "yield one from the lifespan of your app (--app), or call run(extensions=[Mailer(...)])"
     )
     assert isinstance(caught.value, JobError)
     assert caught.value.kind is Mailer

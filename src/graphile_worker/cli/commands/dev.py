@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...observability.log_format import configure_logging
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
-from ..support.client import load_settings, start_logging
+from ..support.client import load_settings, start_logging, with_app
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from ..support.signals import end_by_signal
 from ..watch.changes import Changes
@@ -140,7 +140,7 @@ async def _develop(
         except ConfigError:  # the worker reports it
             return
 
-    options = settings.worker.with_values(connection_string=database.url, max_pool_size=1)
+    options = _with_app_options(settings).worker.with_values(connection_string=database.url, max_pool_size=1)
     async with make_worker_utils(options=options) as utils:
         await utils.migrate()
         display.show_database(database)
@@ -148,6 +148,14 @@ async def _develop(
         async with display.open(utils):
             await reloader.run()
     return reloader.signal
+
+
+def _with_app_options(settings: Settings) -> Settings:
+    """The settings with the schema of the app; if that cannot be imported yet, the worker reports it."""
+    try:
+        return with_app(settings)[0]
+    except ConfigError:
+        return settings
 
 
 def _arguments(settings: Settings, config_file: str | None) -> list[str]:
