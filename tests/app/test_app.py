@@ -114,6 +114,7 @@ def test_the_same_task_may_be_registered_twice() -> None:
         ({"tasks": 3}, "tasks: expected tasks, or a list or mapping of them, got 3"),
         ({"task_list": [first]}, "task_list: App has no such argument; did you mean 'tasks'?"),
         ({"parsed_cron_items": []}, "parsed_cron_items: .* did you mean 'cron_items'?"),
+        ({"lifspan": 3}, "unknown option 'lifspan'; did you mean 'lifespan'?"),
         ({"concurency": 3}, "unknown option 'concurency'; did you mean 'concurrency'?"),
         ({"concurrency": 0}, "concurrency: must be at least 1, got 0"),
         ({"processes": 2}, "processes: this is not an option of this call; .* --processes"),

@@ -96,6 +96,16 @@ async def test_hooks_that_are_added_during_a_run_take_effect_in_it(database_url:
     assert len(seen) == 2
 
 
+async def test_one_object_for_the_app_and_the_call_is_used_once(database_url: str, jobs: Jobs) -> None:
+    seen: list[Job] = []
+    app = App(tasks=[hello])
+    app.hooks.before_run(lambda job: seen.append(job))
+    app.events.on(JobSucceeded, lambda event: seen.append(event.job))
+    await jobs.add("hello")
+    await run_once(app=app, hooks=app.hooks, **options(database_url))
+    assert len(seen) == 2
+
+
 def test_an_observer_of_an_app_sees_an_event_of_the_process_once() -> None:
     seen: list[str] = []
     app, events = App(), Events()

@@ -39,6 +39,11 @@ Lifespan = (
     | AbstractAsyncContextManager[Any]
 )
 """The type of `lifespan`: a function that returns an async context manager, or such an object."""
+OBJECTS = (
+    "tasks", "extensions", "hooks", "plugins", "events", "forbidden_flags", "crontab", "cron_items",
+    "lifespan",
+)  # fmt: skip
+"""Arguments of `App` that are not options."""
 NAMES_IN_RUN = {"task_list": "tasks", "parsed_cron_items": "cron_items"}
 
 
@@ -176,7 +181,7 @@ def _checked_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in options:
         if name in NAMES_IN_RUN:
             raise ConfigError(f"{name}: App has no such argument; did you mean {NAMES_IN_RUN[name]!r}?")
-    check_names(options, WorkerOptions.__struct_fields__)
+    check_names(options, (*WorkerOptions.__struct_fields__, *OBJECTS))
     given = {name: value for name, value in options.items() if value is not None}
     WorkerOptions.from_mapping(given)  # refuses wrong values here, where they are set
     return MappingProxyType(given)

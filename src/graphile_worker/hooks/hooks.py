@@ -86,6 +86,8 @@ class Hooks:
 
     def _join(self, other: Hooks) -> None:
         """Add the hooks of another object to these, which are the hooks of a run."""
+        if self in other._runs:
+            return
         if isinstance(self.events, RunEvents):
             self.events.follow(other.events)
         self._copy(other)

@@ -128,8 +128,10 @@ class WorkerBuilder:
         from ..app.lifespan import EnteredApp
 
         self.lifespan = EnteredApp(app)
-        self._app = await self.lifespan.enter()
-        self._load()  # it may have yielded tasks and recurring jobs
+        self._app = whole = await self.lifespan.enter()
+        yielded = len(whole.tasks) > len(app.tasks) or len(whole.cron_items) > len(app.cron_items)
+        if yielded or not app.tasks:
+            self._load()
 
     def _install_plugins(self) -> None:
         plugins: tuple[Plugin, ...] = (self._log, *self._plugins)
@@ -162,10 +164,12 @@ class WorkerBuilder:
 
     async def close(self) -> None:
         """Leave the lifespan of the app, and close the database, unless it is the caller's."""
-        if self.lifespan is not None:
-            await self.lifespan.leave()
-        if self.dsn is not None:
-            await close_pool(self.database, within=CLOSE_WITHIN)
+        try:
+            if self.lifespan is not None:
+                await self.lifespan.leave()
+        finally:
+            if self.dsn is not None:
+                await close_pool(self.database, within=CLOSE_WITHIN)
 
     def _load(self) -> None:
         self.tasks = self._load_tasks()
