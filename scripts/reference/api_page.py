@@ -30,7 +30,7 @@ PAGES = {
         "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
         "AwaitableContext"
     ),
-    "runner.md": "run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
+    "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
         "task TaskOptions Task JobHelpers SyncHelpers Extensions AbortSignal get_current_job "
         "get_current_helpers"
@@ -57,6 +57,8 @@ INTERNAL = {
     "WorkerOptions": {"from_mapping", "schema_name"},
 }
 """Members without an underscore that are not for users."""
+WITH_CONSTRUCTOR = ("App",)
+"""Classes that users instantiate with more than their fields."""
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
 OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues")
 """Keyword arguments that are listed there."""
@@ -89,6 +91,9 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
 
 def _class(cls: type) -> Iterator[str]:
     yield from _docstring(cls)
+    if cls.__name__ in WITH_CONSTRUCTOR:
+        shown = signature(cls.__name__, vars(cls)["__init__"]).removesuffix(" -> None")
+        yield from ("```text", shown, "```", "")
     if "__call__" in vars(cls) and cls.__name__ in vars(testing)["__all__"]:
         yield from _function(_snake_case(cls.__name__), vars(cls)["__call__"])
     if cls.__name__ in FIELDS_ELSEWHERE:

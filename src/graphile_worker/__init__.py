@@ -9,6 +9,8 @@ from ._lazy import export_lazily
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from .app import App as App
+    from .app.application import Lifespan as Lifespan
     from .awaitable import AwaitableContext as AwaitableContext
     from .client import WorkerUtils as WorkerUtils
     from .client import add_job_adhoc as add_job_adhoc
@@ -49,8 +51,8 @@ if TYPE_CHECKING:
     from .queries.inspection import Statistics as Statistics
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
-    from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .queries.manage_jobs import CancelReport as CancelReport
+    from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
     from .recovery.worker_rows import RunningJob as RunningJob
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
 export_lazily(
     __name__,
     {
+        "app": "App",
+        "app.application": "Lifespan",
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "clock": "Clock",

@@ -6,6 +6,7 @@
     │   │   └── NoDatabaseError      no database was configured
     │   ├── CrontabError             a crontab line or item is invalid
     │   └── TaskLoadError            a task cannot be loaded
+    │       └── AppLoadError         the app cannot be loaded
     ├── InvalidArgumentError         an argument for adding or managing jobs is invalid
     ├── DatabaseError                the database refused, or cannot be reached
     │   ├── ConnectionFailedError    server unreachable, password wrong, database missing
@@ -24,6 +25,7 @@
     │   └── ExtensionMissingError    a task asked for an application object that was not passed
     ├── JobRefusedError              an interceptor refused to add the job
     ├── PluginError                  a plugin failed to start
+    ├── LifespanError                the lifespan of an app failed
     ├── WorkerStoppedError           the worker stopped, by an error or a forced shutdown
     │   └── TasksLeftBehindError     it stopped, but some tasks did not end even when cancelled
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
@@ -37,6 +39,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from .error_parts import place_of
 from .error_text import summarize, summarize_members
 
 
@@ -103,6 +106,10 @@ class TaskLoadError(ConfigError):
         self.line = line
         where = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
         super().__init__(f"{where}{message}")
+
+
+class AppLoadError(TaskLoadError):
+    """The app cannot be loaded, or is none; `path` and `line` say where."""
 
 
 class InvalidArgumentError(GraphileWorkerError, ValueError):
@@ -186,8 +193,8 @@ class ExtensionMissingError(JobError, LookupError):
         if ambiguous:
             message = f"several extensions match {name}; ask for one of: {known}"
         else:
-            fix = f"start the worker with extensions=[{name}(...)] (given: {known})"
-            message = f"no extension of type {name}; {fix}"
+            fix = f"yield one from the lifespan of your app (--app), or call run(extensions=[{name}(...)])"
+            message = f"no extension of type {name} (given: {known}); {fix}"
         super().__init__(message)
 
 
@@ -201,6 +208,15 @@ class PluginError(GraphileWorkerError):
     def __init__(self, plugin: str, error: BaseException) -> None:
         self.plugin = plugin
         super().__init__(f"plugin {plugin} failed to start: {summarize(error)}")
+
+
+class LifespanError(GraphileWorkerError):
+    """The lifespan of an app failed, at its start or at its end; `app` is the app's name."""
+
+    def __init__(self, app: str, when: str, error: BaseException) -> None:
+        self.app = app
+        place = place_of(error)
+        super().__init__(f"the lifespan of {app} failed {when}: {summarize(error)}{place and f' ({place})'}")
 
 
 class WorkerStoppedError(GraphileWorkerError):

@@ -108,9 +108,12 @@ async def test_options_of_others_are_refused_with_the_name_of_who_takes_them(
 
 def test_every_option_of_the_command_alone_is_refused_by_calls() -> None:
     call: Callable[..., Any] = run
-    for name in CommandLineOptions.__struct_fields__:
+    for name in set(CommandLineOptions.__struct_fields__) - {"app"}:
         with pytest.raises(ConfigError, match="not an option of this call"):
             call(**{name: "x"})
+    client: Callable[..., Any] = make_worker_utils
+    with pytest.raises(ConfigError, match="app: this is not an option of this call; run and run_once"):
+        client(app="shop.worker:app")
 
 
 def test_the_file_and_the_environment_may_set_options_of_the_command(

@@ -54,7 +54,7 @@ def test_every_error_is_there() -> None:
 LIBRARY = [page for page in REFERENCE.glob("*.md") if page.stem not in ("options", "events", "errors", "sql")]
 NOT_OURS = {
     *vars(builtins), *vars(typing), *vars(collections.abc),
-    "AbstractAsyncContextManager", "Logger", "Path", "ZoneInfo",
+    "AbstractAsyncContextManager", "Logger", "ModuleType", "Path", "ZoneInfo",
 }  # fmt: skip
 DRIVER = {"AnyPool", "Connection", "Row", "UserConnection"}  # of asyncpg and others; imported from there
 UNNAMED = {

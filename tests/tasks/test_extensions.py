@@ -47,7 +47,8 @@ def test_what_was_not_given_is_an_error_that_says_how_to_give_it() -> None:
     with pytest.raises(ExtensionMissingError) as caught:
         Extensions([Settings()]).get(Mailer)
     assert str(caught.value) == (
-        "no extension of type Mailer; start the worker with extensions=[Mailer(...)] (given: Settings)"
+        "no extension of type Mailer (given: Settings); "
+        "yield one from the lifespan of your app (--app), or call run(extensions=[Mailer(...)])"
     )
     assert isinstance(caught.value, JobError)
     assert caught.value.kind is Mailer

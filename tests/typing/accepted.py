@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, assert_type
@@ -18,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 
 from graphile_worker import (
     AbortSignal,
+    App,
     BulkReport,
     CancelReport,
     CleanupReport,
@@ -297,6 +299,52 @@ async def work() -> None:
     ]
     utils = await make_worker_utils(options=options, hooks=Hooks())
     await asyncio.gather(utils.release(), run_once(task_list=tasks, parsed_cron_items=items))
+
+
+# -- an app ------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def lifespan() -> AsyncIterator[Mailer]:
+    yield Mailer()
+
+
+@asynccontextmanager
+async def lifespan_of(app: App) -> AsyncIterator[list[object]]:
+    yield [Mailer(), len(app.tasks)]
+
+
+app = App(
+    tasks=[send, loose],
+    lifespan=lifespan,
+    extensions={Mailer: Mailer()},
+    cron_items=[CronItem(task=send, match="* * * * *")],
+    forbidden_flags=["slow"],
+    concurrency=3,
+    grace=timedelta(seconds=5),
+)
+
+
+@app.task
+async def post(payload: Letter, helpers: JobHelpers) -> int:
+    return len(payload.to)
+
+
+@app.task("posts/again", max_attempts=3)
+def post_again(payload: Letter) -> None: ...
+
+
+async def work_with_an_app(utils: WorkerUtils, run_jobs: RunJobs) -> None:
+    await utils.add_job(post, Letter("a"))
+    await utils.add_job(post_again, Letter("a"))
+    assert_type(post_again(Letter("a")), None)
+    await run_once(app=app)
+    await run_once(app=lifespan)
+    await run_once(app=App(tasks=[[send], {"loose": loose}, asyncio], lifespan=lifespan_of))
+    async with run(app="shop.worker:app") as runner:
+        await runner.wait()
+    (await run_jobs(app=app, extensions=[Mailer()])).check()
+    (await run_jobs(app.tasks)).check()
 
 
 # -- testing -----------------------------------------------------------------------------------------------

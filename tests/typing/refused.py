@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
 from graphile_worker import (
+    App,
     Job,
     JobHelpers,
     JobSpec,
@@ -59,6 +60,13 @@ def later() -> None: ...
 
 @task(retries=3)  # wrong
 def again() -> None: ...
+
+
+app = App()
+
+
+@app.task(max_attempts=3)
+def post(payload: Letter) -> None: ...
 
 
 @task  # wrong
@@ -146,6 +154,9 @@ async def work(run_jobs: RunJobs, event: JobFailed) -> None:
     run(processes=4)  # wrong
     await run_once(crontabs="")  # wrong
     await run_once(grace=None, local_queue=5)  # wrong
+    App(lifespan=3)  # wrong
+    App(concurency=3)  # wrong
+    await runner.add_job(post, {"to": "a"})  # wrong
     await run_jobs(send)  # wrong
     await run_jobs([send], until=5)  # wrong
     print(event.errors)  # wrong

@@ -66,7 +66,8 @@ MEANT = {
 MEANT_FLAGS = {
     **dict.fromkeys(("--concurrency", "--workers", "--threads"), "--jobs"),
     **dict.fromkeys(("--database", "--database-url", "--url", "--db", "--dsn"), "--connection"),
-    **dict.fromkeys(("--task-directory", "--tasks-dir", "--app"), "--tasks"),
+    **dict.fromkeys(("--task-directory", "--tasks-dir"), "--tasks"),
+    "--application": "--app",
     "--burst": "--once",
     "--reload": "--watch",
 }

@@ -29,8 +29,8 @@ from .new_names import NewNames, checked_names
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..options import WorkerOptions
+    from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..queries.manage_jobs import CancelReport

@@ -18,6 +18,7 @@ _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
     **dict.fromkeys(WorkerOptions.__struct_fields__, _WORKER),
     **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
+    "app": f"{_WORKER}; so does serve",
     "health_file": f"{_SERVE} as --health-file",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
@@ -36,14 +37,16 @@ def call_options(
     *,
     objects: Collection[str],
     options: Collection[str] = WorkerOptions.__struct_fields__,
+    app_options: Mapping[str, Any] | None = None,
 ) -> WorkerOptions:
-    """The options of a library call: the values among its arguments over `options=` or the configuration.
+    """The options of a library call: the values among its arguments over `options=`, or else over the
+    configuration and the options of its app.
 
     `objects` and `options` name what the call takes; anything else is refused.
     """
     check_names(arguments, (*options, *objects))
     values = {name: value for name, value in arguments.items() if name in options}
-    return combine(arguments.get("options"), values)
+    return combine(arguments.get("options"), values, app_options)
 
 
 def check_names(given: Iterable[str], accepted: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Merges the sources of options: defaults < file < environment < command line or call.
+"""Merges the sources of options: defaults < app < file < environment < command line or call.
 
 The result knows the source of every value, and an error about a value names its source.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import ConfigError
 from ..options import WorkerOptions
@@ -18,6 +19,7 @@ from .settings import CommandLineOptions, known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
+DEFAULT_TASKS = WorkerOptions().task_directory
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -32,6 +34,21 @@ class Settings(msgspec.Struct, frozen=True):
         """The source of every option that has a value, by dotted name."""
         names = [name for name in known_settings() if _exists(name, self.worker)]
         return {name: _place(name, self.places) for name in names}
+
+    def over(self, values: Mapping[str, Any], place: str) -> Settings:
+        """These settings over the options of an app: those apply where no other source sets the option."""
+        free = {name: value for name, value in values.items() if not self._is_set(name)}
+        if not free:
+            return self
+        _mark_named(free, Path.cwd())
+        try:
+            worker = self.worker.with_values(**free)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from error
+        return replace(self, worker=worker, places=self.places | dict.fromkeys(free, place))
+
+    def _is_set(self, name: str) -> bool:
+        return any(other == name or other.startswith(f"{name}.") for other in self.places)
 
 
 def resolve(
@@ -49,14 +66,16 @@ def resolve(
     }
 
 
-def combine(options: WorkerOptions | None, values: Mapping[str, Any]) -> WorkerOptions:
-    """The options of a library call: its values over `options`, or else over the configuration.
+def combine(
+    options: WorkerOptions | None, values: Mapping[str, Any], app_options: Mapping[str, Any] | None = None
+) -> WorkerOptions:
+    """The options of a library call: its values over `options`, or else over configuration and app.
 
     None means unset.
     """
     given = {name: value for name, value in values.items() if value is not None}
     if options is None:
-        return resolve(given)[0]
+        return resolve_settings(given).over(app_options or {}, "app").worker
     WorkerOptions.from_mapping(given)  # its errors name unknown options
     return options.with_values(**given)
 
@@ -77,12 +96,21 @@ def resolve_settings(
     sources = [from_file(path)] if path is not None else []
     sources += [from_environment(environment), from_call(call_values, call)]
     values, places = _merged(sources)
-    if isinstance(values.get("crontab_file"), str):
-        # Absolute, so never equal to the default: a crontab that was named must exist.
-        values["crontab_file"] = str(folder / values["crontab_file"])
+    _mark_named(values, folder)
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)
     return Settings(worker, command_line, places)
+
+
+def _mark_named(values: dict[str, Any], folder: Path) -> None:
+    """Make paths absolute, so never equal to a default.
+
+    A crontab that was named must exist; a task directory that was named is used beside the tasks of an app.
+    """
+    if isinstance(values.get("crontab_file"), str):
+        values["crontab_file"] = str(folder / values["crontab_file"])
+    if values.get("task_directory") == DEFAULT_TASKS:
+        values["task_directory"] = str(folder / DEFAULT_TASKS)
 
 
 def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:

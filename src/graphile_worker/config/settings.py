@@ -34,6 +34,8 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     health_file: str | None = None
     """Each worker process writes its heartbeat to this path plus its process id; `health` reads it."""
+    app: str | None = None
+    """The application, as `module:attribute`: an `App`, or a function that returns its lifespan."""
 
     def __post_init__(self) -> None:
         for name, allowed in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):

@@ -21,7 +21,9 @@ FILE_NAME = "graphile_worker.toml"
 PROJECT_FILE = "pyproject.toml"
 TABLE = "tool.graphile-worker"
 PREFIX = "GRAPHILE_WORKER_"
-PATHS = ("task_directory", "crontab_file", "health_file")
+PATHS = ("task_directory", "crontab_file", "health_file", "app")
+MODULES = ("task_directory", "app")
+"""Those of the paths that may also name a module."""
 OTHER_NAMES = {
     "concurrent_jobs": "concurrency",
     "concurrentjobs": "concurrency",
@@ -29,6 +31,7 @@ OTHER_NAMES = {
     "crontab": "crontab_file",
     "jobs": "concurrency",
     "no_prepared_statements": "prepared_statements",
+    "application": "app",
     "tasks": "task_directory",
     "usenodetime": "use_local_time",
 }
@@ -184,7 +187,7 @@ def _absolute(name: str, value: Any, folder: Path) -> Any:
     if name not in PATHS or not isinstance(value, str):
         return value
     path = folder / value
-    return value if name == "task_directory" and _is_module(value) and not path.exists() else str(path)
+    return value if name in MODULES and _is_module(value) and not path.exists() else str(path)
 
 
 def _is_module(value: str) -> bool:

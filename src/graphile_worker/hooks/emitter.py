@@ -75,7 +75,7 @@ class Events:
         kind = type(event)
         handlers = self._handler_cache.get(kind)
         if handlers is None:
-            handlers = self._handler_cache[kind] = self._handlers_of(kind)
+            handlers = self._handler_cache[kind] = self._all_handlers(kind)
         self._call(handlers, event)
 
     def _call(self, handlers: Iterable[Handler[Any]], event: Event) -> None:
@@ -96,8 +96,15 @@ class Events:
         """Whether this event has observers."""
         return event in self._observed
 
-    def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
+    def _own_handlers(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
         return (*self._handlers.get(kind, ()), *self._handlers.get(Event, ()))
+
+    def _all_handlers(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
+        return tuple(handler for source in self._sources() for handler in source._own_handlers(kind))
+
+    def _sources(self) -> list[Events]:
+        """The objects whose observers are called for events that are emitted here."""
+        return [self]
 
     def _handled_events(self) -> set[type[Event]]:
         if self._handlers.get(Event):
@@ -168,39 +175,38 @@ async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 class RunEvents(Events):
-    """The events of one run. Its plugins observe here; observers of the shared object are called after them.
+    """The events of one run. Its plugins observe here; observers of shared objects are called after them.
 
     What a plugin registers ends with the run and gets no events of other runs of the same object.
     """
 
     def __init__(self, shared: Events) -> None:
         super().__init__()
-        self.shared = shared
+        self._followed: list[Events] = []
         self._left_behind = shared._left_behind  # they may outlive the run
+        self.follow(shared)
+
+    def follow(self, shared: Events) -> None:
+        """Call the observers of another object too, also those that it gets later."""
+        self._followed.append(shared)
         shared._runs.add(self)
         self._update_observed()
 
-    def _handlers_of(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
-        return (*super()._handlers_of(kind), *self.shared._handlers_of(kind))
+    def _sources(self) -> list[Events]:
+        followed = (source for shared in self._followed for source in shared._sources())
+        return list(dict.fromkeys((self, *followed)))
 
     def _handled_events(self) -> set[type[Event]]:
-        return super()._handled_events() | self.shared._handled_events()
-
-    def emit_to_plugins(self, event: Event) -> None:
-        """Call the observers of this run only."""
-        self._call(super()._handlers_of(type(event)), event)
+        return super()._handled_events().union(*(shared._handled_events() for shared in self._followed))
 
 
 def emit_once(runs: Iterable[Events], event: Event) -> None:
     """Emit an event about the process to several runs; an observer shared by them is called once."""
-    called: set[int] = set()
+    called: set[Events] = set()
     for run in runs:
-        shared = run.shared if isinstance(run, RunEvents) else run
-        if id(shared) not in called:
-            called.add(id(shared))
-            run.emit(event)
-        elif isinstance(run, RunEvents):
-            run.emit_to_plugins(event)
+        sources = [source for source in run._sources() if source not in called]
+        called.update(sources)
+        run._call([handler for source in sources for handler in source._own_handlers(type(event))], event)
 
 
 def _event_type(event: type[Event] | str) -> type[Event]:

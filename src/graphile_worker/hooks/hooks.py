@@ -89,11 +89,22 @@ class Hooks:
         What is added here during the run takes effect there too.
         """
         run = Hooks(events=RunEvents(self.events))
-        for kind in _INTERCEPTORS:
-            getattr(run, kind).extend(getattr(self, kind))
-        run._plugins = self._plugins.copy()
-        self._runs.add(run)
+        run._copy(self)
         return run
+
+    def _join(self, other: Hooks) -> None:
+        """Add the hooks of another object to these, which are the hooks of a run."""
+        if self in other._runs:
+            return
+        if isinstance(self.events, RunEvents):
+            self.events.follow(other.events)
+        self._copy(other)
+
+    def _copy(self, other: Hooks) -> None:
+        for kind in _INTERCEPTORS:
+            getattr(self, kind).extend(getattr(other, kind))
+        self._plugins.add(*other._plugins)
+        other._runs.add(self)
 
     async def start_plugins(self, worker: WorkerContext) -> None:
         """Start the plugins of a run. If one fails, stop those that were started and raise PluginError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -71,11 +72,8 @@ class Plugins:
     def add(self, *plugins: Plugin) -> None:
         self._installed += plugins
 
-    def copy(self) -> Plugins:
-        """The same plugins, none of them started."""
-        copy = Plugins()
-        copy.add(*self._installed)
-        return copy
+    def __iter__(self) -> Iterator[Plugin]:
+        return iter(self._installed)
 
     async def start(self, worker: WorkerContext) -> None:
         """Start those that are not started yet; if one fails, stop the others and raise PluginError."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..app.application import App, Lifespan
 from ..clock import Clock
 from ..cron import ParsedCronItem
 from ..db.connection import AnyConnection, AnyPool
@@ -22,6 +23,8 @@ from ..worker.fetcher import FlagSource
 class WorkerArguments(WorkerOptionValues, total=False):
     """Objects of the program, which no file and no environment variable can hold."""
 
+    app: App | Lifespan | str | None
+    """An `App` or a lifespan, or its name as `module:attribute`; see [the application](../application.md)."""
     task_list: TaskList | None
     """Tasks or functions, or a mapping of identifiers to them, in place of `task_directory`."""
     crontab: str | None

@@ -19,26 +19,31 @@ from ..db.errors import translate_errors
 from ..db.open import close_pool, open_pool, resolve_connection
 from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
-from ..hooks import Events, WorkerContext
+from ..hooks import Events, Plugin, WorkerContext
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.names import is_anything_waiting
+from ..tasks.extensions import Extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
 from .pool_size import pool_size
 
 if TYPE_CHECKING:
+    from ..app.application import App
+    from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
+    from ..worker.fetcher import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
     from .lending import Lending
 
 CLOSE_WITHIN = 5.0  # seconds for tasks to return the connections they still hold
 OBJECTS = (
+    "app",
     "pg_pool",
     "task_list",
     "crontab",
@@ -70,7 +75,11 @@ class WorkerBuilder:
         _check_conflicts(arguments)
         self._arguments = arguments
         self.once = once
-        self.options = call_options(arguments, objects=OBJECTS)
+        self._app = _app_of(arguments)
+        self.lifespan: EnteredApp | None = None
+        """The lifespan of the app, once it is entered."""
+        app_options = None if self._app is None else self._app.options
+        self.options = call_options(arguments, objects=OBJECTS, app_options=app_options)
         self._pg_pool = arguments.get("pg_pool")
         self._connection_string = self.options.connection_string
         if self._pg_pool is not None and arguments.get("connection_string") is None:
@@ -84,19 +93,17 @@ class WorkerBuilder:
         """The caller's observers; they may serve other runs too."""
         self.hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several runs
         self._plugins = tuple(arguments.get("plugins", ()))
-        self._is_observed = bool(self._plugins or self.hooks._plugins or self.hooks.events._observed)
         self._log = LogPlugin(arguments.get("logger"))
         self._clock: Clock = arguments.get("clock") or SystemClock()
 
     async def open(self) -> None:
-        """Load tasks and crontab, install the plugins, open the database and migrate its schema."""
+        """Load tasks and crontab, open the database and migrate it, enter the app, install the plugins."""
         options = self.options
         found = resolve_connection(self._connection_string, self._pg_pool)
         self.dsn = found if isinstance(found, Dsn) else None
-        self.tasks = self._load_tasks()
-        self.cron_items = self._load_cron_items()
-        for plugin in (self._log, *self._plugins):
-            self.hooks.install(plugin)
+        may_yield_tasks = self._app is not None and self._app.lifespan is not None and not self._app.tasks
+        if not may_yield_tasks:
+            self._load()  # before anything is opened: a mistake in a task is found without a database
         if isinstance(found, Dsn):
             self.database = await open_pool(
                 found,
@@ -109,10 +116,33 @@ class WorkerBuilder:
             async with self.database.acquire() as connection:
                 with translate_errors(options.schema_name):
                     report = await migrate(connection, options.schema_name)
+            self.has_tables = report.has_tables
+            if self._app is not None and self._app.lifespan is not None:
+                await self._enter_app(self._app)
+            self._install_plugins()
         except BaseException:
             await self.close()
             raise
-        self.has_tables = report.has_tables
+
+    async def _enter_app(self, app: App) -> None:
+        from ..app.lifespan import EnteredApp
+
+        self.lifespan = EnteredApp(app)
+        self._app = whole = await self.lifespan.enter()
+        yielded = len(whole.tasks) > len(app.tasks) or len(whole.cron_items) > len(app.cron_items)
+        if yielded or not app.tasks:
+            self._load()
+
+    def _install_plugins(self) -> None:
+        plugins: tuple[Plugin, ...] = (self._log, *self._plugins)
+        if self._app is not None:
+            self.hooks._join(self._app.hooks)
+            plugins = (self._log, *self._app.plugins, *self._plugins)
+        self._is_observed = bool(
+            len(plugins) > 1 or self.lifespan or self.hooks._plugins or self.hooks.events._observed
+        )
+        for plugin in plugins:
+            self.hooks.install(plugin)
 
     async def open_if_needed(self) -> bool:
         """Open for a run that drains the queue; False if no job is waiting and there are no observers."""
@@ -133,12 +163,25 @@ class WorkerBuilder:
         return False
 
     async def close(self) -> None:
-        """Close the database, unless it is the caller's."""
-        if self.dsn is not None:
-            await close_pool(self.database, within=CLOSE_WITHIN)
+        """Leave the lifespan of the app, and close the database, unless it is the caller's."""
+        try:
+            if self.lifespan is not None:
+                await self.lifespan.leave()
+        finally:
+            if self.dsn is not None:
+                await close_pool(self.database, within=CLOSE_WITHIN)
+
+    def _load(self) -> None:
+        self.tasks = self._load_tasks()
+        self.cron_items = self._load_cron_items()
 
     def _load_tasks(self) -> TaskRegistry:
         task_list = self._arguments.get("task_list")
+        if self._app is not None:
+            from ..app.tasks import tasks_of
+
+            is_named = True if self._arguments.get("task_directory") is not None else None
+            return tasks_of(self._app, self.options, task_list=task_list, is_named=is_named)
         if task_list is not None:
             return build_registry(task_list)
         from ..tasks.load import load_tasks
@@ -147,20 +190,28 @@ class WorkerBuilder:
 
     def _load_cron_items(self) -> Sequence[ParsedCronItem]:
         """The recurring jobs. A program with a task_list has no crontab file unless it names one."""
+        own = () if self._app is None else self._app.cron_items
         crontab, items = self._arguments.get("crontab"), self._arguments.get("parsed_cron_items")
         file = self.options.crontab_file
         is_named = self._arguments.get("crontab_file") is not None or file != WorkerOptions().crontab_file
         if crontab is None and items is None and not is_named:
             if self._arguments.get("task_list") is not None:
-                return ()
+                return own
             if not Path(file).exists():
-                self._log.no_crontab(file)
-                return ()
+                if not own:
+                    self._log.no_crontab(file)
+                return own
         from ..cron import collect_cron_items
 
-        return collect_cron_items(
+        found = collect_cron_items(
             crontab=crontab, parsed_cron_items=items, crontab_file=file, must_exist=is_named
         )
+        if not own:
+            return found
+        from ..cron.check import check_identifiers
+
+        check_identifiers([*own, *found])
+        return [*own, *found]
 
     # -- the parts of the worker ---------------------------------------------------------------------------
 
@@ -204,7 +255,7 @@ class WorkerBuilder:
             self.options,
             self.client,
             self._lending,
-            extensions=self._arguments.get("extensions", ()),
+            extensions=self._extensions(),
             logger=self._log.job_logger,
             clock=self._clock,
         )
@@ -215,11 +266,24 @@ class WorkerBuilder:
             services,
             self.hooks,
             self._clock,
-            forbidden_flags=self._arguments.get("forbidden_flags"),
+            forbidden_flags=self._forbidden_flags(),
             once=self.once,
             has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
         )
+
+    def _extensions(self) -> Extensions:
+        """The objects of the app, and those of the call in their place."""
+        given = Extensions(self._arguments.get("extensions", ()))
+        return given if self._app is None else self._app.extensions._updated(given)
+
+    def _forbidden_flags(self) -> FlagSource:
+        given = self._arguments.get("forbidden_flags")
+        if self._app is None:
+            return given
+        from ..app.flags import joined_flags
+
+        return joined_flags(self._app.forbidden_flags, given)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..recovery.service import Recovery
@@ -273,6 +337,14 @@ class WorkerBuilder:
             database=self.dsn.name if self.dsn is not None else "the given pool",
             schema=self.options.schema,
         )
+
+
+def _app_of(arguments: RunArguments | RunOnceArguments) -> App | None:
+    if (app := arguments.get("app")) is None:
+        return None
+    from ..app.load import as_app
+
+    return as_app(app)
 
 
 def _check_conflicts(arguments: RunArguments | RunOnceArguments) -> None:

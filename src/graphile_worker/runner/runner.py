@@ -219,6 +219,8 @@ class Runner:
             await self._events._drain()
             await self._builder.hooks.stop_plugins()
             await self._builder.close()
+        if (lifespan := self._builder.lifespan) is not None and lifespan.error is not None:
+            raise lifespan.error
 
     async def _wait_for_parts(self) -> None:
         """The pool and the cron scheduler end together: if one fails, the other is stopped."""
@@ -226,9 +228,11 @@ class Runner:
         waiting: set[asyncio.Future[None]] = {asyncio.ensure_future(pool.wait())}
         if self._cron is not None:
             waiting.add(asyncio.ensure_future(self._cron.wait()))
-        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        done = await self._wait_for_first(waiting)
         self._begin_to_stop()
-        pool.begin_shutdown("recurring jobs cannot be scheduled any more")
+        pool.begin_shutdown(
+            "recurring jobs cannot be scheduled any more" if done else "the lifespan of the app has ended"
+        )
         if self._cron is not None:
             await self._cron.stop()
         if self._stale_locks is not None:
@@ -238,6 +242,19 @@ class Runner:
         for result in (*(future.exception() for future in done), *results):
             if isinstance(result, BaseException):
                 raise result
+
+    async def _wait_for_first(self, parts: set[asyncio.Future[None]]) -> set[asyncio.Future[None]]:
+        """Wait until one of the parts has ended, or the lifespan of the app; those parts that have."""
+        lifespan = self._builder.lifespan
+        if lifespan is None:
+            return (await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED))[0]
+        ended = asyncio.ensure_future(lifespan.ended_early.wait())
+        waiting: set[asyncio.Future[Any]] = {*parts, ended}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        return {part for part in parts if part.done()}
 
 
 class _SignalTarget:

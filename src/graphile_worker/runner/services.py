@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ..client import WorkerUtils
 from ..clock import Clock
@@ -22,7 +21,7 @@ def make_services(
     client: WorkerUtils,
     lending: Lending,
     *,
-    extensions: Iterable[object] | Mapping[type[Any], object],
+    extensions: Extensions,
     logger: logging.Logger,
     clock: Clock,
 ) -> WorkerServices:
@@ -35,7 +34,7 @@ def make_services(
         acquire=lending.to_task,
         queue_names=QueueNames(queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
         loop=asyncio.get_running_loop(),
-        extensions=Extensions(extensions),
+        extensions=extensions,
         executables_inherit_database=options.executables_inherit_database,
         logger=logger,
     )

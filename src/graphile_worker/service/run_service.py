@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..observability.log_format import PipeHandler
-from ..options import WorkerOptions
 from .parent import ParentProcess
 from .reload import Reload
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
 
+UNKNOWN_GRACE = 600.0  # seconds; a process whose event loop is blocked ends itself after its own grace
 KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tasks, writes and exits
 
 
@@ -20,11 +21,11 @@ KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tas
 class Service:
     """What to run, and how."""
 
-    arguments: dict[str, Any]
-    """The arguments of `run` or `run_once`."""
-    options: WorkerOptions
-    """The options that follow from them."""
+    make_arguments: Callable[[], dict[str, Any]]
+    """Returns the arguments of `run` or `run_once`; called in each worker process."""
     parent: ParentProcess
+    grace: float | None = None
+    """The grace of the worker; None if only its app knows."""
     once: bool = False
     processes: int = 1
     health_file: str | None = None
@@ -47,7 +48,7 @@ def run_service(service: Service) -> int:
         service.processes,
         lambda: reported(lambda: _work(service)),
         replace=not service.once,
-        kill_after=service.options.grace + KILL_MARGIN,
+        kill_after=(UNKNOWN_GRACE if service.grace is None else service.grace) + KILL_MARGIN,
         reload=service.reload,
     )
 
@@ -57,7 +58,7 @@ def _work(service: Service) -> int:
     from .run_worker import run_worker
 
     service.parent.attach()
-    arguments = service.arguments
+    arguments = service.make_arguments()
     if service.health_file is not None and not service.once:
         from .health_plugin import HealthFilePlugin
 

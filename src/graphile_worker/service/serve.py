@@ -22,13 +22,15 @@ from .reload import same_program
 from .run_service import Service, run_service
 
 if TYPE_CHECKING:
+    from ..app import App, Lifespan
     from ..runner.arguments import WorkerArguments
 
-OWN_ARGUMENTS = ("app", "processes", "watch", "health_file", "log_format", "log_level", "once")
+OWN_ARGUMENTS = ("processes", "watch", "health_file", "log_format", "log_level", "once")
 
 
 def serve(
-    app: Any = None,
+    app: App | Lifespan | str | None = None,
+    /,
     *,
     processes: int | None = None,
     watch: bool = False,
@@ -80,9 +82,9 @@ def serve(
         settings = with_database(settings)
         call["connection_string"] = settings.worker.connection_string
     service = Service(
-        call,
-        settings.worker,
+        lambda: call,
         parent,
+        grace=settings.worker.grace,
         once=once,
         processes=settings.command_line.processes,
         health_file=settings.command_line.health_file,

@@ -24,6 +24,9 @@ class Extensions:
 
     def __init__(self, given: Iterable[object] | Mapping[type[Any], object] = ()) -> None:
         self._by_type: dict[type[Any], Any] = {}
+        if isinstance(given, Extensions):
+            self._by_type.update(given._by_type)
+            return
         if isinstance(given, Mapping):
             for kind, value in given.items():
                 if not isinstance(kind, type):
@@ -58,6 +61,12 @@ class Extensions:
         if default is not _NO_DEFAULT:
             return default
         raise ExtensionMissingError(kind, [own.__name__ for own in self._by_type], ambiguous=len(found) > 1)
+
+    def _updated(self, more: Extensions) -> Extensions:
+        """These and more; of two objects of one type, those in `more` win."""
+        both = Extensions(self)
+        both._by_type.update(more._by_type)
+        return both
 
     def __contains__(self, kind: object) -> bool:
         return isinstance(kind, type) and self.get(kind, None) is not None

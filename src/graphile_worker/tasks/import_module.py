@@ -20,20 +20,20 @@ from types import ModuleType
 from ..errors import TaskLoadError
 
 
-def import_name(name: str) -> ModuleType:
+def import_name(name: str, *, refusal: type[TaskLoadError] = TaskLoadError) -> ModuleType:
     """Import a module by its dotted name, from the current folder first."""
     _add_to_path(Path.cwd())
-    with explained(name, Path.cwd()):
+    with explained(name, Path.cwd(), refusal=refusal):
         return importlib.import_module(name)
 
 
-def import_file(path: Path) -> ModuleType:
+def import_file(path: Path, *, refusal: type[TaskLoadError] = TaskLoadError) -> ModuleType:
     """Import a single file; its folder is added to `sys.path`."""
     _add_to_path(path.parent)
     name = path.name.removesuffix(".py")
     if "." in name or not _is_name_free(name, path):
         name = _unique(path, name)
-    return _import(name, path, path.parent)
+    return _import(name, path, path.parent, refusal)
 
 
 class TaskFolder:
@@ -71,7 +71,7 @@ class TaskFolder:
         sys.modules[name] = importlib.util.module_from_spec(spec)
 
 
-def _import(name: str, path: Path, root: Path) -> ModuleType:
+def _import(name: str, path: Path, root: Path, refusal: type[TaskLoadError] = TaskLoadError) -> ModuleType:
     known = sys.modules.get(name)
     if known is not None:
         if _is_from(known, path):  # imported by another task file
@@ -80,11 +80,11 @@ def _import(name: str, path: Path, root: Path) -> ModuleType:
     search = [str(path.parent)] if path.name == "__init__.py" else None
     spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=search)
     if spec is None or spec.loader is None:
-        raise TaskLoadError("Python cannot import this file", path=str(path))
+        raise refusal("Python cannot import this file", path=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with explained(str(path), root):
+        with explained(str(path), root, refusal=refusal):
             spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
@@ -101,7 +101,13 @@ def _is_from(module: ModuleType, path: Path) -> bool:
 
 
 @contextmanager
-def explained(what: str, root: Path, problem: str = "cannot be imported") -> Iterator[None]:
+def explained(
+    what: str,
+    root: Path,
+    problem: str = "cannot be imported",
+    *,
+    refusal: type[TaskLoadError] = TaskLoadError,
+) -> Iterator[None]:
     """Turn any exception from the code in a file into a TaskLoadError with file and line."""
     try:
         yield
@@ -110,13 +116,13 @@ def explained(what: str, root: Path, problem: str = "cannot be imported") -> Ite
     except TaskLoadError as error:
         if error.path is not None or what.partition(":")[0] in str(error):
             raise
-        raise TaskLoadError(str(error), path=what) from error
+        raise refusal(str(error), path=what) from error
     except BaseException as error:
         path, line = _location(error, what, root)
         message = _last_line(error)
         if isinstance(error, SystemExit):
-            message += "; a task file must not exit when it is imported"
-        raise TaskLoadError(f"{problem}: {message}", path=path, line=line) from error
+            message += "; a module with tasks or an app must not exit when it is imported"
+        raise refusal(f"{problem}: {message}", path=path, line=line) from error
 
 
 def _last_line(error: BaseException) -> str:

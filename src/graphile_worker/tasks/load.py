@@ -13,21 +13,19 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from ..errors import TaskLoadError
-from .import_module import TaskFolder, explained, import_file, import_name
+from .import_module import TaskFolder, explained
 from .load_python import add_tasks_of_file, add_tasks_of_module, add_tasks_of_value
 from .registry import TaskRegistry
+from .target import MODULE, attribute_of, import_place, import_single
 from .task import AnyTask, Task
 from .task_files import TaskFile, find_task_files
 
 _CAN_EXECUTE = os.name == "posix"
 _UNREADABLE = "its tasks cannot be read"  # imported, but what it defines cannot be inspected
-_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 logger = logging.getLogger("graphile_worker.tasks")
 
@@ -43,7 +41,7 @@ def load_tasks(source: str | Path) -> TaskRegistry:
         _load_folder(registry, path)
     elif path.is_file():
         with explained(str(path), path.parent, _UNREADABLE):
-            add_tasks_of_module(registry, _import_single(path), str(path))
+            add_tasks_of_module(registry, import_single(path), str(path))
     elif isinstance(source, str) and (target := _split(source)) is not None:
         with explained(source, Path.cwd(), _UNREADABLE):
             _load_target(registry, *target)
@@ -84,38 +82,26 @@ def _executable_task(file: TaskFile) -> AnyTask:
 
 def _load_target(registry: TaskRegistry, place: str, attribute: str) -> None:
     """Load `place:attribute`, or all of `place` if there is no attribute."""
-    path = Path(os.path.abspath(place))
-    if path.is_file():
-        module, where = _import_single(path), str(path)
-    elif place.endswith(".py") or not _MODULE.fullmatch(place):
-        raise _missing(path)
-    else:
-        module, where = import_name(place), place
+    found = import_place(place)
+    if found is None:
+        raise _missing(Path(os.path.abspath(place)))
+    module, where = found
     if not attribute:
         add_tasks_of_module(registry, module, getattr(module, "__file__", None))
         return
-    value: Any = module
-    for name in attribute.split("."):
-        if not hasattr(value, name):
-            raise TaskLoadError(f"{where} has no attribute {attribute!r}; {_tasks_of(module)}")
-        value = getattr(value, name)
+    try:
+        value = attribute_of(module, attribute)
+    except AttributeError:
+        raise TaskLoadError(f"{where} has no attribute {attribute!r}; {_tasks_of(module)}") from None
     add_tasks_of_value(registry, value, f"{where}:{attribute}")
 
 
 def _split(source: str) -> tuple[str, str] | None:
     """Split into a module or file and an attribute; None if the text can only be a path."""
     place, colon, attribute = source.rpartition(":") if ":" in source else (source, "", "")
-    if colon or (_MODULE.fullmatch(source) and "." in source and not source.endswith(".py")):
+    if colon or (MODULE.fullmatch(source) and "." in source and not source.endswith(".py")):
         return place, attribute
     return None
-
-
-def _import_single(path: Path) -> ModuleType:
-    if path.suffix != ".py":
-        raise TaskLoadError(
-            "is not a Python file; pass a folder of tasks, or a file that ends in .py", path=str(path)
-        )
-    return import_file(path)
 
 
 def _missing(path: Path) -> TaskLoadError:

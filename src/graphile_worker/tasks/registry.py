@@ -19,10 +19,12 @@ class TaskRegistry(Mapping[str, AnyTask]):
     def __init__(self) -> None:
         self._tasks: dict[str, AnyTask] = {}
 
-    def add(self, task: AnyTask, identifier: str | None = None) -> None:
+    def add(self, task: AnyTask, identifier: str | None = None, *, prepare: bool = True) -> None:
         """Register the task under `identifier` or its own; TaskLoadError if another task has that identifier.
 
-        Registering the same function twice is fine: a task may be imported in several places.
+        Registering the same function twice is fine: a task may be imported in several places. With `prepare`,
+        an annotation that cannot be used is an error now; while a module is being imported, it is too early
+        to tell.
         """
         task = as_task(task, identifier)
         known = self._tasks.get(task.identifier)
@@ -34,7 +36,8 @@ class TaskRegistry(Mapping[str, AnyTask]):
                 line=task.line,
             )
         if known is None:
-            task._prepare()
+            if prepare:
+                task._prepare()
             self._tasks[task.identifier] = task
 
     def __getitem__(self, identifier: str) -> AnyTask:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ..app import App, as_app
+from ..app.application import Lifespan
+from ..app.lifespan import entered
+from ..app.tasks import tasks_of
 from ..client import WorkerUtils
 from ..clock import SystemClock
 from ..config import combine
 from ..config.calls import check_names
+from ..cron.check import check_identifiers
+from ..cron.load import collect_cron_items
 from ..db.connection import Pool, UserConnection
 from ..db.open import close_pool, open_pool
 from ..errors import ConfigError
@@ -49,7 +56,12 @@ class RunJobs:
     """
 
     def __init__(
-        self, url: str, *, options: WorkerOptions | None = None, clock: FakeClock | None = None
+        self,
+        url: str,
+        *,
+        options: WorkerOptions | None = None,
+        clock: FakeClock | None = None,
+        app: App | None = None,
     ) -> None:
         options = options if options is not None else WorkerOptions()
         self._options = options.with_values(
@@ -64,11 +76,13 @@ class RunJobs:
             fail_job_batch_delay=None,
         )
         self._clock = clock
+        self._app = app
 
     async def __call__(
         self,
         task_list: TaskList | None = None,
         *,
+        app: App | Lifespan | str | None = None,
         until: datetime | timedelta | None = None,
         crontab: str | None = None,
         parsed_cron_items: Sequence[ParsedCronItem] | None = None,
@@ -84,21 +98,24 @@ class RunJobs:
 
         Jobs that tasks add run too. A failed job stays in the queue for its next attempt, and a job of an
         unknown task stays there too; `JobsRun.check` makes them fail the test.
-        Without `task_list`, the tasks come from the configured directory. `values` are options of a worker.
+        With `app`, its tasks, hooks and extensions are used too, and its lifespan is entered for this call.
+        Without `task_list` and `app`, the tasks come from the configured app or directory. `values` are
+        options of a worker.
         With `until`, the clock moves from job to job up to that time, and the recurring jobs of `crontab` or
         `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
         """
         check_names(values, WorkerOptions.__struct_fields__)
         options = combine(self._options, values)
-        tasks = build_registry(task_list) if task_list is not None else load_tasks(options.task_directory)
-        schedule = self._schedule(until, crontab, parsed_cron_items)
         observed = Observed()
-        more = {
-            "plugins": (*plugins, observed), "extensions": extensions, "forbidden_flags": forbidden_flags,
-            "logger": logger,
-        }  # fmt: skip
+        chosen = as_app(app) if app is not None else self._app if task_list is None else None
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with asyncio.timeout(timeout) as limit, _entered(chosen) as whole:
+                tasks = _tasks(whole, task_list, options)
+                more = {
+                    "plugins": (*plugins, observed), "extensions": extensions, "logger": logger,
+                    "forbidden_flags": forbidden_flags, "app": whole,
+                }  # fmt: skip
+                schedule = self._schedule(until, crontab, parsed_cron_items, whole)
                 pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)
                 try:
                     drain = _Drain(pool, options, tasks, self._clock, observed, events, more)
@@ -132,6 +149,7 @@ class RunJobs:
         until: datetime | timedelta | None,
         crontab: str | None,
         parsed_cron_items: Sequence[ParsedCronItem] | None,
+        app: App | None,
     ) -> Schedule | None:
         if until is None:
             if crontab is not None or parsed_cron_items is not None:
@@ -139,7 +157,21 @@ class RunJobs:
             return None
         if self._clock is None:
             raise ConfigError("until: there is no clock to move; add the fixture graphile_worker_clock")
-        return Schedule(self._clock, until, crontab=crontab, parsed_cron_items=parsed_cron_items)
+        items = collect_cron_items(crontab=crontab, parsed_cron_items=parsed_cron_items)
+        if app is not None:
+            items = [*app.cron_items, *items]
+            check_identifiers(items)
+        return Schedule(self._clock, until, items)
+
+
+def _entered(app: App | None) -> AbstractAsyncContextManager[App | None]:
+    return nullcontext() if app is None else entered(app)
+
+
+def _tasks(app: App | None, task_list: TaskList | None, options: WorkerOptions) -> TaskRegistry:
+    if app is not None:
+        return tasks_of(app, options, task_list=task_list)
+    return build_registry(task_list) if task_list is not None else load_tasks(options.task_directory)
 
 
 class AddedJobs:

@@ -4,6 +4,7 @@
     graphile_worker_utils       a client for it
     run_jobs, added_jobs        run the jobs in it, list the jobs in it
     graphile_worker_clock       a clock to move; the client and the worker of the test follow it
+    graphile_worker_app         the configured app, which `run_jobs()` runs
 
 The server is embedded and starts with the first test that needs it, or is named by the environment variable
 GRAPHILE_WORKER_TEST_DATABASE_URL or pytest's setting `graphile_worker_database_url`. No fixture is a
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from ..app import App
     from ..client import WorkerUtils
     from ..options import WorkerOptions
     from .database import DatabaseServer
@@ -44,11 +46,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def graphile_worker_options(pytestconfig: pytest.Config) -> WorkerOptions:
-    """The configured options of the project; override it to test with others."""
-    from ..config import resolve
+def graphile_worker_app(pytestconfig: pytest.Config) -> App | None:
+    """The configured app of the project; override it to test with another."""
+    from ..config import resolve_settings
 
-    return resolve({}, cwd=pytestconfig.rootpath)[0]
+    name = resolve_settings({}, cwd=pytestconfig.rootpath).command_line.app
+    if not name:
+        return None
+    from ..app import load_app
+
+    return load_app(name)
+
+
+@pytest.fixture(scope="session")
+def graphile_worker_options(pytestconfig: pytest.Config, graphile_worker_app: App | None) -> WorkerOptions:
+    """The configured options of the project; override it to test with others."""
+    from ..config import resolve_settings
+
+    settings = resolve_settings({}, cwd=pytestconfig.rootpath)
+    return settings.over({} if graphile_worker_app is None else graphile_worker_app.options, "app").worker
 
 
 @pytest.fixture(scope="session")
@@ -134,12 +150,20 @@ def graphile_worker_utils(
 
 @pytest.fixture
 def run_jobs(
-    graphile_worker_database: str, graphile_worker_options: WorkerOptions, request: pytest.FixtureRequest
+    graphile_worker_database: str,
+    graphile_worker_options: WorkerOptions,
+    graphile_worker_app: App | None,
+    request: pytest.FixtureRequest,
 ) -> RunJobs:
     """`await run_jobs([send_email])` runs the jobs that are ready and returns how they ended."""
     from .jobs import RunJobs
 
-    return RunJobs(graphile_worker_database, options=graphile_worker_options, clock=_clock_of(request))
+    return RunJobs(
+        graphile_worker_database,
+        options=graphile_worker_options,
+        clock=_clock_of(request),
+        app=graphile_worker_app,
+    )
 
 
 @pytest.fixture

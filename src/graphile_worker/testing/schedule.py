@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..cron.due import DueMinute, cron_job, due_between
-from ..cron.load import collect_cron_items
 from ..cron.matcher import MINUTE
 from ..db.connection import Pool
 from ..errors import InvalidArgumentError
@@ -27,12 +26,10 @@ class Schedule:
         self,
         clock: FakeClock,
         until: datetime | timedelta,
-        *,
-        crontab: str | None = None,
-        parsed_cron_items: Sequence[ParsedCronItem] | None = None,
+        items: Sequence[ParsedCronItem],
     ) -> None:
         self._clock = clock
-        self._items = collect_cron_items(crontab=crontab, parsed_cron_items=parsed_cron_items)
+        self._items = items
         self._end = _moment(clock, until)
         self._minutes: Iterator[DueMinute] = due_between(self._items, clock.now(), self._end + MINUTE)
         self._next_minute: DueMinute | None = None

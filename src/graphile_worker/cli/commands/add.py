@@ -21,7 +21,7 @@ from ...json_shapes import job_as_json
 from ...spec import JOB_KEY_MODES, JobSpec
 from ...text import count
 from ..support.bulk_input import add_from
-from ..support.client import run_async, utils_for
+from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, command
 from ..support.output import cell
 from ..support.parameters import When
@@ -60,7 +60,7 @@ STDIN = "-"
 @click.option(
     "--strict",
     is_flag=True,
-    help="Refuse a task that is neither in the database nor in the task directory.",
+    help="Refuse a task that is neither in the database, in the app, nor in the task directory.",
 )
 def add_command(
     settings: Settings,
@@ -128,9 +128,18 @@ async def _add_lines(settings: Settings, lines: TextIO, name: str, *, strict: bo
 async def _opened(settings: Settings) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
     from ..support.task_names import known_names
 
+    app = with_app(settings)[1]
     async with utils_for(settings) as utils:
         utils._new_names = None  # the command has its own warnings
-        yield utils, await known_names(utils, settings.worker.schema_name, settings.worker.task_directory)
+        yield (
+            utils,
+            await known_names(
+                utils,
+                settings.worker.schema_name,
+                settings.worker.task_directory,
+                of_app=() if app is None else app.tasks,
+            ),
+        )
 
 
 def _warn(names: TaskNames, consequence: str) -> None:

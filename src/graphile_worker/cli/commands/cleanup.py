@@ -11,7 +11,7 @@ import click
 from ...config import Settings
 from ...json_shapes import cleanup_as_json
 from ...text import count
-from ..support.client import run_async, utils_for
+from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, client_command, command
 from ..support.parameters import CLEANUP_TASKS, Names
 from ..support.progress import progress_bar
@@ -76,11 +76,13 @@ async def _cleanup_with_bar(utils: WorkerUtils, wanted: Any, keep: list[str]) ->
 def _local_tasks(settings: Settings) -> list[str]:
     """Names of local tasks, which are kept even without jobs."""
     directory = settings.worker.task_directory
-    if "task_directory" not in settings.places and not os.path.exists(directory):
-        return []
+    app = with_app(settings)[1]
+    own = [] if app is None else list(app.tasks)
+    if "task_directory" not in settings.places and (own or not os.path.exists(directory)):
+        return own
     from ...tasks.load import load_tasks
 
-    return list(load_tasks(directory))
+    return [*own, *load_tasks(directory)]
 
 
 def _describe(report: CleanupReport) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,9 +16,13 @@ from ...cron.item import ParsedCronItem
 from ...cron.preview import UpcomingRun, upcoming_runs
 from ...errors import CrontabError, CrontabProblem, TaskLoadError
 from ...text import count as counted
+from ..support.client import with_app
 from ..support.command import Output, command
 from ..support.output import print_table
-from ..support.parameters import TASKS_OPTION, When
+from ..support.parameters import APP_OPTION, TASKS_OPTION, When
+
+if TYPE_CHECKING:
+    from ...app import App
 
 FILE_ARGUMENT = click.argument("file", required=False, metavar="[FILE]")
 
@@ -46,18 +50,24 @@ def crontab_group() -> None:
 @command("check", short_help="Check a crontab for errors.")
 @FILE_ARGUMENT
 @TASKS_OPTION
+@APP_OPTION
 def check_command(settings: Settings, file: str | None, tasks: str | None) -> Output:
     """Check FILE for errors and show all of them (default: crontab; - is standard input).
 
-    An unknown task is an error too, if the tasks can be loaded.
+    An unknown task is an error too, if the tasks can be loaded. With an app, its recurring jobs are checked
+    too.
 
     \b
     graphile-worker crontab check
     graphile-worker crontab check deploy/crontab
     """
-    name, text = _read(file, settings)
-    known, note = _known_tasks(tasks, settings)
+    settings, app = with_app(settings)
+    name, text = _read(file, settings, app)
+    known, note = _known_tasks(tasks, settings, app)
     items, problems = read_crontab(text, source=name, known_tasks=known)
+    if app is not None:
+        problems += _problems_of_app(app, items, known)
+        items = [*app.cron_items, *items]
     return Output(
         lambda: _as_json(name, items, problems, known),
         lambda: _print_problems(name, items, problems, note),
@@ -67,6 +77,7 @@ def check_command(settings: Settings, file: str | None, tasks: str | None) -> Ou
 
 @command("next", short_help="Show when the recurring jobs of a crontab run next.")
 @FILE_ARGUMENT
+@APP_OPTION
 @click.option(
     "-n",
     "--count",
@@ -86,12 +97,16 @@ def check_command(settings: Settings, file: str | None, tasks: str | None) -> Ou
 def next_command(settings: Settings, file: str | None, count: int, start: datetime | timedelta) -> Output:
     """Show when the jobs of FILE run next, in UTC and local time (default: crontab; - is standard input).
 
+    Without FILE, the recurring jobs of the app are shown too, if there is one.
+
     \b
     graphile-worker crontab next -n 20
     """
-    name, text = _read(file, settings)
+    settings, app = with_app(settings) if file is None else (settings, None)
+    name, text = _read(file, settings, app)
     moment = start if isinstance(start, datetime) else datetime.now(UTC) + start
-    runs = upcoming_runs(parse_crontab(text, source=name), moment, count)
+    items = [*(() if app is None else app.cron_items), *parse_crontab(text, source=name)]
+    runs = upcoming_runs(items, moment, count)
     return Output(lambda: [_run_as_json(run) for run in runs], lambda: _print_runs(runs))
 
 
@@ -99,9 +114,11 @@ crontab_group.add_command(check_command)
 crontab_group.add_command(next_command)
 
 
-def _read(file: str | None, settings: Settings) -> tuple[str, str]:
-    """The name of the crontab for messages, and its text."""
+def _read(file: str | None, settings: Settings, app: App | None) -> tuple[str, str]:
+    """The name of the crontab for messages, and its text; an app does not need a crontab."""
     name = settings.worker.crontab_file if file is None else file
+    if file is None and app is not None and "crontab_file" not in settings.places and not Path(name).exists():
+        return f"app {app.name}", ""
     try:
         if name == "-":
             return "standard input", sys.stdin.read()
@@ -112,16 +129,40 @@ def _read(file: str | None, settings: Settings) -> tuple[str, str]:
         raise CrontabError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-def _known_tasks(tasks: str | None, settings: Settings) -> tuple[Collection[str] | None, str]:
+def _known_tasks(
+    tasks: str | None, settings: Settings, app: App | None
+) -> tuple[Collection[str] | None, str]:
     """The names of all tasks; None, and why, if the default directory cannot be loaded."""
-    from ...tasks.load import load_tasks
-
+    options = settings.worker if tasks is None else settings.worker.with_values(task_directory=tasks)
     try:
-        return frozenset(load_tasks(tasks or settings.worker.task_directory)), ""
+        if app is not None:
+            from ...app.tasks import tasks_of
+
+            return frozenset(tasks_of(app, options, is_named=True if tasks else None)), ""
+        from ...tasks.load import load_tasks
+
+        return frozenset(load_tasks(options.task_directory)), ""
     except TaskLoadError as error:
         if tasks is not None:
             raise
         return None, f"Task names were not checked: {error}"
+
+
+def _problems_of_app(
+    app: App, items: list[ParsedCronItem], known: Collection[str] | None
+) -> list[CrontabProblem]:
+    """Recurring jobs of the app whose task is unknown, and identifiers that the crontab uses too."""
+    problems = [
+        CrontabProblem(source=item.source or "app", line=item.line, message=f"unknown task {task!r}")
+        for item in app.cron_items
+        if known is not None and (task := item.task_identifier) not in known
+    ]
+    places = {item.identifier: item.place for item in app.cron_items}
+    for item in items:
+        if (place := places.get(item.identifier)) is not None:
+            message = f"the identifier {item.identifier!r} is already used in {place}; add ?id="
+            problems.append(CrontabProblem(source=item.source or "", line=item.line, message=message))
+    return problems
 
 
 def _print_problems(

@@ -21,8 +21,8 @@ from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
 from ..dev.no_worker import NoWorker
 from ..dev.worker import DevWorker
-from ..support.client import load_settings
-from ..support.parameters import CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
+from ..support.client import load_settings, with_app
+from ..support.parameters import APP_OPTION, CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from .init import create_project, lacks_tasks
 
 
@@ -43,6 +43,7 @@ from .init import create_project, lacks_tasks
     help="Also listen on this port of 127.0.0.1; 0 picks a free one.  [default: a private socket only]",
 )
 @TASKS_OPTION
+@APP_OPTION
 @click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]")
 @JOBS_OPTION
 @click.option(
@@ -118,7 +119,7 @@ async def _develop(
     """Install the schema and keep a worker running; returns the signal that stopped it."""
     from ...client import make_worker_utils
 
-    options = settings.worker.with_values(connection_string=database.url, max_pool_size=1)
+    options = _with_app_options(settings).worker.with_values(connection_string=database.url, max_pool_size=1)
     async with make_worker_utils(options=options) as utils:
         await utils.migrate()
         display.show_database(database)
@@ -126,11 +127,19 @@ async def _develop(
             return await worker.run(database, display)
 
 
+def _with_app_options(settings: Settings) -> Settings:
+    """The settings with the schema of the app; if that cannot be imported yet, the worker reports it."""
+    try:
+        return with_app(settings)[0]
+    except ConfigError:
+        return settings
+
+
 def _refuse_worker_flags(ctx: click.Context) -> None:
     """Refuse flags of the worker with --no-worker, where they would have no effect."""
     for parameter in ctx.command.params:
         given = ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name in ("tasks", "crontab", "jobs"):
+        if given and parameter.name in ("tasks", "app", "crontab", "jobs"):
             flag = max(parameter.opts, key=len)
             raise click.UsageError(f"{flag} is for the worker and cannot be combined with --no-worker.", ctx)
 
@@ -147,7 +156,7 @@ def _make_display(settings: Settings, *, live: bool) -> Display:
 
 def _offer_tasks(settings: Settings) -> None:
     """If there are no tasks, offer to create an example."""
-    if not lacks_tasks(Path.cwd(), settings):
+    if settings.command_line.app or not lacks_tasks(Path.cwd(), settings):
         return
     place = settings.worker.task_directory
     can_ask = sys.stdin.isatty() and sys.stdout.isatty()

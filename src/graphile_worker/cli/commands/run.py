@@ -10,7 +10,7 @@ from ...config import Settings
 from ...observability.log_format import PipeHandler
 from ...service.logs import start_logging
 from ...service.parent import ParentProcess
-from ..support.client import load_settings, with_database
+from ..support.client import load_settings, with_app, with_database
 from ..support.parameters import ARGUMENTS
 
 FLAGS = {
@@ -34,14 +34,16 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     options = _options_from(flags)
     if flags["watch"]:
         return _watch(ctx, options)
-    settings = with_database(load_settings(ctx, options))
+    settings = load_settings(ctx, options)
     handler = start_logging(settings)
+    if not settings.command_line.app:
+        settings = with_database(settings)
     if flags["schema_only"]:
-        return _schema_only(settings)
+        return _schema_only(with_app(settings)[0])
     if flags["cleanup"]:
         from .cleanup import run_cleanup
 
-        return run_cleanup(settings, [name for names in flags["cleanup"] for name in names])
+        return run_cleanup(with_app(settings)[0], [name for names in flags["cleanup"] for name in names])
     return _run(settings, handler, once=flags["once"])
 
 
@@ -50,16 +52,22 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
     from ...service.run_service import Service, run_service
 
     parent = ParentProcess()
-    arguments: dict[str, Any] = {"options": settings.worker}
-    if parent.feed is not None:
-        from ..live_view.feed import FeedPlugin
 
-        arguments["plugins"] = (FeedPlugin(parent.feed),)
+    def make_arguments() -> dict[str, Any]:
+        chosen, app = with_app(settings)  # with --processes, in each process
+        arguments: dict[str, Any] = {"options": with_database(chosen).worker, "app": app}
+        if parent.feed is not None:
+            from ..live_view.feed import FeedPlugin
+
+            arguments["plugins"] = (FeedPlugin(parent.feed),)
+        return arguments
+
+    knows_grace = not settings.command_line.app or "grace" in settings.places  # the app may set it
     return run_service(
         Service(
-            arguments,
-            settings.worker,
+            make_arguments,
             parent,
+            grace=settings.worker.grace if knows_grace else None,
             once=once,
             processes=settings.command_line.processes,
             health_file=settings.command_line.health_file,

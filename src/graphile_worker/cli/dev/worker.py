@@ -19,6 +19,7 @@ GRACE = 5.0
 FORWARDED_FLAGS = {
     "schema": "--schema",
     "task_directory": "--tasks",
+    "app": "--app",
     "crontab_file": "--crontab",
     "concurrency": "--jobs",
     "log_format": "--log-format",

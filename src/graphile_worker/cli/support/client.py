@@ -13,6 +13,7 @@ from ...service.dev_database import with_database as with_database
 from ...service.garbage import collect_garbage
 
 if TYPE_CHECKING:
+    from ...app import App
     from ...client import AwaitableContext, WorkerUtils
 
 Result = TypeVar("Result")
@@ -21,9 +22,19 @@ Result = TypeVar("Result")
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
     """The settings of a command: its own flags, then those before its name, then environment and file."""
     values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
-    for name in ("log_format", "log_level"):
+    for name in ("app", "log_format", "log_level"):
         values[name] = _flag(ctx, name)
     return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
+
+
+def with_app(settings: Settings) -> tuple[Settings, App | None]:
+    """Import the app; the settings over its options, and the app. Its lifespan is not entered."""
+    if not settings.command_line.app:
+        return settings, None
+    from ...app import load_app
+
+    app = load_app(settings.command_line.app)
+    return settings.over(app.options, f"app {app.name}"), app
 
 
 def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:

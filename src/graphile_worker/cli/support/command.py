@@ -15,7 +15,7 @@ import msgspec
 
 from ...config import Settings
 from ...service.logs import start_logging
-from .client import load_settings, run_async, utils_for
+from .client import load_settings, run_async, utils_for, with_app
 from .output import print_json
 from .parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
 
@@ -46,6 +46,8 @@ def command(
             options = {option: parameters.pop(flag) for flag, option in (flags or {}).items()}
             settings = load_settings(ctx, options)
             start_logging(settings, quiet=True)
+            if database:  # the app may name the database or the schema
+                settings, _ = with_app(settings)
             own = {key: value for key, value in parameters.items() if key not in SHARED_FLAGS}
             return _print(body(settings, **own), as_json=as_json)
 

@@ -18,7 +18,7 @@ else:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-SHARED_FLAGS = frozenset({"connection", "schema", "config", "log_level", "log_format"})
+SHARED_FLAGS = frozenset({"connection", "schema", "config", "app", "log_level", "log_format"})
 """Flags that may precede a sub-command."""
 ARGUMENTS = "graphile_worker.arguments"
 """Key of the original arguments in a context's `meta`."""
@@ -120,6 +120,11 @@ TASKS_OPTION = click.option(
     metavar="DIR|MODULE:ATTR",
     help="Tasks: a directory, or an attribute of a module.  [default: tasks]",
 )
+APP_OPTION = click.option(
+    "--app",
+    metavar="MODULE:ATTR",
+    help="Application: an App, or a lifespan that yields extensions for tasks.",
+)
 JOBS_OPTION = click.option(
     "-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"
 )
@@ -186,6 +191,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help=f"Clean up, then exit: {', '.join(CLEANUP_TASKS)}, separated by commas.",
     ),
     TASKS_OPTION,
+    APP_OPTION,
     click.option(
         "--processes", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: 1]"
     ),

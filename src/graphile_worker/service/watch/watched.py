@@ -11,6 +11,7 @@ from pathlib import Path
 from ...config import Settings
 from ...errors import ConfigError
 from ...signal_names import signal_name
+from ..run_service import UNKNOWN_GRACE
 from ..signals import end_by_signal
 from .changes import Changes
 from .child import WorkerProcess
@@ -53,7 +54,9 @@ async def _run(
         except ConfigError:  # the worker reports it; the files are the same as before
             return
 
-    reloader = Reloader(start, changes, WorkerLog(), grace=settings.worker.grace, refresh=refresh)
+    knows_grace = not settings.command_line.app or "grace" in settings.places  # the app may set it
+    grace = settings.worker.grace if knows_grace else UNKNOWN_GRACE
+    reloader = Reloader(start, changes, WorkerLog(), grace=grace, refresh=refresh)
     await reloader.run()
     return reloader
 
@@ -67,10 +70,17 @@ def watched_files(settings: Settings, config_file: str | None, program: str | No
         tasks=directory / settings.worker.task_directory.partition(":")[0],
         others=(
             directory / settings.worker.crontab_file,
+            *_app_file(settings),
             *config,
             *([directory / program] if program is not None else []),
         ),
     )
+
+
+def _app_file(settings: Settings) -> list[Path]:
+    """The file of an app that is named by it, as in ../worker.py:app."""
+    place = (settings.command_line.app or "").rpartition(":")[0]
+    return [Path.cwd() / place] if place.endswith(".py") else []
 
 
 class WorkerLog:

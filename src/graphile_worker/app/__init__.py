@@ -1,0 +1,6 @@
+"""The application: its tasks, hooks and options in one object, and the state that its lifespan opens."""
+
+from .application import App
+from .load import as_app, load_app
+
+__all__ = ["App", "as_app", "load_app"]
