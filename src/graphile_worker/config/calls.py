@@ -11,7 +11,10 @@ from ..options import WorkerOptions
 from .resolve import combine
 from .sources import nearest_name
 
-_LOGGING = "the command `graphile-worker` takes it; a program sets up logging itself, see the module logging"
+_LOGGING = (
+    "the command `graphile-worker` takes it; a program sets up logging itself, for example with "
+    "graphile_worker.configure_logging"
+)
 _JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
 _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
@@ -20,6 +23,7 @@ TAKEN_ELSEWHERE = {
     "health_file": "the command `graphile-worker` takes it, as --health-file or in its configuration",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
+    "log_levels": _LOGGING,
     "processes": "the command `graphile-worker` takes it, as --processes; a call starts no processes",
     "once": "call run_once in place of run, or use the flag --once of the command `graphile-worker`",
     "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
 import sys
 from collections.abc import Coroutine
@@ -13,6 +14,7 @@ import click
 
 from ...config import Settings, resolve_settings
 from ...observability.log_format import PipeHandler, configure_logging, debug_wanted
+from .parameters import split_levels
 
 if TYPE_CHECKING:
     from ...client import AwaitableContext, WorkerUtils
@@ -26,8 +28,8 @@ DATABASE_VARIABLES = ("DATABASE_URL", "PGDATABASE")
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
     """The settings of a command: its own flags, then those before its name, then environment and file."""
     values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
-    for name in ("log_format", "log_level"):
-        values[name] = _flag(ctx, name)
+    values["log_format"] = _flag(ctx, "log_format")
+    values |= split_levels(_flag(ctx, "log_level"))
     return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
 
 
@@ -44,12 +46,28 @@ def with_database(settings: Settings, *, quiet: bool = False) -> Settings:
 
 
 def start_logging(settings: Settings, *, quiet: bool) -> PipeHandler:
-    """Set up the log. `quiet` is for commands that print results: warnings only, on standard error."""
+    """Set up the log. `quiet` is for commands that print results: warnings only, on standard error.
+
+    Otherwise what tasks print appears at once, and in JSON mode as JSON.
+    """
     options = settings.command_line
-    level = "debug" if debug_wanted() else options.log_level
-    if quiet and level == "info":
-        level = "warning"
-    return configure_logging(options.log_format, level, stdout=sys.stderr if quiet else None)
+    levels = {"graphile_worker": "debug"} if debug_wanted() else {}
+    level = "warning" if quiet and options.log_level == "info" else options.log_level
+    if not quiet and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    return configure_logging(
+        options.log_format,
+        level,
+        levels=levels | options.log_levels,
+        stdout=sys.stderr if quiet else None,
+        capture=not quiet and options.log_format == "json",
+    )
+
+
+def start_early_logging(log_format: str | None) -> None:
+    """Before the settings are known: log errors in them as JSON, if a flag or the environment asks for it."""
+    if (log_format or os.environ.get("GRAPHILE_WORKER_LOG_FORMAT")) == "json":
+        configure_logging("json", capture=True)
 
 
 def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:
