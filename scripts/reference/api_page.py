@@ -42,6 +42,7 @@ PAGES = {
         f"Hooks {_interceptor_types()} CallNext SkipJob FailJob LeaveLocked Plugin PluginWithLifecycle "
         "WorkerContext Events"
     ),
+    "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),
 }
 """The names on each page, in order."""
@@ -50,8 +51,11 @@ INTERNAL = {
     "Events": {"drain", "emit", "excuse_current", "observed", "wants"},
     "Failed": {"drop_frames", "weight"},
     "Hooks": {"for_run", "intercept_add"},
+    "JobContextFilter": {"filter"},
+    "JsonFormatter": {"format"},
     "MigrationReport": {"has_tables"},
     "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
+    "TextFormatter": {"format"},
     "WorkerOptions": {"from_mapping", "schema_name"},
 }
 """Members without an underscore that are not for users."""

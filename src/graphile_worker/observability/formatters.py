@@ -62,10 +62,12 @@ running_pools = RunningPools()
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people, with the time, the level, the origin and the message."""
+    """One line for people: time, level, origin and message.
+
+    `TextFormatter(timestamps=False)` leaves the time out, for a reader that adds its own.
+    """
 
     def __init__(self, *, timestamps: bool = True) -> None:
-        """`timestamps=False` leaves the time out, for a reader that adds its own, such as journald."""
         super().__init__()
         self._timestamps = timestamps
         self._second = (0, "")
