@@ -244,3 +244,50 @@ def test_a_forked_process_does_not_repeat_unfinished_lines_of_its_parent(capture
     assert capture.texts == ["of the parent"]
     for end in (read, write):
         os.close(end)
+
+
+@capturing
+def test_printing_and_reporting_the_end_of_jobs_cannot_wait_for_each_other(capture: Capture) -> None:
+    logger = logging.getLogger("graphile_worker.worker")
+    ended = {"event": "job:success", "worker_id": "slot-a", "job_id": 1}
+
+    def write() -> None:
+        for job_id in range(1000):
+            in_job(job_id, "slot-a", f"unfinished {job_id}")
+
+    def report() -> None:
+        for _ in range(1000):
+            logger.info("ended", extra=ended)
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (write, report)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+    capture.handler.flush()
+    printed = [line for line in capture.lines if line["logger"] == "stdout"]
+    assert sorted(line["job_id"] for line in printed) == list(range(1000))
+
+
+@capturing
+def test_threads_of_one_job_that_write_the_same_line_lose_nothing(capture: Capture) -> None:
+    context = contextvars.copy_context()
+    context.run(current_helpers.set, SimpleNamespace(job=make_job(id=1), worker_id="slot-a"))
+
+    def write() -> None:
+        for _ in range(3000):
+            sys.stdout.write("x")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=context.copy().run, args=(write,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+    finally:
+        sys.setswitchinterval(interval)
+    capture.handler.flush()
+    assert len("".join(capture.texts)) == 9000

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -70,26 +70,25 @@ class TextFormatter(logging.Formatter):
     def __init__(self, *, timestamps: bool = True) -> None:
         super().__init__()
         self._timestamps = timestamps
-        self._second = (0, "")
+        self._times = _Times(time.localtime, " ")
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text."""
         add_job_fields(record)
         text = escaped(f"{record.levelname} [{_label(record)}] {with_job(record)}")
         if self._timestamps:
-            text = f"{self._time(record.created)} {text}"
+            text = f"{self._times.text(record.created)} {text}"
+        if record.exc_info or record.exc_text or record.stack_info:
+            text += self._below(record)
+        return text
+
+    def _below(self, record: logging.LogRecord) -> str:
+        """The traceback and the stack of a record, indented."""
+        text = ""
         for block in (_traceback(self, record), record.stack_info):
             for line in block.split("\n") if block else ():
                 text += f"\n{INDENT}{escaped(line)}" if line else "\n"
         return text
-
-    def _time(self, created: float) -> str:
-        whole = int(created)
-        second, text = self._second
-        if whole != second:
-            text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(whole))
-            self._second = (whole, text)
-        return f"{text}.{int((created - whole) * 1000):03d}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -97,13 +96,13 @@ class JsonFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__()
+        self._times = _Times(time.gmtime, "T")
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""
         add_job_fields(record)
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
-            "ts": time.replace("+00:00", "Z"),
+            "ts": f"{self._times.text(record.created)}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "label": _label(record),
@@ -111,12 +110,11 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
         }
         extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        if extra.get("pool_id") is None and running_pools.only is not None:
-            extra["pool_id"] = running_pools.only
+        if extra.get("pool_id") is None and (only := running_pools.only) is not None:
+            extra["pool_id"] = only
         line |= {key: extra.pop(name) for name, key in KEYS.items() if name in extra}
         line |= {key: value for key, value in extra.items() if key not in line}
-        traceback = _traceback(self, record)
-        if traceback:
+        if (record.exc_info or record.exc_text) and (traceback := _traceback(self, record)):
             line["traceback"] = traceback
         if record.stack_info:
             line["stack"] = record.stack_info
@@ -124,6 +122,23 @@ class JsonFormatter(logging.Formatter):
             return msgspec.json.encode(line, enc_hook=str).decode()
         except BaseException:  # a lone surrogate, a cyclic structure, a failing __str__
             return msgspec.json.encode({key: _encodable(value) for key, value in line.items()}).decode()
+
+
+class _Times:
+    """Times to the millisecond. Most lines share their second with the one before."""
+
+    def __init__(self, fields: Callable[[float], time.struct_time], separator: str) -> None:
+        self._fields = fields
+        self._format = f"%Y-%m-%d{separator}%H:%M:%S"
+        self._last = (0, "")
+
+    def text(self, seconds: float) -> str:
+        whole = int(seconds)
+        last, text = self._last
+        if whole != last:
+            text = time.strftime(self._format, self._fields(whole))
+            self._last = (whole, text)
+        return f"{text}.{int((seconds - whole) * 1000):03d}"
 
 
 def escaped(text: str) -> str:

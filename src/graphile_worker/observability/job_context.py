@@ -12,16 +12,12 @@ ROOT = "graphile_worker"
 
 def job_fields(job: Job, worker_id: str | None = None) -> dict[str, Any]:
     """The attributes of a record about this job: the job, its pool and, if given, its slot."""
-    fields = {
-        "pool_id": job.locked_by,
-        "worker_id": worker_id,
-        "task_identifier": job.task_identifier,
-        "job_id": job.id,
-        "attempt": job.attempts,
-        "max_attempts": job.max_attempts,
-    }
-    if worker_id is None:
-        del fields["worker_id"]
+    fields: dict[str, Any] = {} if worker_id is None else {"worker_id": worker_id}
+    fields["pool_id"] = job.locked_by
+    fields["task_identifier"] = job.task_identifier
+    fields["job_id"] = job.id
+    fields["attempt"] = job.attempts
+    fields["max_attempts"] = job.max_attempts
     return fields
 
 

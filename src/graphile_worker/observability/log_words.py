@@ -35,7 +35,9 @@ def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
 
 def job_scope(event: events.JobEvent) -> dict[str, Any]:
     """The fields that identify the event, the job, its pool and the slot."""
-    return {"event": event.name, **job_fields(event.job, event.worker_id)}
+    fields = job_fields(event.job, event.worker_id)
+    fields["event"] = event.name
+    return fields
 
 
 def pool_scope(event: events.PoolEvent | events.RecoveryEvent) -> dict[str, Any]:

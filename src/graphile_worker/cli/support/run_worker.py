@@ -47,6 +47,7 @@ def run_worker(
             loop.close()
     if stopped_by is None:
         return status
+    handler.flush()
     end_by_signal(stopped_by)
     return 128 + stopped_by
 
