@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -322,3 +323,20 @@ def test_the_filter_gives_other_formatters_the_job_of_a_record(database_url: str
     lines = run_program(FILTERED, database_url)
     assert "shop 1 own line" in lines
     assert "graphile_worker - stopped; all outcomes are written" in lines
+
+
+# -- a reader that goes away -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_worker_whose_reader_went_away_while_tasks_print_stops_in_an_orderly_way(
+    gw: Call, place: Path, database_url: str, log_format: str
+) -> None:
+    with running_in(place) as run:
+        worker = run("--log-format", log_format, DATABASE_URL=database_url).wait_for("listening for new jobs")
+        worker.close_output()
+        gw("add", "talk", "--max-attempts", 2).check()
+        worker.ended()
+        assert worker.was_killed_by() is signal.SIGPIPE
+    assert gw("list", "--json", "--state", "locked").json == []
