@@ -43,6 +43,7 @@ PAGES = {
         f"Hooks {_interceptor_types()} CallNext SkipJob FailJob LeaveLocked Plugin PluginWithLifecycle "
         "WorkerContext Events"
     ),
+    "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),
 }
 """The names on each page, in order."""
@@ -51,9 +52,12 @@ INTERNAL = {
     "Events": {"drain", "emit", "excuse_current", "observed", "wants"},
     "Failed": {"drop_frames", "weight"},
     "Hooks": {"for_run", "intercept_add"},
+    "JobContextFilter": {"filter"},
     "JobFilter": {"has_conditions", "required_state", "values"},
+    "JsonFormatter": {"format"},
     "MigrationReport": {"has_tables"},
     "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
+    "TextFormatter": {"format"},
     "WorkerOptions": {"from_mapping", "schema_name"},
 }
 """Members without an underscore that are not for users."""

@@ -62,10 +62,10 @@ def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT or field.default is None:
+        return ""
     if field.default is msgspec.NODEFAULT:
         return "required"
-    if field.default is None:
-        return ""
     value = field.default
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return f"`{text}`"

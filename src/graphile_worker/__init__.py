@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from .hooks import WorkerContext as WorkerContext
     from .job import Job as Job
     from .migrate import MigrationReport as MigrationReport
+    from .observability.formatters import JsonFormatter as JsonFormatter
+    from .observability.formatters import TextFormatter as TextFormatter
+    from .observability.job_context import JobContextFilter as JobContextFilter
+    from .observability.log_format import configure_logging as configure_logging
     from .options import LocalQueueOptions as LocalQueueOptions
     from .options import RefetchDelayOptions as RefetchDelayOptions
     from .options import WorkerOptions as WorkerOptions
@@ -91,6 +95,9 @@ export_lazily(
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "migrate": "MigrationReport",
+        "observability.formatters": "JsonFormatter TextFormatter",
+        "observability.job_context": "JobContextFilter",
+        "observability.log_format": "configure_logging",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Completed Failed Interrupted Outcome",
         "queries.bulk_changes": "BulkOptions BulkReport",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,9 @@ from .errors import PayloadError
 from .surrogates import half_surrogate_in
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+current_helpers: ContextVar[Any] = ContextVar("graphile_worker_current_helpers")
+"""The JobHelpers of the job that runs in this context; here, because lower layers need the job for logs."""
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

@@ -195,7 +195,7 @@ async def test_a_thread_that_cannot_be_ended_is_left_behind_with_a_warning_that_
         await until(started.is_set)
         with caplog.at_level(logging.WARNING, "graphile_worker"):
             await workers.stop(runner)
-        assert f"a task in a thread cannot be ended and is left behind: stuck (job {job_id})" in caplog.text
+        assert f"task stuck (job {job_id}) is left behind: it runs in a thread" in caplog.text
         assert interrupted(await jobs.one())
     finally:
         release.set()
@@ -222,7 +222,7 @@ async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_i
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert worker.was_killed_by() is signal.SIGTERM
-    assert "a task in a thread cannot be ended and is left behind: stuck_thread (job 2)" in worker.output
+    assert "task stuck_thread (job 2) is left behind: it runs in a thread" in worker.output
     assert (
         "these tasks did not end even when cancelled; they are left behind and their jobs were returned to "
         "the queue: swallow (job 1)" in worker.output

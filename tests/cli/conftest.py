@@ -14,6 +14,7 @@ import pytest
 from cli.guarded import GuardedServer, guarded_server_in
 from graphile_worker.cli.main import run_main
 from support.command_line import COMMAND, Call, Result, clean_environment
+from support.logging_state import restored_logging
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,8 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     def run(*arguments: object, input: str = "") -> Result:
         monkeypatch.setattr(sys, "stdin", io.StringIO(input))
         capsys.readouterr()
-        status = run_main([str(argument) for argument in arguments])
+        with restored_logging():
+            status = run_main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Result(status, captured.out, captured.err)
 

@@ -151,7 +151,7 @@ def test_without_tasks_it_asks_and_makes_them(open_terminal: Open, project: Path
     terminal.until_says("created  tasks/hello.py")
     url = connection_string(terminal.until_panel_says("running").text.replace("\n", ""))
     add(url, "hello", '{"name": "Ada"}')
-    terminal.until_says("INFO: Hello, Ada!")
+    terminal.until_says(": Hello, Ada!")
 
 
 def test_the_view_says_that_the_worker_is_stopping_while_a_job_runs(

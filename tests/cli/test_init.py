@@ -33,8 +33,8 @@ def test_the_example_runs(gw: Call, spawn: Call, database_url: str) -> None:
     gw("add", "hello", '{"name": "Ada"}').check()
     gw("add", "hello").check()
     result = spawn("--once", DATABASE_URL=database_url).check()
-    assert "INFO: Hello, Ada!" in result.out
-    assert "INFO: Hello, world!" in result.out
+    assert ": Hello, Ada!" in result.out
+    assert ": Hello, world!" in result.out
 
 
 def test_a_second_time_nothing_is_made(call: Call, place: Path) -> None:

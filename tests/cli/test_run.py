@@ -79,8 +79,8 @@ def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(gw: 
     gw("add", "hello", '{"name": "Ada"}').check()
     gw("add", "hello", '{"name": "Bob", "fail": true}').check()
     result = once().check()
-    assert "{1})] INFO: hello Ada\n" in result.out
-    assert "{1})] INFO: completed in " in result.out
+    assert " INFO [job] task hello (job 1): hello Ada\n" in result.out
+    assert " INFO [worker] task hello (job 1) completed in " in result.out
     assert "on attempt 1 of 25: ValueError: boom; retrying in 3 s" in result.err
     (left,) = gw("list", "--json").json
     assert (left["id"], left["attempts"], left["last_error"].split("\n")[0]) == (2, 1, "ValueError: boom")
@@ -94,7 +94,7 @@ def test_once_installs_the_schema_where_it_is_missing(once: Call, empty_database
 def test_the_log_can_be_json_with_stable_keys(gw: Call, once: Call) -> None:
     gw("add", "hello", '{"name": "Ada"}').check()
     lines = [json.loads(line) for line in once("--log-format", "json").check().out.splitlines()]
-    (done,) = [line for line in lines if line["msg"].startswith("completed")]
+    (done,) = [line for line in lines if line.get("event") == "job:success"]
     assert (done["task"], done["job_id"], done["attempt"], done["level"]) == ("hello", 1, 1, "info")
     assert done["worker_id"]
     assert done["duration_ms"] >= 0
@@ -104,7 +104,7 @@ def test_the_log_level_hides_what_is_less_important(gw: Call, once: Call) -> Non
     gw("add", "hello", '{"name": "Bob", "fail": true}', "--max-attempts", 1).check()
     result = once("--log-level", "error").check()
     assert result.out == ""
-    assert result.err.count("ERROR: permanently failed") == 1
+    assert result.err.count("ERROR [worker] task hello (job 1) permanently failed") == 1
     assert re.search(
         r'^    Traceback .*\n      File ".*tasks/hello\.py", line 5, in hello\n', result.err, re.M
     )
@@ -119,7 +119,7 @@ def test_success_is_not_logged_when_the_environment_says_so(gw: Call, once: Call
 
 def test_debug_lines_appear_when_the_environment_asks_for_them(gw: Call, once: Call) -> None:
     gw("add", "hello", '{"name": "Bob", "fail": true}').check()
-    assert "DEBUG: started, attempt 1 of 25" in once(GRAPHILE_LOGGER_DEBUG="1").check().out
+    assert "task hello (job 1) started, attempt 1 of 25" in once(GRAPHILE_LOGGER_DEBUG="1").check().out
 
 
 @pytest.mark.compat("RUN-1")

@@ -59,7 +59,7 @@ NOT_OURS = {
 DRIVER = {"AnyPool", "Connection", "Row", "UserConnection"}  # of asyncpg and others; imported from there
 UNNAMED = {
     "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness", "Matcher",
-    "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
+    "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
 PARAMETERS = {"Arguments", "Result"}

@@ -61,7 +61,7 @@ class Log:
             for record in self._caplog.records
             if record.name.startswith("graphile_worker") and "embedded" not in record.name
         ]
-        return [message for message in messages if not message.startswith("completed in")]
+        return [message for message in messages if ") completed in " not in message]
 
     def clear(self) -> None:
         self._caplog.clear()

@@ -6,13 +6,17 @@ import io
 import json
 import logging
 import os
+import re
+import warnings
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from graphile_worker.observability.log_format import PipeHandler, configure_logging, debug_wanted
+from graphile_worker import TextFormatter, configure_logging
+from graphile_worker.observability.log_format import PipeHandler, debug_wanted, is_journal
+from support.logging_state import restored_logging
 
 LOGGER = logging.getLogger("graphile_worker.worker")
 SCOPE = {"worker_id": "worker-1", "task_identifier": "send_email", "job_id": 7}
@@ -20,28 +24,56 @@ SCOPE = {"worker_id": "worker-1", "task_identifier": "send_email", "job_id": 7}
 
 @pytest.fixture(autouse=True)
 def untouched_logging() -> Iterator[None]:
-    logger = logging.getLogger("graphile_worker")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    with restored_logging():
+        yield
 
 
-def test_a_text_line_names_label_worker_task_and_job() -> None:
+def test_a_text_line_has_time_level_label_and_a_message_that_names_the_job() -> None:
     out = io.StringIO()
     configure_logging("text", "info", stdout=out)
     LOGGER.info("done", extra=SCOPE)
-    LOGGER.info("idle", extra={"worker_id": "worker-1"})
+    LOGGER.info("task send_email (job 7) completed", extra=SCOPE)
     LOGGER.info("plain")
     logging.getLogger("graphile_worker").info("from the core")
-    logging.getLogger("graphile_worker").info("from a task", extra=SCOPE | {"label": "job"})
-    assert out.getvalue().splitlines() == [
-        "[worker(worker-1: send_email{7})] INFO: done",
-        "[worker(worker-1)] INFO: idle",
-        "[worker] INFO: plain",
-        "[core] INFO: from the core",
-        "[job(worker-1: send_email{7})] INFO: from a task",
+    logging.getLogger("graphile_worker").info("from a task", extra=SCOPE | {"label": "bank"})
+    logging.getLogger("shop.orders").info("from the application")
+    lines = out.getvalue().splitlines()
+    assert [line[24:] for line in lines] == [
+        "INFO [worker] task send_email (job 7): done",
+        "INFO [worker] task send_email (job 7) completed",
+        "INFO [worker] plain",
+        "INFO [core] from the core",
+        "INFO [bank] task send_email (job 7): from a task",
+        "INFO [shop.orders] from the application",
     ]
+    for line in lines:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", line[:24])
+        assert abs(datetime.now() - datetime.fromisoformat(line[:23])).total_seconds() < 60
+
+
+def test_times_in_text_are_local_and_exact_to_the_millisecond() -> None:
+    formatter = TextFormatter()
+    for created in (1_000_000_000.25, 1_000_000_000.999, 1_000_000_001.001):
+        record = logging.makeLogRecord({"msg": "x", "levelname": "INFO", "name": "a", "created": created})
+        local = datetime.fromtimestamp(created).isoformat(" ", "milliseconds")
+        assert abs(datetime.fromisoformat(formatter.format(record)[:23]) - datetime.fromisoformat(local)) <= (
+            timedelta(milliseconds=1)
+        )
+
+
+def test_lines_for_the_journal_have_no_time_because_it_adds_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "journal").open("w+") as journal, (tmp_path / "other").open("w") as other:
+        status = os.fstat(journal.fileno())
+        assert not is_journal(journal, {})
+        assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": "1:2"})
+        monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+        assert (is_journal(journal), is_journal(other)) == (True, False)
+        configure_logging("text", "info", stdout=journal, stderr=journal)
+        LOGGER.info("plain")
+        journal.seek(0)
+        assert journal.read() == "INFO [worker] plain\n"
 
 
 def test_a_json_line_has_stable_keys_in_order_and_takes_extra_members() -> None:
@@ -50,7 +82,8 @@ def test_a_json_line_has_stable_keys_in_order_and_takes_extra_members() -> None:
     LOGGER.info("done %d", 3, extra={"colour": "red", "attempt": 2, **SCOPE, "path": Path("/x")})
     line = json.loads(out.getvalue())
     assert list(line) == [
-        "ts", "level", "logger", "label", "msg", "worker_id", "task", "job_id", "attempt", "colour", "path",
+        "ts", "level", "logger", "label", "msg", "pid", "worker_id", "task", "job_id", "attempt", "colour",
+        "path",
     ]  # fmt: skip
     assert line["msg"] == "done 3"
     assert line["level"] == "info"
@@ -67,7 +100,7 @@ def test_a_traceback_is_part_of_the_line() -> None:
     assert json.loads(err.getvalue())["traceback"].endswith("ValueError: boom")
     configure_logging("text", "debug", stdout=out, stderr=(err := io.StringIO()))
     LOGGER.error("bad", exc_info=error)
-    assert err.getvalue() == "[worker] ERROR: bad\n    ValueError: boom\n"
+    assert err.getvalue()[24:] == "ERROR [worker] bad\n    ValueError: boom\n"
 
 
 FORGED = "no\n[core] INFO: forged\r\x1b[2J\x07\x9b31m\u2028\u202e\ud800 tab\tstays"
@@ -78,8 +111,8 @@ def test_control_characters_and_line_breaks_of_a_message_are_escaped_in_text() -
     configure_logging("text", "info", stderr=err)
     LOGGER.error("%s", FORGED, extra={"worker_id": "w\n", "task_identifier": "t\x1b", "job_id": 1})
     (line,) = err.getvalue().removesuffix("\n").split("\n")
-    assert line == (
-        r"[worker(w\n: t\x1b{1})] ERROR: no\n[core] INFO: forged\r\x1b[2J\x07\x9b31m\u2028\u202e\ud800 "
+    assert line[24:] == (
+        r"ERROR [worker] task t\x1b (job 1): no\n[core] INFO: forged\r\x1b[2J\x07\x9b31m\u2028\u202e\ud800 "
         "tab\tstays"
     )
 
@@ -89,7 +122,7 @@ def test_no_line_of_a_traceback_begins_where_lines_of_the_log_begin() -> None:
     configure_logging("text", "info", stderr=err)
     LOGGER.error("bad", exc_info=ValueError(FORGED), stack_info=True)
     first, *rest = err.getvalue().removesuffix("\n").split("\n")
-    assert first == "[worker] ERROR: bad"
+    assert first[24:] == "ERROR [worker] bad"
     assert rest
     assert all(line.startswith("    ") for line in rest if line)
     assert not set("\x1b\x07\r\x9b\u2028") & set("".join(rest))
@@ -111,7 +144,13 @@ class UnspeakableError(Exception):
         raise SystemExit(3)
 
 
+def without_pytest() -> None:
+    """Remove the handlers of pytest, which fail for records that cannot be formatted."""
+    logging.getLogger().handlers.clear()
+
+
 def test_json_lines_are_written_whatever_is_in_them() -> None:
+    without_pytest()
     endless: dict[str, object] = {}
     endless["self"] = endless
     err = io.StringIO()
@@ -129,10 +168,11 @@ def test_json_lines_are_written_whatever_is_in_them() -> None:
 
 
 def test_an_error_that_cannot_be_formatted_does_not_lose_the_line() -> None:
+    without_pytest()
     err = io.StringIO()
     configure_logging("text", "info", stderr=err)
     LOGGER.error("bad", exc_info=UnspeakableError())
-    assert err.getvalue().startswith("[worker] ERROR: bad\n    ")
+    assert err.getvalue()[24:].startswith("ERROR [worker] bad\n    ")
     assert "UnspeakableError" in err.getvalue()
 
 
@@ -140,7 +180,7 @@ def test_a_stream_of_another_encoding_gets_escapes_for_what_it_cannot_hold() -> 
     raw = io.BytesIO()
     configure_logging("text", "info", stdout=io.TextIOWrapper(raw, encoding="latin-1"))
     LOGGER.info("5 € … ü")
-    assert raw.getvalue().decode("latin-1") == "[worker] INFO: 5 \\u20ac \\u2026 ü\n"
+    assert raw.getvalue().decode("latin-1")[24:] == "INFO [worker] 5 \\u20ac \\u2026 ü\n"
 
 
 def test_warnings_and_errors_go_to_standard_error_and_the_rest_to_standard_output() -> None:
@@ -148,20 +188,59 @@ def test_warnings_and_errors_go_to_standard_error_and_the_rest_to_standard_outpu
     configure_logging("text", "debug", stdout=out, stderr=err)
     for level in ("debug", "info", "warning", "error"):
         getattr(LOGGER, level)(level)
-    assert [line.split()[1] for line in out.getvalue().splitlines()] == ["DEBUG:", "INFO:"]
-    assert [line.split()[1] for line in err.getvalue().splitlines()] == ["WARNING:", "ERROR:"]
+    assert [line.split()[2] for line in out.getvalue().splitlines()] == ["DEBUG", "INFO"]
+    assert [line.split()[2] for line in err.getvalue().splitlines()] == ["WARNING", "ERROR"]
 
 
-def test_only_our_own_logger_is_set_up_and_only_once() -> None:
-    root = logging.getLogger()
-    before = (list(root.handlers), root.level)
-    configure_logging("text", "info", stdout=io.StringIO())
-    configure_logging("json", "warning", stdout=(out := io.StringIO()))
+def test_the_handler_is_on_the_root_logger_and_a_second_call_replaces_it() -> None:
+    configure_logging("text", "info", stdout=(first := io.StringIO()))
+    configure_logging("json", "warning", stderr=(second := io.StringIO()))
     LOGGER.info("not shown")
-    handlers = [h for h in logging.getLogger("graphile_worker").handlers if isinstance(h, PipeHandler)]
+    logging.getLogger("shop").warning("shown")
+    handlers = [h for h in logging.getLogger().handlers if isinstance(h, PipeHandler)]
     assert len(handlers) == 1
-    assert out.getvalue() == ""
-    assert (root.handlers, root.level) == before
+    assert first.getvalue() == ""
+    line = json.loads(second.getvalue())
+    assert (line["logger"], line["label"], line["msg"], line["pid"]) == ("shop", "shop", "shown", os.getpid())
+
+
+def test_single_loggers_can_have_levels_of_their_own() -> None:
+    out = io.StringIO()
+    levels = {"test_levels.quiet": "error", "test_levels.chatty": "debug"}
+    configure_logging("text", "info", levels=levels, stdout=out, stderr=out)
+    for name in ("quiet.below", "chatty.below", "other"):
+        logger = logging.getLogger(f"test_levels.{name}")
+        for level in ("debug", "info", "warning", "error"):
+            getattr(logger, level)("%s %s", name, level)
+    assert [line.rpartition("] ")[2] for line in out.getvalue().splitlines()] == [
+        "quiet.below error",
+        *(f"chatty.below {level}" for level in ("debug", "info", "warning", "error")),
+        *(f"other {level}" for level in ("info", "warning", "error")),
+    ]
+
+
+def test_warnings_of_python_are_one_line_of_the_log() -> None:
+    err = io.StringIO()
+    configure_logging("text", "info", stderr=err)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("the old way", DeprecationWarning, stacklevel=1)
+    (line,) = err.getvalue().splitlines()
+    assert re.fullmatch(
+        rf"WARNING \[py\.warnings\] {re.escape(__file__)}:\d+: DeprecationWarning: the old way", line[24:]
+    )
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_message_that_does_not_fit_its_arguments_is_reported_in_the_same_format(log_format: str) -> None:
+    without_pytest()
+    out = io.StringIO()
+    configure_logging(log_format, "info", stdout=out)
+    logging.getLogger("shop").info("%d orders", "many")
+    (line,) = out.getvalue().splitlines()
+    text = json.loads(line)["msg"] if log_format == "json" else line
+    assert f"cannot format the log message '%d orders' ({__file__}:" in text
+    assert "TypeError" in text
 
 
 def test_a_reader_that_went_away_is_reported_once_and_nothing_is_raised() -> None:
@@ -178,7 +257,7 @@ def test_a_reader_that_went_away_is_reported_once_and_nothing_is_raised() -> Non
         err = io.StringIO()
         handler._stderr = err
         LOGGER.warning("still heard")
-    assert err.getvalue() == "[worker] WARNING: still heard\n"
+    assert err.getvalue()[24:] == "WARNING [worker] still heard\n"
 
 
 def test_a_closed_stream_counts_as_a_reader_that_went_away() -> None:

@@ -14,8 +14,8 @@ from graphile_worker.observability import LogPlugin
 from graphile_worker.observability.log_format import JsonFormatter
 from observability.test_log_plugin import EVERY_LINE, make_job
 
-ALWAYS = ["ts", "level", "logger", "label", "msg"]
-JOB = ["event", "worker_id", "task", "job_id", "attempt", "max_attempts"]
+ALWAYS = ["ts", "level", "logger", "label", "msg", "pid"]
+JOB = ["event", "pool_id", "worker_id", "task", "job_id", "attempt", "max_attempts"]
 POOL = ["event", "pool_id"]
 ERROR = ["error", "error_type"]
 RECOVERED = ["dead_pool_id", "returned", "failed", "left"]

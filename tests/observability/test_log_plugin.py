@@ -68,16 +68,20 @@ def log() -> Log:
 
 def test_success_is_one_line_at_info(log: Log) -> None:
     log.events.emit(events.JobSucceeded(worker_id="w", job=make_job(), duration=0.0123))
-    assert log.lines == ["INFO completed in 12.3 ms"]
+    assert log.lines == ["INFO task send_email (job 7) completed in 12.3 ms"]
     record = log.collected.records[0]
     assert (record.task_identifier, record.job_id, record.worker_id) == ("send_email", 7, "w")  # type: ignore[attr-defined]
+    assert (record.pool_id, record.attempt, record.max_attempts) == ("pool", 1, 25)  # type: ignore[attr-defined]
     assert record.duration_ms == 12.3  # type: ignore[attr-defined]
 
 
 def test_a_failure_is_a_warning_with_the_attempt_and_the_back_off(log: Log) -> None:
     job = make_job(attempts=2)
     log.events.emit(events.JobErrored(worker_id="w", job=job, error=ValueError("boom"), duration=1.5))
-    assert log.lines == ["WARNING failed after 1.50 s on attempt 2 of 25: ValueError: boom; retrying in 7 s"]
+    assert log.lines == [
+        "WARNING task send_email (job 7) failed after 1.50 s on attempt 2 of 25: ValueError: boom; "
+        "retrying in 7 s"
+    ]
     record = log.collected.records[0]
     assert record.retry_in_s == 7.389  # type: ignore[attr-defined]
 
@@ -89,7 +93,7 @@ def test_the_last_failure_is_one_line_although_it_has_two_events(log: Log) -> No
     log.events.emit(events.JobFailed(worker_id="w", job=job, error=error, duration=0))
     assert len(log.lines) == 1
     assert log.lines[0].startswith(
-        "ERROR permanently failed after 0.0 ms on attempt 3 of 3: RuntimeError: no"
+        "ERROR task send_email (job 7) permanently failed after 0.0 ms on attempt 3 of 3: RuntimeError: no"
     )
 
 
@@ -106,7 +110,8 @@ def test_failures_of_a_batch_say_how_many_items_failed(log: Log) -> None:
 def test_an_interrupted_job_is_said_to_be_returned(log: Log) -> None:
     log.events.emit(events.JobInterrupted(worker_id="w", job=make_job(), error=TimeoutError("grace is over")))
     assert log.lines == [
-        "INFO interrupted: TimeoutError: grace is over; returned to the queue without losing an attempt"
+        "INFO task send_email (job 7) was interrupted: TimeoutError: grace is over; returned to the queue "
+        "without losing an attempt"
     ]
 
 

@@ -349,7 +349,7 @@ async def test_a_job_that_cannot_be_changed_holds_up_no_other(
     assert report.recovered[0].returned == ids
     assert [row["id"] for row in await jobs.all() if row["locked_by"] is not None] == [bad]
     assert all(queue["locked_by"] is None for queue in await jobs.queues())
-    assert f"orphaned job {bad} stays locked" in caplog.text
+    assert f"(job {bad}) is orphaned and stays locked" in caplog.text
 
 
 async def test_an_interceptor_may_fail_a_job_with_any_text(

@@ -27,7 +27,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
     """The logged lines as (level, text)."""
     caplog.set_level(logging.DEBUG, "graphile_worker.job")
     return lambda: [
-        (record.levelname, record.getMessage())
+        (record.levelname, record.getMessage().removeprefix("task hello (job 7): "))
         for record in caplog.records
         if record.name == "graphile_worker.job"
     ]

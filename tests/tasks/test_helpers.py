@@ -143,7 +143,12 @@ async def test_log_records_say_where_they_belong(make_helpers: Any, caplog: pyte
     helpers.logger.warning("slow", extra={"seconds": 2})
     first, second = (vars(record) for record in caplog.records)
     scope = {"label": "job", "worker_id": "worker-1", "task_identifier": "hello", "job_id": 7}
-    assert first["message"] == "sent 3"
+    assert (first["pool_id"], first["attempt"], first["max_attempts"]) == (helpers.job.locked_by, 1, 25)
+    assert (first["filename"], first["funcName"]) == (
+        "test_helpers.py",
+        "test_log_records_say_where_they_belong",
+    )
+    assert first["message"] == "task hello (job 7): sent 3"
     assert {name: first[name] for name in scope} == scope
     assert {name: second[name] for name in scope} == scope
     assert second["seconds"] == 2

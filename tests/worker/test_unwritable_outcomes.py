@@ -149,7 +149,7 @@ async def test_one_outcome_that_cannot_be_written_holds_up_no_other(
         assert load.recorder.count(JobSucceeded) == GOOD
         (discarded,) = load.recorder.of(JobOutcomeDiscarded)
         assert "the database refuses every outcome" in discarded.reason
-        assert f"job {bad} (step) has ended, but the database refuses every outcome" in caplog.text
+        assert f"task step (job {bad}) has ended, but the database refuses every outcome" in caplog.text
     assert "the database is unavailable" not in caplog.text
     load.assert_all_ran_once()
     await _stop_within_seconds(workers)

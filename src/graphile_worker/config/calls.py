@@ -12,7 +12,10 @@ from .resolve import combine
 from .sources import nearest_name
 
 _SERVE = "serve takes it, and the command `graphile-worker`"
-_LOGGING = f"{_SERVE}; otherwise a program sets up logging itself, see the module logging"
+_LOGGING = (
+    f"{_SERVE}; otherwise a program sets up logging itself, for example with "
+    "graphile_worker.configure_logging"
+)
 _JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
 _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
@@ -22,6 +25,7 @@ TAKEN_ELSEWHERE = {
     "health_file": f"{_SERVE} as --health-file",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
+    "log_levels": _LOGGING,
     "processes": f"{_SERVE} as --processes",
     "once": "call run_once in place of run; serve takes it, and the command `graphile-worker` as --once",
     "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",

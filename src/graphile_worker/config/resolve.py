@@ -114,13 +114,17 @@ def _mark_named(values: dict[str, Any], folder: Path) -> None:
 
 
 def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Later sources win. An object for a group of options replaces the whole group."""
+    """Later sources win. An object for a group of options replaces the whole group; tables are merged."""
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     for source in sources:
         for name, value in source.values.items():
             for earlier in [key for key in values if key.startswith(f"{name}.")]:
                 del values[earlier], places[earlier]
+            if isinstance(value, dict) and isinstance(values.get(name), dict):
+                values[name] = values[name] | value
+                places[name] += f", {source.places[name]}"
+                continue
             values[name] = value
             places[name] = source.places[name]
     return values, places

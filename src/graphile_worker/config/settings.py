@@ -19,7 +19,7 @@ from ..options import WorkerOptions
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_PROCESSES = 1024
-SIMPLE_KINDS = (bool, int, float, str)
+SIMPLE_KINDS = (bool, int, float, str, dict)
 
 
 class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +29,8 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`text` for people, `json` for machines: one object per line with stable keys."""
     log_level: str = "info"
     """The lowest level to log."""
+    log_levels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Levels of single loggers and those below them, such as `httpx = "warning"`."""
     processes: int = 1
     """Number of worker processes. Each runs `concurrency` jobs at a time on its own connections."""
 
@@ -41,6 +43,9 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name, allowed in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):
             if getattr(self, name) not in allowed:
                 raise ConfigError(f"{name}: expected {' or '.join(allowed)}, got {getattr(self, name)!r}")
+        for name, level in self.log_levels.items():
+            if level not in LOG_LEVELS:
+                raise ConfigError(f"log_levels: {name}: expected {' or '.join(LOG_LEVELS)}, got {level!r}")
         if not 1 <= self.processes <= MAX_PROCESSES:
             raise ConfigError(f"processes: expected a number from 1 to {MAX_PROCESSES}, got {self.processes}")
 
@@ -87,4 +92,4 @@ def _kind(annotation: Any) -> Any:
     if isinstance(annotation, types.UnionType):
         others = [part for part in annotation.__args__ if part is not types.NoneType]
         return others[0] if len(others) == 1 else annotation
-    return annotation
+    return typing.get_origin(annotation) or annotation  # `dict` of `dict[str, str]`

@@ -151,7 +151,7 @@ def _table(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Nested tables as dotted names; hyphens become underscores."""
+    """Nested tables of options as dotted names; hyphens become underscores."""
     for key, value in values.items():
         name = prefix + key.replace("-", "_")
         if isinstance(value, Mapping) and any(known.startswith(f"{name}.") for known in known_settings()):
@@ -160,8 +160,26 @@ def _flatten(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]
             yield name, value
 
 
+def _texts(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table whose keys are dotted names, which TOML reads as nested tables unless they are quoted."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= _texts(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """The table that a variable has as `name=value,name=value`. Raises ValueError."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(name.strip() and sign and value.strip() for name, sign, value in pairs):
+        raise ValueError(text)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def _checked(setting: Setting, value: Any, place: str) -> Any:
     """A value from TOML, if it has the option's type; seconds may be a whole number."""
+    if setting.kind is dict and isinstance(value, Mapping):
+        return _texts(value)
     fits = isinstance(value, setting.kind) or (setting.kind is float and isinstance(value, int))
     if not fits or (isinstance(value, bool) and setting.kind is not bool):
         # Even a connection string of the wrong type may hold a password.
@@ -172,13 +190,21 @@ def _checked(setting: Setting, value: Any, place: str) -> Any:
 
 def _from_text(setting: Setting, text: str, place: str) -> Any:
     try:
+        if setting.kind is dict:
+            return _pairs(text)
         return _WORDS[text.strip().lower()] if setting.kind is bool else setting.kind(text)
     except (ValueError, KeyError):
         raise ConfigError(f"{place}: expected {_expected(setting)}, got {text!r}") from None
 
 
 def _expected(setting: Setting) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number of seconds", str: "text"}
+    names = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number of seconds",
+        str: "text",
+        dict: "names and values, such as httpx=warning",
+    }
     return names[setting.kind]
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
 from ..errors import ConfigError
+from ..job import Job
 from .events import EVENT_TYPES, Event
 
 E = TypeVar("E", bound=Event)
@@ -86,7 +87,7 @@ class Events:
                 if inspect.iscoroutine(result):
                     self._start(result)
             except Exception:
-                logger.exception("an observer of %s failed", event.name)
+                logger.exception("an observer of %s failed%s", event.name, _about(event))
             except BaseException as error:
                 fault = fault or error
         if fault is not None:
@@ -159,6 +160,12 @@ class Events:
             logger.warning("an observer did not finish in time and is left behind: %s", task.get_name())
         self._left_behind |= self._running  # asyncio keeps only weak references to tasks
         self._running = set()
+
+
+def _about(event: Event) -> str:
+    """The job of an event, for a log line."""
+    job: Job | None = getattr(event, "job", None)
+    return "" if job is None else f" for task {job.task_identifier} (job {job.id})"
 
 
 async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:

@@ -1,11 +1,6 @@
-"""Format and destination of log lines for the command line. Library code never calls this.
+"""Format, levels and destination of log lines. The command calls this; in a program the application may.
 
-Text for people: `[label(worker: task{job})] LEVEL: message`, as Graphile Worker for Node prints it, with a
-traceback indented below. JSON for machines: one object per line, `ts`, `level`, `logger`, `label` and `msg`
-first, then the other fields of the record.
-
-Messages contain foreign text: payloads, server errors, output of programs. The text format escapes control
-characters, so that none reaches the terminal and a line break cannot forge a log line.
+`configure_logging` puts one handler on the root logger, so that lines of the application look like ours.
 """
 
 from __future__ import annotations
@@ -13,69 +8,19 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
-import sys
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, TextIO
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TextIO
 
-import msgspec
+from .captured_output import CapturedOutput, capture_output, original_streams
+from .formatters import JsonFormatter as JsonFormatter
+from .formatters import TextFormatter as TextFormatter
 
-from ..error_text import format_traceback
-
-ROOT = "graphile_worker"
 DEBUG_VARIABLES = ("GRAPHILE_LOGGER_DEBUG", "GRAPHILE_WORKER_DEBUG")
-KEYS = {
-    "event": "event",
-    "pool_id": "pool_id",
-    "worker_id": "worker_id",
-    "task_identifier": "task",
-    "job_id": "job_id",
-    "attempt": "attempt",
-    "max_attempts": "max_attempts",
-}
-"""Attributes of a record that come first in JSON, in this order and under these names."""
-INDENT = "    "
-_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters except tab, line separators, bidirectional controls, lone surrogates."""
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "label"}
-
-
-class TextFormatter(logging.Formatter):
-    """`[worker(worker-1: send_email{7})] INFO: …`; the parenthesis only if the record has a worker."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = escaped(f"[{_label(record)}{_scope(record)}] {record.levelname}: {record.getMessage()}")
-        for block in (_traceback(self, record), record.stack_info):
-            for line in block.split("\n") if block else ():
-                text += f"\n{INDENT}{escaped(line)}" if line else "\n"
-        return text
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per record; fields of `extra` become members."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line: dict[str, Any] = {
-            "ts": time.replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "label": _label(record),
-            "msg": record.getMessage(),
-        }
-        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        line |= {key: extra.pop(name) for name, key in KEYS.items() if name in extra}
-        line |= {key: value for key, value in extra.items() if key not in line}
-        traceback = _traceback(self, record)
-        if traceback:
-            line["traceback"] = traceback
-        if record.stack_info:
-            line["stack"] = record.stack_info
-        try:
-            return msgspec.json.encode(line, enc_hook=str).decode()
-        except BaseException:  # a lone surrogate, a cyclic structure, a failing __str__
-            return msgspec.json.encode({key: _encodable(value) for key, value in line.items()}).decode()
+USUAL_LEVELS = {"stdout": "info", "stderr": "info", "watchfiles": "warning"}
+"""What is printed is always logged. The package that watches files for us reports each change at info."""
 
 
 class PipeHandler(logging.Handler):
@@ -91,13 +36,17 @@ class PipeHandler(logging.Handler):
         self._stderr = stderr
         self._broken: set[int] = set()
         self.on_broken_pipe: Callable[[str], object] | None = None
+        self.captured: CapturedOutput | None = None
+        """What the program prints, if that is logged too."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.captured is not None and self.captured.is_partial:
+            self.captured.finish_before(record)
         stream = self._stderr if record.levelno >= logging.WARNING else self._stdout
         if id(stream) in self._broken:
             return
         try:
-            _write_line(stream, self.format(record))
+            _write_line(stream, self._line(record))
             stream.flush()
         except Exception as error:
             if not is_broken_pipe(error):
@@ -108,28 +57,62 @@ class PipeHandler(logging.Handler):
             if self.on_broken_pipe is not None:
                 self.on_broken_pipe("standard error" if stream is self._stderr else "standard output")
 
+    def flush(self) -> None:
+        """Log what was printed without a newline."""
+        if self.captured is not None:
+            self.captured.finish()
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Report that a line could not be written, to the stream itself: `sys.stderr` may be captured."""
+        with suppress(Exception):
+            traceback.print_exc(file=self._stderr)
+
+    def _line(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception as error:  # the arguments do not fit the message, or `__str__` of one failed
+            place = f"{record.pathname}:{record.lineno}"
+            fields = {**record.__dict__, "msg": "cannot format the log message %r (%s): %r", "exc_info": None}
+            fields["args"] = (record.msg, place, error)
+            return self.format(logging.makeLogRecord(fields))
+
 
 def configure_logging(
     log_format: str = "text",
     level: str = "info",
     *,
+    levels: Mapping[str, str] | None = None,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
+    capture: bool = False,
     on_broken_pipe: Callable[[str], object] | None = None,
 ) -> PipeHandler:
-    """Set up the logger `graphile_worker`, and no other, for the command line; returns its handler.
+    """Log everything as the command does: one handler on the root logger, which is returned.
 
-    A second call replaces the handler of the first.
+    `level` is the lowest level to log; `levels` has others for single loggers and those below them. Python's
+    warnings are logged too. `capture` also logs what the program prints and exceptions that nothing catches,
+    so that all output has the same format. A second call replaces the handler of the first.
     """
-    logger = logging.getLogger(ROOT)
-    for old in [handler for handler in logger.handlers if isinstance(handler, PipeHandler)]:
-        logger.removeHandler(old)
-    handler = PipeHandler(stdout or sys.stdout, stderr or sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, PipeHandler)]:
+        root.removeHandler(old)
+        if old.captured is not None:
+            old.captured.release()
+    real_stdout, real_stderr = original_streams()
+    handler = PipeHandler(stdout or real_stdout, stderr or real_stderr)
     handler.on_broken_pipe = on_broken_pipe
-    logger.addHandler(handler)
-    logger.setLevel(level.upper())
-    logger.propagate = False
+    if log_format == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        has_times = is_journal(handler._stdout) or is_journal(handler._stderr)
+        handler.setFormatter(TextFormatter(timestamps=not has_times))
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    if capture:
+        handler.captured = capture_output(handler)
+    for name, its_level in {**USUAL_LEVELS, **(levels or {})}.items():
+        logging.getLogger(name).setLevel(its_level.upper())
+    warnings.showwarning = _log_warning
     return handler
 
 
@@ -144,6 +127,18 @@ def is_broken_pipe(error: BaseException) -> bool:
     return closed or (isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO, errno.EBADF))
 
 
+def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the stream goes to the systemd journal, which adds the time to each line."""
+    expected = environ.get("JOURNAL_STREAM")
+    if not expected:
+        return False
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return expected == f"{status.st_dev}:{status.st_ino}"
+
+
 def silence(stream: TextIO) -> None:
     """Redirect the stream to the null device, so that flushing it at exit does not fail."""
     try:
@@ -154,38 +149,19 @@ def silence(stream: TextIO) -> None:
         return
 
 
-def escaped(text: str) -> str:
-    """The text without line breaks and control characters: `\\n`, `\\x1b`, `\\u2028` replace them."""
-    return text if text.isprintable() else _UNSAFE.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return (
-        found[0].encode("ascii", "backslashreplace").decode() if found[0] > "\x7f" else repr(found[0])[1:-1]
-    )
-
-
-def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    """The traceback of a record: its `exc_text`, else formatted here; never raises."""
-    if record.exc_text:
-        return record.exc_text
-    if not record.exc_info or record.exc_info[1] is None:
-        return None
-    try:
-        return formatter.formatException(record.exc_info)
-    except BaseException:  # formatting runs code of the exception
-        return format_traceback(record.exc_info[1])
-
-
-def _encodable(value: Any) -> Any:
-    try:
-        msgspec.json.encode(value)
-    except BaseException:
-        try:
-            return str(value).encode("utf-8", "backslashreplace").decode()
-        except BaseException:
-            return f"<{type(value).__name__}>"
-    return value
+def _log_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Replaces `warnings.showwarning`: one line on the logger that the standard library uses."""
+    if file is not None:
+        file.write(warnings.formatwarning(message, category, filename, lineno, line))
+        return
+    logging.getLogger("py.warnings").warning("%s:%d: %s: %s", filename, lineno, category.__name__, message)
 
 
 def _write_line(stream: TextIO, text: str) -> None:
@@ -194,16 +170,3 @@ def _write_line(stream: TextIO, text: str) -> None:
     except UnicodeEncodeError:  # the stream is not UTF-8
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-
-
-def _label(record: logging.LogRecord) -> str:
-    label = getattr(record, "label", None)
-    return str(label or record.name.removeprefix(ROOT).lstrip(".") or "core")
-
-
-def _scope(record: logging.LogRecord) -> str:
-    worker = getattr(record, "worker_id", None)
-    if worker is None:
-        return ""
-    task, job = getattr(record, "task_identifier", None), getattr(record, "job_id", None)
-    return f"({worker}: {task}{{{job}}})" if task is not None else f"({worker})"

@@ -18,11 +18,12 @@ from ..errors import ConfigError
 from ..hooks import Hooks, events
 from ..text import count
 from ..text import duration as waiting_time
+from .formatters import running_pools
+from .job_context import job_fields
 from .log_words import (
     elapsed,
     error_fields,
     failure_fields,
-    job_fields,
     job_scope,
     milliseconds,
     minute,
@@ -71,6 +72,8 @@ class LogPlugin:
     def install(self, hooks: Hooks) -> None:
         """Observe the events whose lines are enabled."""
         on = hooks.events.on
+        on(events.PoolCreated, lambda event: running_pools.add(event.pool_id))
+        on(events.PoolReleased, lambda event: running_pools.remove(event.pool_id))
         if self._worker.isEnabledFor(logging.DEBUG):
             on(events.JobStarted, self._started)
             on(events.WorkerGetJobError, self._get_job_error)
@@ -152,12 +155,18 @@ class LogPlugin:
     def _started(self, event: events.JobStarted) -> None:
         job = event.job
         self._worker.debug(
-            "started, attempt %d of %d", job.attempts, job.max_attempts, extra=job_scope(event)
-        )
+            "task %s (job %d) started, attempt %d of %d", job.task_identifier, job.id, job.attempts,
+            job.max_attempts, extra=job_scope(event),
+        )  # fmt: skip
 
     def _succeeded(self, event: events.JobSucceeded) -> None:
-        extra = job_scope(event) | {"duration_ms": milliseconds(event.duration)}
-        self._worker.info("completed in %s", elapsed(event.duration), extra=extra)
+        job = event.job
+        extra = job_scope(event)
+        extra["duration_ms"] = milliseconds(event.duration)
+        self._worker.info(
+            "task %s (job %d) completed in %s", job.task_identifier, job.id, elapsed(event.duration),
+            extra=extra,
+        )  # fmt: skip
 
     def _errored(self, event: events.JobErrored) -> None:
         job = event.job
@@ -167,7 +176,8 @@ class LogPlugin:
             return  # formatting a line costs more than running a short job
         delay = retry_delay(job.attempts)
         self._log_failure(
-            logging.WARNING, event, "failed after %s on attempt %d of %d: %s; retrying in %s",
+            logging.WARNING, event,
+            "task %s (job %d) failed after %s on attempt %d of %d: %s; retrying in %s",
             (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event),
              waiting_time(delay)),
             {"retry_in_s": round(delay, 3)},
@@ -180,7 +190,7 @@ class LogPlugin:
         why = " (its key was removed or reused while it ran)" if event.is_cut_off else ""
         self._log_failure(
             logging.ERROR, event,
-            "permanently failed after %s on attempt %d of %d: %s; it will not be retried%s",
+            "task %s (job %d) permanently failed after %s on attempt %d of %d: %s; it will not be retried%s",
             (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), why),
         )  # fmt: skip
 
@@ -194,9 +204,12 @@ class LogPlugin:
     ) -> None:
         """Log with the traceback as `exc_text`, which every formatter prints below the line.
 
+        The message begins with the task and the job; `args` are the others.
+
         Not as `exc_info`: the exception has lost its frames, so that they do not keep local variables alive.
         """
         logger = self._worker
+        args = (event.job.task_identifier, event.job.id, *args)
         path, line, function, _ = logger.findCaller(stacklevel=2)
         extra = job_scope(event) | failure_fields(event) | dict(more)
         record = logger.makeRecord(logger.name, level, path, line, message, args, None, function, extra)
@@ -206,14 +219,16 @@ class LogPlugin:
 
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
-            "interrupted: %s; returned to the queue without losing an attempt", summarize(event.error),
+            "task %s (job %d) was interrupted: %s; returned to the queue without losing an attempt",
+            event.job.task_identifier, event.job.id, summarize(event.error),
             extra=job_scope(event) | error_fields(event.error),
         )  # fmt: skip
 
     def _discarded(self, event: events.JobOutcomeDiscarded) -> None:
         ended = "succeeded" if event.error is None else f"failed: {summarize(event.error)}"
         self._worker.warning(
-            "%s, but the outcome was not written: %s", ended, event.reason,
+            "task %s (job %d) %s, but the outcome was not written: %s",
+            event.job.task_identifier, event.job.id, ended, event.reason,
             extra=job_scope(event) | ({} if event.error is None else error_fields(event.error)),
         )  # fmt: skip
 

@@ -9,8 +9,8 @@ from typing import Any
 from ..error_parts import type_name
 from ..error_text import MAX_SUMMARY, message_of, summarize
 from ..hooks import events
-from ..job import Job
 from ..text import count
+from .job_context import job_fields
 
 
 def retry_delay(attempts: int) -> float:
@@ -33,19 +33,11 @@ def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
     return f"{count(len(parts), 'item')} of the batch: {' | '.join(shown)}"
 
 
-def job_fields(job: Job) -> dict[str, Any]:
-    """The fields that identify a job."""
-    return {
-        "task_identifier": job.task_identifier,
-        "job_id": job.id,
-        "attempt": job.attempts,
-        "max_attempts": job.max_attempts,
-    }
-
-
 def job_scope(event: events.JobEvent) -> dict[str, Any]:
-    """The fields that identify the event, the job and the slot."""
-    return {"event": event.name, "worker_id": event.worker_id} | job_fields(event.job)
+    """The fields that identify the event, the job, its pool and the slot."""
+    fields = job_fields(event.job, event.worker_id)
+    fields["event"] = event.name
+    return fields
 
 
 def pool_scope(event: events.PoolEvent | events.RecoveryEvent) -> dict[str, Any]:

@@ -46,6 +46,8 @@ class Decision(msgspec.Struct, frozen=True):
     verdict: Verdict
     message: str
     counts: bool
+    task_identifier: str = ""
+    """For the log."""
 
 
 async def sweep_lock(connection: Connection, schema: SchemaName) -> bool:

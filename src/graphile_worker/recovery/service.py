@@ -23,6 +23,7 @@ from ..db.dsn import Dsn
 from ..db.errors import sqlstate_of
 from ..hooks import Hooks
 from ..job import Job
+from ..observability.job_context import job_fields
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..version import __version__
 from .blocked_loop import LoopBlockage
@@ -258,7 +259,13 @@ class Recovery:
                     lambda connection: note_rerun(connection, self._schema, self._pool.id, job.id)
                 )
         except Exception as error:  # then the death of this worker does not count against the job
-            logger.debug("could not record that job %d is run again: %s", job.id, error)
+            logger.debug(
+                "task %s (job %d): could not record that it runs again: %s",
+                job.task_identifier,
+                job.id,
+                error,
+                extra=job_fields(job),
+            )
 
     # -- stopping ------------------------------------------------------------------------------------------
 

@@ -189,9 +189,15 @@ class Sweep:
                 raise
             if len(decisions) == 1:
                 logger.error(
-                    "orphaned job %d stays locked for up to four hours: the database refuses the update: %s",
+                    "task %s (job %d) is orphaned and stays locked for up to four hours: the database "
+                    "refuses the update: %s",
+                    decisions[0].task_identifier,
                     decisions[0].job_id,
                     message_of(error),
+                    extra={
+                        "task_identifier": decisions[0].task_identifier,
+                        "job_id": decisions[0].job_id,
+                    },
                 )
                 decisions = ()
             elif not decisions:
@@ -218,29 +224,38 @@ class Sweep:
         return decisions, left
 
     def _decision(self, orphan: OrphanedJob, verdict: FailJob | None) -> Decision:
-        job_id = orphan.job.id
+        job_id, task = orphan.job.id, orphan.job.task_identifier
         if verdict is not None:
-            return Decision(job_id, "fail", storable(verdict.message), orphan.counts)
+            return Decision(job_id, "fail", storable(verdict.message), orphan.counts, task)
         if orphan.counts and orphan.recoveries >= self._max_recoveries:
             return Decision(
                 job_id,
                 "give_up",
                 recovered_too_often(job_id, orphan.recoveries + 1, self._max_recoveries),
                 True,
+                task,
             )
-        return Decision(job_id, "return", RECOVERED, orphan.counts)
+        return Decision(job_id, "return", RECOVERED, orphan.counts, task)
 
     async def _intercept(self, job: Job) -> FailJob | LeaveLocked | None:
+        about = {"task_identifier": job.task_identifier, "job_id": job.id}
         for interceptor in self._hooks._on_recovery:
             try:
                 verdict: Any = await resolve(interceptor(job))
             except Exception:
-                logger.exception("on_recovery failed for job %d; the job is returned", job.id)
+                logger.exception(
+                    "task %s (job %d): on_recovery failed; the job is returned", *about.values(), extra=about
+                )
                 continue
             if isinstance(verdict, FailJob | LeaveLocked):
                 return verdict
             if verdict is not None:
-                logger.error("on_recovery returned %r; allowed: FailJob, LeaveLocked or None", verdict)
+                logger.error(
+                    "task %s (job %d): on_recovery returned %r; allowed: FailJob, LeaveLocked or None",
+                    *about.values(),
+                    verdict,
+                    extra=about,
+                )
         return None
 
     # -- reporting -----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class WorkerArguments(WorkerOptionValues, total=False):
     extensions: Iterable[object] | Mapping[type[Any], object]
     """Objects of your application that tasks get with `helpers.extension(Type)`."""
     logger: logging.Logger | None
-    """A `logging.Logger` for this worker and its tasks; see [logging](../configuration.md#logging)."""
+    """A `logging.Logger` for this worker and its tasks; see [logging](../logging.md)."""
     clock: Clock | None
     """The source of time; for tests."""
     options: WorkerOptions | None

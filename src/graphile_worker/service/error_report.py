@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 
+from ..error_parts import type_name
 from ..error_text import message_of
 from ..errors import GraphileWorkerError, NoDatabaseError, SchemaTooNewError
 
@@ -15,6 +16,9 @@ NO_DATABASE = (
     "variable DATABASE_URL, or the PG* environment variables with at least PGDATABASE"
 )
 """Without `pg_pool`, which only calls from an event loop can take."""
+
+
+logger = logging.getLogger("graphile_worker")
 
 
 def reported(work: Callable[[], int]) -> int:
@@ -31,19 +35,39 @@ def reported(work: Callable[[], int]) -> int:
 
 
 def report(error: Exception) -> int:
-    """Print the error on standard error, with its traceback at debug level only; returns the exit status."""
-    if logging.getLogger("graphile_worker").isEnabledFor(logging.DEBUG):
+    """Print the error on standard error, with its traceback at debug level only; returns the exit status.
+
+    While all output is JSON, this is a JSON line too.
+    """
+    from .hints import hint_for
+
+    message = NO_DATABASE if isinstance(error, NoDatabaseError) else message_of(error)
+    hint = hint_for(error)
+    if is_output_captured():
+        _log(error, message, hint)
+        return exit_status(error)
+    if logger.isEnabledFor(logging.DEBUG):
         import traceback
 
         sys.stderr.write("".join(traceback.format_exception(error)))
-    message = NO_DATABASE if isinstance(error, NoDatabaseError) else message_of(error)
     _print(f"graphile-worker: error: {message}")
-    from .hints import hint_for
-
-    hint = hint_for(error)
     if hint is not None:
         _print(f"graphile-worker: hint: {hint}")
     return exit_status(error)
+
+
+def is_output_captured() -> bool:
+    """Whether everything that the process prints becomes a log line."""
+    captured = sys.modules.get("graphile_worker.observability.captured_output")
+    return captured is not None and isinstance(sys.stderr, captured.LogStream)
+
+
+def _log(error: Exception, message: str, hint: str | None) -> None:
+    extra = {"event": "error", "error": message, "error_type": type_name(error)}
+    if hint is not None:
+        extra["hint"] = hint
+    is_debug = logger.isEnabledFor(logging.DEBUG)
+    logger.error("%s", message, extra=extra, exc_info=error if is_debug else None)
 
 
 def exit_status(error: Exception) -> int:

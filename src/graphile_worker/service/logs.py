@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
 
 from ..config import Settings
-from ..observability.log_format import ROOT, PipeHandler, configure_logging, debug_wanted
+from ..observability.job_context import ROOT
+from ..observability.log_format import PipeHandler, configure_logging, debug_wanted
 
 
 def start_logging(settings: Settings, *, quiet: bool = False) -> PipeHandler:
-    """Set up the log. `quiet` is for commands that print results: warnings only, on standard error."""
+    """Set up the log. `quiet` is for commands that print results: warnings only, on standard error.
+
+    Otherwise what tasks print appears at once, and in JSON mode as JSON.
+    """
     options = settings.command_line
-    level = "debug" if debug_wanted() else options.log_level
-    if quiet and level == "info":
-        level = "warning"
-    return configure_logging(options.log_format, level, stdout=sys.stderr if quiet else None)
+    levels = {ROOT: "debug"} if debug_wanted() else {}
+    level = "warning" if quiet and options.log_level == "info" else options.log_level
+    if not quiet and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    return configure_logging(
+        options.log_format,
+        level,
+        levels=levels | options.log_levels,
+        stdout=sys.stderr if quiet else None,
+        capture=not quiet and options.log_format == "json",
+    )
+
+
+def start_early_logging(log_format: str | None) -> None:
+    """Before the settings are known: log errors in them as JSON, if a flag or the environment asks for it."""
+    if (log_format or os.environ.get("GRAPHILE_WORKER_LOG_FORMAT")) == "json":
+        configure_logging("json", capture=True)
 
 
 def start_program_logging(settings: Settings, *, has_logger: bool) -> PipeHandler | None:
@@ -28,4 +47,6 @@ def start_program_logging(settings: Settings, *, has_logger: bool) -> PipeHandle
         return start_logging(settings)
     if "log_level" in settings.places:
         logging.getLogger(ROOT).setLevel(settings.command_line.log_level.upper())
+    for name, level in settings.command_line.log_levels.items():
+        logging.getLogger(name).setLevel(level.upper())
     return None

@@ -50,6 +50,8 @@ def run_worker(arguments: dict[str, Any], handler: PipeHandler | None, *, once: 
         return status
     if stopped_by == signal.SIGHUP and reload.is_enabled:
         return reload.start_again()
+    if handler is not None:
+        handler.flush()
     flush_output()
     end_by_signal(stopped_by)
     return 128 + stopped_by

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
@@ -22,10 +23,11 @@ from .reload import same_program
 from .run_service import Service, run_service
 
 if TYPE_CHECKING:
-    from ..app import App, Lifespan
+    from ..app import App
+    from ..app.application import Lifespan
     from ..runner.arguments import WorkerArguments
 
-OWN_ARGUMENTS = ("processes", "watch", "health_file", "log_format", "log_level", "once")
+OWN_ARGUMENTS = ("processes", "watch", "health_file", "log_format", "log_level", "log_levels", "once")
 
 
 def serve(
@@ -37,6 +39,7 @@ def serve(
     health_file: str | Path | None = None,
     log_format: str | None = None,
     log_level: str | None = None,
+    log_levels: Mapping[str, str] | None = None,
     once: bool = False,
     **arguments: Unpack[WorkerArguments],
 ) -> NoReturn:
@@ -47,6 +50,7 @@ def serve(
     - `health_file`: where worker processes record their health, for `graphile-worker health`
     - `log_format`: `text` or `json`; if it is set nowhere, logging that the program has set up is kept
     - `log_level`: `error`, `warning`, `info` or `debug`
+    - `log_levels`: levels of single loggers, such as `{"httpx": "warning"}`
     - `once`: run until no job is ready, then exit
 
     Also takes the arguments of `run`, except `pg_pool`. What is not given comes from `options` if there is
@@ -66,6 +70,7 @@ def serve(
         "health_file": None if health_file is None else str(health_file),
         "log_format": log_format,
         "log_level": log_level,
+        "log_levels": None if log_levels is None else dict(log_levels),
     }
 
     def load() -> Settings:

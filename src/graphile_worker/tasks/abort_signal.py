@@ -12,9 +12,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakSet
 
+from ..job import current_helpers
+
 logger = logging.getLogger("graphile_worker.tasks")
+
+_Callback = tuple[Callable[[], object], Any]
 
 
 class AbortSignal:
@@ -23,7 +28,7 @@ class AbortSignal:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._callbacks: dict[object, Callable[[], object]] = {}
+        self._callbacks: dict[object, _Callback] = {}
         self._children: WeakSet[AbortSignal] | None = None
         self._is_inherited = False  # set because the parent was set
         self.reason: str = ""
@@ -36,7 +41,7 @@ class AbortSignal:
     def set(self, reason: str = "the worker is stopping") -> None:
         """Ask the tasks to end. May be called from any thread; only the first call counts."""
         for callback in self._set(reason, is_inherited=False):
-            _call(callback)
+            _call(*callback)
 
     async def wait(self) -> None:
         """Return when the signal is set."""
@@ -72,7 +77,7 @@ class AbortSignal:
         with self._lock:
             is_set = self._event.is_set()
             if not is_set:
-                self._callbacks[key] = callback
+                self._callbacks[key] = callback, current_helpers.get(None)
         if is_set:
             callback()
 
@@ -95,7 +100,7 @@ class AbortSignal:
             child._set(self.reason, is_inherited=True)
         return child
 
-    def _set(self, reason: str, *, is_inherited: bool) -> list[Callable[[], object]]:
+    def _set(self, reason: str, *, is_inherited: bool) -> list[_Callback]:
         """Set this signal and its children, and return all callbacks: they run after everything is set."""
         with self._lock:
             if self._event.is_set():
@@ -111,8 +116,12 @@ class AbortSignal:
         return callbacks
 
 
-def _call(callback: Callable[[], object]) -> None:
+def _call(callback: Callable[[], object], helpers: Any) -> None:
+    """Call it; `helpers` are those of the job that added it, if one did."""
     try:
         callback()
     except BaseException:  # sys.exit() too: the callbacks of other jobs must be called
-        logger.exception("a callback of an abort signal failed")
+        if helpers is None:
+            logger.exception("a callback of an abort signal failed")
+        else:
+            helpers.logger.exception("a callback of the abort signal failed")

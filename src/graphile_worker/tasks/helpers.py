@@ -18,6 +18,7 @@ import msgspec
 from ..db.connection import Connection, Row, UserConnection
 from ..errors import JobInterruptedError
 from ..job import Job
+from ..job import current_helpers as any_helpers
 from ..spec import JobOptions, JobSpec, TaskLike
 from .abort_signal import AbortSignal
 from .extensions import Extensions
@@ -28,7 +29,7 @@ from .sync_helpers import SyncHelpers
 T = TypeVar("T")
 P = TypeVar("P")
 
-current_helpers: ContextVar[JobHelpers] = ContextVar("graphile_worker_current_helpers")
+current_helpers: ContextVar[JobHelpers] = any_helpers
 """The helpers of the job that runs in this context; set for coroutines and for threads."""
 
 _signal_creation = Lock()  # a slot may abort a job while its thread asks for the signal

@@ -19,6 +19,7 @@ from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..job import Job
+from ..observability.job_context import job_fields
 from ..outcome import Finished, Interrupted, failed
 from ..queries.write import ALL_WRITTEN, Written, release_queue, write
 from ..queries.write_plan import Continuation, WritePlan, WritePlanner, outcomes_of
@@ -245,7 +246,10 @@ class BatchWriter:
             await self._give_up(finished, again.error)
         else:
             job = finished.job
-            logger.error("job %d (%s): %s; it counts as failed", job.id, job.task_identifier, reason)
+            logger.error(
+                "task %s (job %d): %s; it counts as failed", job.task_identifier, job.id, reason,
+                extra=job_fields(job, finished.worker_id),
+            )  # fmt: skip
         return True
 
     async def _give_up(self, finished: Finished, error: BaseException) -> None:
@@ -255,9 +259,9 @@ class BatchWriter:
         holdings.give_up(job)
         reason = f"the database refuses every outcome: {message_of(error)}"
         logger.error(
-            "job %d (%s) has ended, but %s; it stays locked by this worker (%s) and runs again once this "
-            "worker has stopped and counts as dead, or after four hours",
-            job.id, job.task_identifier, reason, self._pool_id,
+            "task %s (job %d) has ended, but %s; it stays locked by this worker (%s) and runs again once "
+            "this worker has stopped and counts as dead, or after four hours",
+            job.task_identifier, job.id, reason, self._pool_id, extra=job_fields(job, finished.worker_id),
         )  # fmt: skip
         if job.job_queue_id is not None:
             await self._free_queue(job.job_queue_id)

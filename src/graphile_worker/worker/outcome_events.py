@@ -16,6 +16,8 @@ from ..hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
+from ..job import Job
+from ..observability.job_context import job_fields
 from ..outcome import Completed, Failed, Finished, Interrupted
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -147,4 +149,11 @@ class OutcomeEvents:
         try:
             self._events.emit(event)
         except BaseException:  # sys.exit() in an observer must not stop the sink
-            logger.exception("an observer of %s failed", event.name)
+            job: Job | None = getattr(event, "job", None)
+            about = "" if job is None else f" for task {job.task_identifier} (job {job.id})"
+            logger.exception(
+                "an observer of %s failed%s",
+                event.name,
+                about,
+                extra=None if job is None else job_fields(job),
+            )

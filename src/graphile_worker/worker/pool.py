@@ -382,5 +382,5 @@ class WorkerPool:
         await self._background.cancel()
         self._threads.close()
         for stuck in self._threads.running:
-            logger.warning("a task in a thread cannot be ended and is left behind: %s", stuck)
+            logger.warning("task %s is left behind: it runs in a thread, which cannot be ended", stuck)
         await self._sessions.close()

@@ -20,12 +20,13 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType, FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from ..error_parts import PACKAGE_FOLDER
 from ..job import Job
+from ..observability.job_context import job_fields
 from ..recovery.blocked_loop import LoopBlockage
 from ..signal_names import signal_name
 
@@ -70,6 +71,11 @@ class Blockage(msgspec.Struct, frozen=True, kw_only=True):
     def culprit(self) -> str:
         """What blocks the loop, for log lines."""
         return self.outline.culprit
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The attributes of log records."""
+        return {} if self.job is None else job_fields(self.job)
 
 
 class LoopWatchdog:
@@ -183,8 +189,9 @@ class LoopWatchdog:
         if blockage is not None and turned.is_set():
             seconds = time.monotonic() - since
             logger.warning(
-                "the event loop runs again; %s had blocked it for %.1f s", blockage.culprit, seconds
-            )
+                "the event loop runs again; %s had blocked it for %.1f s", blockage.culprit, seconds,
+                extra=blockage.fields,
+            )  # fmt: skip
             self._call(self._on_over, blockage, seconds)
 
     def _report(self, since: float) -> None:
@@ -233,6 +240,7 @@ def _log(level: int, blockage: Blockage, message: str, *arguments: object) -> No
     """Log with the stack of the loop's thread in place of this thread's."""
     if logger.isEnabledFor(level):
         record = logger.makeRecord(logger.name, level, __file__, 0, message, arguments, None)
+        record.__dict__.update(blockage.fields)
         record.stack_info = f"Stack (most recent call last):\n{blockage.stack}"
         logger.handle(record)
 

@@ -40,6 +40,8 @@ def _value(settings: Settings, name: str) -> Any:
 
 def _shown(value: Any) -> str:
     """A value as a configuration file would have it."""
-    if value is None:
+    if value is None or value == {}:
         return "(not set)"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,7 +8,7 @@ import click
 
 from ...config import Settings
 from ...observability.log_format import PipeHandler
-from ...service.logs import start_logging
+from ...service.logs import start_early_logging, start_logging
 from ...service.parent import ParentProcess
 from ..support.client import load_settings, with_app, with_database
 from ..support.parameters import ARGUMENTS
@@ -31,6 +31,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     if len(exclusive) > 1:
         first, second = (f"--{name.replace('_', '-')}" for name in exclusive[:2])
         raise click.UsageError(f"{first} and {second} cannot be combined.", ctx)
+    start_early_logging(flags["log_format"])
     options = _options_from(flags)
     if flags["watch"]:
         return _watch(ctx, options)

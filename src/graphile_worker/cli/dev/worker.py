@@ -24,6 +24,7 @@ FORWARDED_FLAGS = {
     "concurrency": "--jobs",
     "log_format": "--log-format",
     "log_level": "--log-level",
+    "log_levels": "--log-level",
 }
 """Options that the worker gets as flags if `dev` got them as flags."""
 
@@ -65,9 +66,11 @@ def _arguments(settings: Settings, config_file: str | None) -> list[str]:
     if config_file is not None:
         arguments += ["--config", config_file]
     for option, flag in FORWARDED_FLAGS.items():
-        if settings.places.get(option) == "command line":
+        if "command line" in settings.places.get(option, ""):
             owner = settings.worker if hasattr(settings.worker, option) else settings.command_line
-            arguments += [flag, str(getattr(owner, option))]
+            value = getattr(owner, option)
+            given = [f"{name}={each}" for name, each in value.items()] if isinstance(value, dict) else [value]
+            arguments += [part for each in given for part in (flag, str(each))]
     return arguments
 
 

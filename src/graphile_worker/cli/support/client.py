@@ -11,6 +11,7 @@ import click
 from ...config import Settings, resolve_settings
 from ...service.dev_database import with_database as with_database
 from ...service.garbage import collect_garbage
+from .parameters import split_levels
 
 if TYPE_CHECKING:
     from ...app import App
@@ -22,8 +23,9 @@ Result = TypeVar("Result")
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
     """The settings of a command: its own flags, then those before its name, then environment and file."""
     values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
-    for name in ("app", "log_format", "log_level"):
+    for name in ("app", "log_format"):
         values[name] = _flag(ctx, name)
+    values |= split_levels(_flag(ctx, "log_level"))
     return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...text import parse_time_phrase
+from ...text import closest, parse_time_phrase
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType  # generic only in newer versions of click
@@ -22,6 +24,7 @@ SHARED_FLAGS = frozenset({"connection", "schema", "config", "app", "log_level", 
 """Flags that may precede a sub-command."""
 ARGUMENTS = "graphile_worker.arguments"
 """Key of the original arguments in a context's `meta`."""
+LOG_LEVELS = ("error", "warning", "info", "debug")
 CLEANUP_TASKS = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
 
 
@@ -96,6 +99,44 @@ class Names(_ParamType):
         if not names or not set(names) <= set(self._allowed):
             self.fail(f"expected names from {', '.join(self._allowed)}; got {value!r}", param, ctx)
         return names
+
+
+class LogLevel(_ParamType):
+    """A level, or `logger=level`; a pair of logger and level, without a name for all loggers."""
+
+    name = "level"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        logger, sign, level = str(value).rpartition("=")
+        if sign and not logger.strip():
+            self.fail(f"{value!r} names no logger; write for example httpx=warning", param, ctx)
+        level = level.strip().lower()
+        if level not in LOG_LEVELS:
+            near = closest(level, LOG_LEVELS)
+            hint = f"; did you mean {near!r}?" if near else ""
+            self.fail(f"{level!r} is not a level{hint} (levels: {', '.join(LOG_LEVELS)})", param, ctx)
+        return logger.strip(), level
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(level) for level in LOG_LEVELS if level.startswith(incomplete)]
+
+
+def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
+    """The options that `--log-level` sets: the last level without a logger, and those of loggers."""
+    pairs = given or ()
+    general = [level for logger, level in pairs if not logger]
+    return {
+        "log_level": general[-1] if general else None,
+        "log_levels": {logger: level for logger, level in pairs if logger} or None,
+    }
 
 
 CONNECTION_OPTION = click.option(
@@ -211,7 +252,10 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--log-level",
-        type=click.Choice(["error", "warning", "info", "debug"]),
-        help="Lowest level to log.  [default: info]",
+        type=LogLevel(),
+        multiple=True,
+        metavar="[LOGGER=]LEVEL",
+        help="Lowest level to log: error, warning, info or debug. Repeat it for single loggers: "
+        "--log-level httpx=warning.  [default: info]",
     ),
 ]
