@@ -87,7 +87,7 @@ class RunJobs:
         check_names(values, WorkerOptions.__struct_fields__)
         options = combine(self._options, values)
         tasks = build_registry(task_list) if task_list is not None else load_tasks(options.task_directory)
-        schedule = self._schedule(until, crontab, parsed_cron_items)
+        schedule = self._schedule(until, tasks, crontab, parsed_cron_items)
         observed = Observed()
         more = {
             "plugins": (*plugins, observed), "extensions": extensions, "forbidden_flags": forbidden_flags,
@@ -113,6 +113,7 @@ class RunJobs:
     def _schedule(
         self,
         until: datetime | timedelta | None,
+        tasks: TaskRegistry,
         crontab: str | None,
         parsed_cron_items: Sequence[ParsedCronItem] | None,
     ) -> Schedule | None:
@@ -122,7 +123,7 @@ class RunJobs:
             return None
         if self._clock is None:
             raise ConfigError("until: there is no clock to move; add the fixture graphile_worker_clock")
-        return Schedule(self._clock, until, crontab=crontab, parsed_cron_items=parsed_cron_items)
+        return Schedule(self._clock, until, tasks, crontab=crontab, parsed_cron_items=parsed_cron_items)
 
 
 class AddedJobs:

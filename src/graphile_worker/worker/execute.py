@@ -18,6 +18,7 @@ from ..hooks.interceptors import resolve
 from ..job import Job
 from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
 from ..recovery.orphaned_jobs import RECOVERED
+from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task
 from ..tasks.helpers import JobHelpers
@@ -39,6 +40,9 @@ class Executor:
         self, tasks: Mapping[str, AnyTask], services: WorkerServices, threads: TaskThreads, hooks: Hooks
     ) -> None:
         self._tasks = tasks
+        self.max_attempts: dict[str, int] = {}
+        """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
+        self.learn_max_attempts(tasks)
         self._services = services
         self._threads = threads
         self._before_run = hooks._before_run
@@ -49,6 +53,15 @@ class Executor:
         """Called before a job is run whose last worker died."""
         self.interruption: str | None = None
         """Why the worker cancels running tasks; None until it does."""
+
+    def learn_max_attempts(self, tasks: Mapping[str, AnyTask]) -> None:
+        """Note which of these tasks set their own number of attempts."""
+        for identifier, task in tasks.items():
+            own = task.spec_defaults.get("max_attempts", DEFAULT_MAX_ATTEMPTS)
+            if own != DEFAULT_MAX_ATTEMPTS:
+                self.max_attempts[identifier] = own
+            else:
+                self.max_attempts.pop(identifier, None)
 
     def helpers(self, job: Job, worker_id: str) -> JobHelpers:
         """The helpers for the task of this job."""

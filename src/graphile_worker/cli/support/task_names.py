@@ -1,8 +1,8 @@
 """Detects misspelt task names in `add`.
 
-A name is known if a running Python worker has the task, or a file in the task directory has that name. Any
-other name is suspect if it resembles a known one. A name that the database has seen before is suspect only
-if it resembles a task of a running worker: a misspelt name is in the database from its first job on.
+A name is known if a running Python worker has the task, or the task directory has it. Any other name is
+suspect if it resembles a known one. A name that the database has seen before is suspect only if it resembles
+a task of a running worker: a misspelt name is in the database from its first job on.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ class TaskNames:
     of_workers: set[str]
     """Names of the tasks of running Python workers."""
     directory: str
+    loaded: frozenset[str] = frozenset()
+    """Names of the tasks that were loaded from the directory, if they could be."""
     suspect: dict[str, list[str]] = field(default_factory=dict)
     """Names that may be misspelt, each with the names that may be meant."""
 
     @cached_property
     def local(self) -> set[str]:
-        """Names of the files in the task directory; nothing is imported."""
+        """Names of the tasks and files in the task directory."""
         from ...tasks.task_files import find_task_files
 
         path = Path(self.directory)
-        return set(find_task_files(path)) if path.is_dir() else set()
+        return {*self.loaded, *(find_task_files(path) if path.is_dir() else ())}
 
     def check(self, names: Iterable[str], *, strict: bool) -> None:
         """Collect suspect names. `strict` raises for those, and for unknown names."""
@@ -77,12 +79,14 @@ class TaskNames:
         return f"the database has no task {name!r}"
 
 
-async def known_names(utils: WorkerUtils, schema: SchemaName, directory: str) -> TaskNames:
+async def known_names(
+    utils: WorkerUtils, schema: SchemaName, directory: str, *, loaded: Iterable[str] = ()
+) -> TaskNames:
     """Load the known names. A role that may only add jobs can read none; then no name is suspect."""
     async with utils.with_pg_client() as connection:
         recorded = await _readable(known_task_names, connection, schema)
         of_workers = await _readable(worker_task_names, connection, schema)
-    return TaskNames(recorded, of_workers, directory)
+    return TaskNames(recorded, of_workers, directory, frozenset(loaded))
 
 
 async def _readable(
