@@ -294,7 +294,7 @@ class LogPlugin:
 
     def _first_signal(self, event: events.GracefulShutdown) -> None:
         self._core.info(
-            "got %s; finishing the running jobs, send it again to stop now", event.signal,
+            "got %s; finishing the running jobs; send it again after 5 s to cancel them", event.signal,
             extra={"event": event.name, "signal": event.signal},
         )  # fmt: skip
 

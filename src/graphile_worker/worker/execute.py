@@ -7,13 +7,15 @@ interceptors, the task and what they call share one context.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
-from ..hooks import FailJob, Hooks, SkipJob
+from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
 from ..job import Job
 from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
@@ -27,6 +29,10 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 
 TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
+ANSWER_OF_HOOK = (
+    "the task returned {0}, which is an answer of hooks and means nothing here; to fail the job, raise an "
+    "exception, and to complete it, return nothing"
+)
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -85,12 +91,8 @@ class Executor:
             else:
                 result = await call_task(task, task._decode(job.raw_payload), helpers, self._threads)
                 outcome = COMPLETED
-                if may_be_batch(result):
-                    failure = await settle_batch(job.raw_payload, result, helpers.logger)
-                    if failure is not None:
-                        outcome = failed(failure.error, failure.errors, failure.remaining_payload)
-                elif result is not None and (is_wrapped or self._after_run):
-                    outcome = Completed(result)
+                if result is not None:
+                    outcome = await self._judge(job, result, helpers, is_kept=is_wrapped)
         except asyncio.CancelledError as error:
             outcome = await self.cancelled(error, helpers)
         except JobInterruptedError as error:
@@ -106,6 +108,20 @@ class Executor:
         if isinstance(outcome, Failed) and not is_wrapped:
             outcome.drop_frames()
         return outcome
+
+    async def _judge(self, job: Job, result: Any, helpers: JobHelpers, *, is_kept: bool) -> Outcome:
+        """The outcome of a task that returned something; `is_kept`: the result is used."""
+        while inspect.isawaitable(result):  # a coroutine that the function called and did not await
+            result = await result
+        if isinstance(result, FailJob | SkipJob | LeaveLocked):
+            raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
+        if may_be_batch(result):
+            failure = await settle_batch(job.raw_payload, result, helpers.logger)
+            if failure is not None:
+                return failed(failure.error, failure.errors, failure.remaining_payload)
+        elif result is not None and (is_kept or self._after_run):
+            return Completed(result)
+        return COMPLETED
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""
