@@ -97,7 +97,7 @@ async def test_an_answer_of_hooks_fails_the_job_and_says_what_to_do(
 
     await jobs.add("answers", max_attempts=1)
     await workers.once({"answers": in_coroutine if kind == "async" else in_thread})
+    name = type(answer).__name__
     assert headline(await jobs.one()) == (
-        f"the task returned {type(answer).__name__}, which is an answer of hooks and means nothing here; to "
-        "fail the job, raise an exception, and to complete it, return nothing"
+        f"the task returned {name}, which only hooks may return; to fail the job, raise an exception"
     )

@@ -206,7 +206,8 @@ class LogPlugin:
 
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
-            "interrupted: %s; returned to the queue without losing an attempt", summarize(event.error),
+            "interrupted: %s; returned to the queue without losing an attempt",
+            summarize(event.error).removeprefix("Interrupted: "),
             extra=job_scope(event) | error_fields(event.error),
         )  # fmt: skip
 

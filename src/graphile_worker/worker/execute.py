@@ -29,10 +29,7 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 
 TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
-ANSWER_OF_HOOK = (
-    "the task returned {0}, which is an answer of hooks and means nothing here; to fail the job, raise an "
-    "exception, and to complete it, return nothing"
-)
+ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
 
 
 class _Decision(msgspec.Struct, frozen=True):

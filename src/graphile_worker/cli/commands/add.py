@@ -46,7 +46,9 @@ STDIN = "-"
     metavar="WHEN",
     help="Earliest time to run: 2030-01-31T12:00:00Z, or from now: 5m, 2h, 1d12h.",
 )
-@click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: 25]")
+@click.option(
+    "--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: the task's, or 25]"
+)
 @click.option("--key", "job_key", metavar="KEY", help="Job key; replaces a waiting job with the same key.")
 @click.option(
     "--key-mode",
