@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+NOT_OPEN = "; it is not open yet: use `async with … as …`, or `await` it"
 
 
 class AwaitableContext(Generic[T]):
@@ -20,6 +22,15 @@ class AwaitableContext(Generic[T]):
         self._open = open_
         self._close = close
         self._opened: list[T] = []
+
+    if not TYPE_CHECKING:  # type checkers know the attributes and report any other name
+
+        def __getattr__(self, name: str) -> Any:
+            # Python itself looks for names with underscores in any object.
+            hint = "" if name.startswith("_") else NOT_OPEN
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
+            )
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._open().__await__()

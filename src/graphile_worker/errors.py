@@ -8,6 +8,7 @@
     │   └── TaskLoadError            a task cannot be loaded
     │       └── AppLoadError         the app cannot be loaded
     ├── InvalidArgumentError         an argument for adding or managing jobs is invalid
+    │   └── InvalidPayloadError      the payload does not match the task it is added for; also a PayloadError
     ├── DatabaseError                the database refused, or cannot be reached
     │   ├── ConnectionFailedError    server unreachable, password wrong, database missing
     │   ├── SchemaMissingError       the Graphile Worker schema is not installed
@@ -166,6 +167,13 @@ class UnknownTaskError(JobError):
 
 class PayloadError(JobError):
     """The payload does not match the task's annotation; the message names the field."""
+
+
+class InvalidPayloadError(InvalidArgumentError, PayloadError):
+    """The payload does not match the annotation of the task that it is added for; names the field."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("payload", message)
 
 
 class BatchFailureError(JobError):

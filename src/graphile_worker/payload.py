@@ -13,7 +13,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -104,6 +105,17 @@ def _decode_plain(text: str | bytes) -> Any:
         raise PayloadError(message) from error
 
 
+def types_that_fit(annotation: Any) -> frozenset[type]:
+    """Classes whose instances fit the annotation as they are, so that checking them takes no decoding."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return frozenset().union(*map(types_that_fit, arguments))
+    if origin in (dict, Mapping) and arguments in ((str, Any), (str, object)):
+        return frozenset({dict})
+    is_fit = isinstance(annotation, type) and annotation is not type(None)  # None becomes an empty object
+    return frozenset({annotation}) if is_fit else frozenset()
+
+
 # -- values that msgspec does not know ---------------------------------------------------------------------
 
 
@@ -111,7 +123,7 @@ def _encode_foreign(value: Any) -> Any:
     """Called by msgspec for values of unknown types; returns what to encode instead."""
     dump = getattr(value, "model_dump_json", None)
     if dump is not None and not isinstance(value, type):
-        return msgspec.Raw(dump().encode())
+        return msgspec.Raw(dump(by_alias=True).encode())  # the names that the model reads
     if isinstance(value, Mapping):
         return dict(value)
     for base in (str, bool, int, float):  # subclasses of the plain types

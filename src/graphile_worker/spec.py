@@ -36,7 +36,8 @@ P_contra = TypeVar("P_contra", contravariant=True)
 class TaskLike(Protocol[P_contra]):
     """A task object: its identifier, and the type of its payload.
 
-    It may also have `spec_defaults`, a mapping of JobSpec's option names to values.
+    It may also have `spec_defaults`, a mapping of JobSpec's option names to values, and `check_payload`,
+    which raises for a payload that the task cannot take.
     """
 
     @property
@@ -67,8 +68,8 @@ class _TaskAndPayload(msgspec.Struct, frozen=True):
 class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """A job to add: `JobSpec("send_email", {"to": "a@example.com"}, job_key="welcome:1")`.
 
-    A task object may take the place of the task identifier. Then type checkers check the payload, and the
-    task's own options fill in what is not given here.
+    A task object may take the place of the task identifier. Then the payload is checked, here and by type
+    checkers, and the task's own options fill in what is not given here.
     """
 
     queue_name: str | None = None
@@ -230,7 +231,7 @@ def check_flags(value: object) -> None:
 
 
 def _take_from_task(spec: JobSpec) -> None:
-    """Replace the task object by its identifier, and fill in its options where none were given."""
+    """Replace the task object by its identifier, check the payload, and fill in options not given."""
     task: Any = spec.task_identifier
     identifier = task if isinstance(task, str) else getattr(task, "identifier", None)
     if not isinstance(identifier, str):
@@ -239,6 +240,9 @@ def _take_from_task(spec: JobSpec) -> None:
             "task_identifier", f"expected a task or its identifier, got {task!r}{hint}"
         )
     msgspec.structs.force_setattr(spec, "task_identifier", str(identifier))
+    check_payload = getattr(task, "check_payload", None)
+    if check_payload is not None:
+        check_payload(spec.payload)
     defaults: Mapping[str, Any] = getattr(task, "spec_defaults", None) or {}
     for name, value in defaults.items():
         if getattr(spec, name) is None:

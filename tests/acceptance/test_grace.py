@@ -209,7 +209,7 @@ async def test_the_flag_sets_the_grace_of_a_process(start: Start, database_url: 
     assert "cancelled, abort_signal set" in worker.output
     job = await jobs.one()
     assert interrupted(job)
-    assert job["last_error"] == "Interrupted: the worker got SIGTERM and stops"
+    assert job["last_error"] == "Interrupted: SIGTERM received"
 
 
 async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_in_threads(

@@ -15,15 +15,17 @@ from cli.guarded import GuardedServer, guarded_server_in
 from graphile_worker.cli.main import run_main
 from support.command_line import COMMAND, Call, Result, clean_environment
 from support.logging_state import restored_logging
+from support.modules import modules_unloaded
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty current directory and an environment without settings."""
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    with modules_unloaded(tmp_path):
+        yield tmp_path
 
 
 @pytest.fixture

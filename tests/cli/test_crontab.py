@@ -57,7 +57,7 @@ def test_check_shows_all_faults_at_once_unknown_tasks_included(call: Call, place
 def test_check_says_so_if_the_tasks_cannot_be_loaded(call: Call, place: Path) -> None:
     (place / "crontab").write_text(CRONTAB)
     result = call("crontab", "check").check()
-    assert "Task names were not checked" in result.err
+    assert "Tasks and payloads were not checked: " in result.err
     assert call("crontab", "check", "--tasks", "nowhere").status == 1
 
 
@@ -76,6 +76,8 @@ def test_check_speaks_json_and_reads_standard_input(call: Call, place: Path) -> 
                 "text": "* * * * 9 b",
             }
         ],
+        "warnings": [],
+        "jobs": [{"line": 1, "identifier": "a", "task": "a", "options": {}, "from_task": []}],
     }
 
 
@@ -111,6 +113,8 @@ def test_next_speaks_json_and_sees_far_ahead(call: Call, place: Path) -> None:
             "task": "leap",
             "identifier": "leap",
             "pattern": "0 0 29 2 *",
+            "options": {},
+            "from_task": [],
         }
     ]
 
@@ -133,3 +137,78 @@ def test_next_refuses_a_crontab_with_faults(call: Call, place: Path) -> None:
     result = call("crontab", "next")
     assert result.status == 1
     assert "crontab:1:1: could not process the line" in result.err
+
+
+CHARGE = """
+from dataclasses import dataclass
+
+from graphile_worker import task
+
+
+@dataclass
+class Charge:
+    amount: int
+
+
+@task(max_attempts=4, queue_name="money", flags=["slow"])
+async def charge(payload: Charge) -> None: ...
+"""
+
+
+def write_charge(place: Path) -> None:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "charge.py").write_text(CHARGE)
+
+
+def test_check_shows_the_options_of_the_jobs_and_warns_of_overrides(call: Call, place: Path) -> None:
+    write_charge(place)
+    (place / "crontab").write_text(
+        "0 4 * * * charge {amount: 1}\n0 5 * * * charge ?id=eager&max=3&priority=-1&jobKey=k {amount: 2}\n"
+    )
+    result = call("crontab", "check").check()
+    assert result.out.splitlines() == [
+        "crontab:1: charge: max_attempts 4, queue_name money, flags slow (from the task)",
+        "crontab:2: eager: max_attempts 3, job_key k, priority -1; queue_name money, flags slow "
+        "(from the task)",
+        "crontab:2: warning: eager: max_attempts 3 overrides the task's 4",
+        "crontab: 2 recurring jobs, no problems, 1 warning.",
+    ]
+    assert result.err == ""
+    seen = call("crontab", "check", "--json").check().json
+    assert seen["warnings"] == [
+        {"line": 2, "identifier": "eager", "message": "max_attempts 3 overrides the task's 4"}
+    ]
+    assert seen["jobs"][0] == {
+        "line": 1,
+        "identifier": "charge",
+        "task": "charge",
+        "options": {"max_attempts": 4, "queue_name": "money", "flags": ["slow"]},
+        "from_task": ["max_attempts", "queue_name", "flags"],
+    }
+
+
+def test_check_finds_a_payload_that_does_not_fit_its_task(call: Call, place: Path) -> None:
+    write_charge(place)
+    (place / "crontab").write_text("0 4 * * * charge\n0 5 * * * charge ?id=b {amount: 'x'}\n")
+    result = call("crontab", "check")
+    assert result.status == 1
+    assert result.out.splitlines() == [
+        "crontab:1:11: payload: does not fit Charge: Object missing required field `amount` (task 'charge')",
+        "crontab:2:11: payload: does not fit Charge: Expected `int`, got `str` - at `$.amount` "
+        "(task 'charge')",
+        "crontab: 2 problems.",
+    ]
+
+
+def test_next_shows_the_options_of_the_jobs(call: Call, place: Path) -> None:
+    write_charge(place)
+    (place / "crontab").write_text("0 4 * * * charge {amount: 1}\n0 5 * * * other\n")
+    result = call("crontab", "next", "-n", 2).check()
+    assert result.out.splitlines()[0].split()[-1] == "OPTIONS"
+    assert "charge  charge      max_attempts 4, queue_name money, flags slow (from the task)" in result.out
+    assert result.err == ""
+    (place / "tasks" / "broken.py").write_text("1 / 0")
+    result = call("crontab", "next", "-n", 2, "--json").check()
+    assert result.json[0]["options"] == {}
+    assert result.err.startswith("Options of tasks are not shown: ")
+    assert call("crontab", "next", "--tasks", "tasks").status == 1

@@ -82,12 +82,13 @@ def test_a_package_that_this_python_does_not_have(spawn: Call, tasks: Path, data
     )
 
 
-def test_code_for_another_python(spawn: Call, tasks: Path, database_url: str) -> None:
+def test_a_syntax_error_is_not_blamed_on_the_version_of_python(
+    spawn: Call, tasks: Path, database_url: str
+) -> None:
     (tasks / "report.py").write_text("def report(payload):\n    print 'python 2'\n")
     result = spawn("--once", DATABASE_URL=database_url)
-    advises(
-        result, "report.py:2: cannot be imported: SyntaxError", "this worker runs on Python", "newer Python"
-    )
+    assert "report.py:2: cannot be imported: SyntaxError" in result.err
+    assert "hint" not in result.err  # the message says it all; newer syntax is the least likely cause
 
 
 def test_a_script_whose_interpreter_is_missing(spawn: Call, tasks: Path, database_url: str) -> None:

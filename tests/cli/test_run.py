@@ -128,7 +128,7 @@ def test_a_missing_task_directory_is_an_error_that_names_it(
 ) -> None:
     result = spawn("--once", DATABASE_URL=database_url)
     assert result.status == 1
-    assert result.err.startswith(f"graphile-worker: error: taskDirectory '{place}/tasks' does not exist")
+    assert result.err.startswith(f"graphile-worker: error: the task directory '{place}/tasks' does not exist")
     assert result.err.count("\n") == 1
 
 

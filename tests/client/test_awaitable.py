@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from contextlib import suppress
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
+from graphile_worker import run
 from graphile_worker.client import add_job_adhoc, make_worker_utils, run_migrations
 from graphile_worker.errors import (
     ConfigError,
@@ -204,3 +206,33 @@ async def test_a_connection_that_ends_in_the_middle_says_that_the_outcome_is_not
             await utils.add_job("job1")
         await connection.execute("drop trigger die on graphile_worker._private_jobs")
         await utils.add_job("job1")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+asyncpg", "postgresql+psycopg2", "postgres+pg8000"])
+async def test_a_url_of_sqlalchemy_connects(database_url: str, scheme: str) -> None:
+    url = f"{scheme}://{database_url.partition('://')[2]}"
+    url += ("&" if "?" in url else "?") + "prepared_statement_cache_size=0&ssl=prefer"
+    async with make_worker_utils(connection_string=url) as utils:
+        assert (await utils.add_job("job1")).id == 1
+
+
+def test_a_client_that_is_not_open_says_how_to_open_it() -> None:
+    utils: Any = make_worker_utils()
+    with pytest.raises(AttributeError) as caught:
+        utils.add_job("hello")
+    assert str(caught.value) == (
+        "'AwaitableContext' object has no attribute 'add_job'; it is not open yet: use `async with … as …`, "
+        "or `await` it"
+    )
+    with pytest.raises(AttributeError, match="not open yet"):
+        _ = run(task_list={"a": print}).stop  # type: ignore[attr-defined]
+
+
+def test_an_unopened_client_is_an_ordinary_object() -> None:
+    utils = make_worker_utils()
+    assert not hasattr(utils, "add_job")
+    assert getattr(utils, "__wrapped__", None) is None
+    assert copy.copy(utils)._open is utils._open
+    with pytest.raises(AttributeError) as caught:
+        _ = utils._nothing  # type: ignore[attr-defined]
+    assert str(caught.value) == "'AwaitableContext' object has no attribute '_nothing'"

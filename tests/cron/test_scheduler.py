@@ -26,6 +26,8 @@ from graphile_worker.hooks.events import (
     CronStarting,
 )
 from graphile_worker.schema_name import SchemaName
+from graphile_worker.tasks import task as make_task
+from graphile_worker.tasks.registry import build_registry
 
 MakeStation = Callable[..., Station]
 FOUR_HOURLY = "0 */4 * * * my_task"
@@ -281,7 +283,7 @@ async def test_items_that_share_an_identifier_are_refused(station: MakeStation) 
 async def test_a_task_that_is_not_here_is_warned_about_and_added_all_the_same(
     station: MakeStation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cron = station("* * * * * here\n* * * * * elsewhere", known_tasks={"here"})
+    cron = station("* * * * * here\n* * * * * elsewhere", tasks=build_registry({"here": lambda: None}))
     await cron.start()
     await cron.clock.advance(1)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -488,3 +490,58 @@ async def test_a_keyed_add_that_came_back_empty_is_tried_again(station: MakeStat
     )
     await cron.set("01:01:01")
     assert [(job["task"], job["key"]) for job in await cron.jobs()] == [("a", "k"), ("b", None)]
+
+
+# -- options of tasks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [4, 40])
+async def test_the_options_of_a_task_hold_for_items_that_set_none(station: MakeStation, limit: int) -> None:
+    options: dict[str, Any] = {"max_attempts": limit, "queue_name": "q", "priority": 7, "flags": ["slow"]}
+    tasks = build_registry([make_task("here", **options)(lambda: None), make_task("other")(lambda: None)])
+    crontab = "* * * * * here\n* * * * * here ?id=own&max=3&priority=0&queue=mine\n* * * * * other"
+    cron = station(crontab, tasks=tasks)
+    await cron.start()
+    await cron.clock.advance(1)
+    jobs = await cron.jobs()
+    assert [(job["max_attempts"], job["priority"], job["flags"]) for job in jobs] == [
+        (limit, 7, '{"slow": true}'),
+        (3, 0, '{"slow": true}'),
+        (25, 0, None),
+    ]
+    queues = await cron.pool.fetch("select queue_name from graphile_worker._private_job_queues order by id")
+    assert [row["queue_name"] for row in queues] == ["q", "mine"]
+
+
+async def test_the_options_of_a_task_hold_for_backfilled_jobs(station: MakeStation) -> None:
+    cron = station(
+        "* * * * * here ?fill=5m",
+        "2026-01-01 00:10",
+        tasks=build_registry([make_task("here", max_attempts=4)(lambda: None)]),
+    )
+    await cron.learn("here", at("2026-01-01 00:00"), at("2026-01-01 00:06"))
+    await cron.start()
+    assert [job["max_attempts"] for job in await cron.jobs()] == [4, 4, 4]
+
+
+async def test_the_job_key_of_a_task_holds_unless_the_item_has_an_empty_one(station: MakeStation) -> None:
+    keyed = make_task("here", job_key="k", job_key_mode="preserve_run_at")(lambda: None)
+    cron = station("* * * * * here\n* * * * * here ?id=b&jobKey=", tasks=build_registry([keyed]))
+    await cron.start()
+    await cron.clock.advance(1)
+    await cron.clock.advance(60)
+    assert sorted(str(job["key"]) for job in await cron.jobs()) == ["None", "None", "k"]
+
+
+async def test_a_payload_that_does_not_fit_is_warned_about_at_start(
+    station: MakeStation, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def strict(payload: dict[str, int]) -> None: ...
+
+    cron = station("* * * * * strict {a: 1}", tasks=build_registry([strict]))
+    await cron.start()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "recurring jobs: crontab:1:11: payload: does not fit dict[str, int]: Expected `int`, got `object` "
+        "- at `$[...]` (task 'strict'); its jobs are added and will fail"
+    )

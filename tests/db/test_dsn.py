@@ -102,13 +102,16 @@ def test_the_target_names_host_and_port(text: str, target: str) -> None:
     ("text", "message"),
     [
         ("mysql://user:secret@host/db", "postgres:// or postgresql://, got one that starts with mysql://"),
+        ("mysql+pymysql://user:secret@host/db", r"postgresql://, got one that starts with mysql\+$"),
+        ("sqlite:///shop.db", "postgresql://, got one that starts with sqlite://$"),
+        ("secret+asyncpg://host/db", "postgres:// or postgresql://$"),
         ("my db", "expected a URL such as postgres://user@host/database"),
         ("user:secret@host/db", "expected a URL such as"),
         ("localhost", "expected a URL such as"),
         ("db.example.com", "expected a URL such as"),
         ("postgres://h:99999/d", "a port is a number from 1 to 65535"),
         ("host=h port=0", "a port is a number from 1 to 65535"),
-        ("postgres://h/d?ssl=maybe", "ssl must be true or false"),
+        ("postgres://h/d?ssl=maybe", "ssl must be true or false, or one of disable, allow, prefer, require"),
         ("", "the string is empty"),
         ("host=h secret", "expected a URL such as"),
         ("postgres://h/d?connect_timeout=soon", "connect_timeout is not a number$"),
@@ -201,3 +204,38 @@ def test_a_bad_port_in_the_environment_is_named(port: str, monkeypatch: pytest.M
     monkeypatch.setenv("PGPORT", port)
     with pytest.raises(ConnectionConfigError, match="environment variable PGPORT: a port is a number"):
         Dsn.parse("my_db")
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "postgresql+asyncpg",
+        "postgresql+psycopg",
+        "postgresql+psycopg_async",
+        "postgresql+psycopg2",
+        "postgresql+pg8000",
+        "postgres+asyncpg",
+        "PostgreSQL+AsyncPG",
+    ],
+)
+def test_the_driver_in_a_url_of_sqlalchemy_is_dropped(scheme: str) -> None:
+    dsn = Dsn.parse(f"{scheme}://me:secret@h:6000/d?application_name=app")
+    assert dsn.url == f"{scheme.partition('+')[0].lower()}://me:secret@h:6000/d"
+    assert (dsn.target, dsn.database, dsn.application_name) == ("h:6000", "d", "app")
+    assert masked(f"{scheme}://me:secret@h/d").endswith("://me:***@h/d")
+
+
+def test_parameters_of_another_driver_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "graphile_worker.db")
+    dsn = Dsn.parse("postgresql+asyncpg://h/d?prepared_statement_cache_size=0&timeout=5&search_path=x")
+    assert dsn.url == "postgresql://h/d?search_path=x"
+    assert caplog.messages == [
+        "connection_string: ignored parameters of another driver: prepared_statement_cache_size, timeout"
+    ]
+
+
+@pytest.mark.parametrize("mode", ["disable", "prefer", "require", "verify-full"])
+def test_ssl_may_be_a_mode_as_asyncpg_has_it(mode: str) -> None:
+    dsn = Dsn.parse(f"postgresql+asyncpg://h/d?ssl={mode}")
+    assert (dsn.url, dsn.verifies_server) == (f"postgresql://h/d?sslmode={mode}", False)
+    assert Dsn.parse(f"postgresql://h/d?ssl={mode}&sslmode=allow").url == "postgresql://h/d?sslmode=allow"

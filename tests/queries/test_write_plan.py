@@ -86,7 +86,7 @@ def test_every_statement_has_its_batch() -> None:
         (plan(completed=[*range(200, 100, -1)]), ([*range(200, 100, -1)], 101, 200)),
         (plan(completed=[9], queues=[4]), ([9],)),
         (plan(NEXT, completed=[9], queues=[4]), ([9], "{1,7}", None, None)),
-        (plan(completed=[9], failed=[FAILURE]), ([9], None, None, None, [5], ["no"], ["[1]"])),
+        (plan(completed=[9], failed=[FAILURE]), ([9], None, None, None, [5], ["no"], ["[1]"], [None])),
         (plan(returned=[9], queues=[4], note="stopped", delay=2.5), ([9], "stopped", [4], 2.5)),
     ],
 )
@@ -154,7 +154,10 @@ def test_a_batch_is_sorted_by_outcome() -> None:
     ]
     assert outcomes_of(batch) == Outcomes(
         completed=[1, 3],
-        failed=[Failure(2, "ValueError: no"), Failure(4, "ValueError: some", "[2]")],
+        failed=[
+            Failure(2, "ValueError: no", max_attempts=25),
+            Failure(4, "ValueError: some", "[2]", max_attempts=25),
+        ],
         queues=[8, 9],
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -15,6 +14,7 @@ from graphile_worker.job import Job
 from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers
 from graphile_worker.tasks.queue_names import QueueNames
 from graphile_worker.tasks.services import WorkerServices
+from support.modules import modules_unloaded
 
 MakeJob = Callable[..., Job]
 MakeHelpers = Callable[..., JobHelpers]
@@ -113,12 +113,5 @@ class TaskFolder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskFolder]:
     monkeypatch.chdir(tmp_path)
-    modules, search = dict(sys.modules), list(sys.path)
-    yield TaskFolder(tmp_path)
-    sys.path[:] = search
-    for name in set(sys.modules) - set(modules):
-        file = getattr(sys.modules[name], "__file__", None)
-        where = [file] if file else list(getattr(sys.modules[name], "__path__", []))
-        if any(str(place).startswith(str(tmp_path)) for place in where):
-            del sys.modules[name]
-    sys.path_importer_cache.clear()
+    with modules_unloaded(tmp_path):
+        yield TaskFolder(tmp_path)

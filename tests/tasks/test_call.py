@@ -104,19 +104,6 @@ def test_outside_a_task_there_is_no_current_job() -> None:
     assert contextvars.Context().run(current_helpers.get, None) is None
 
 
-async def test_what_a_plain_function_hands_back_as_coroutine_is_awaited_on_the_loop(
-    make_helpers: Any, threads: TaskThreads
-) -> None:
-    async def inner() -> Any:
-        return threading.current_thread() is threading.main_thread(), get_current_job().id
-
-    @task
-    def outer() -> Any:
-        return inner()
-
-    assert await start(outer, None, make_helpers(), threads) == (True, 7)
-
-
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 async def test_any_exception_in_a_thread_reaches_the_caller_and_the_thread_survives(
     make_helpers: Any, threads: TaskThreads, error: BaseException

@@ -310,7 +310,7 @@ def test_a_missing_folder_is_an_error_with_its_whole_path(folder: Any, source: s
     path = folder.project / below
     with pytest.raises(TaskLoadError, match="create it") as caught:
         load_tasks(source)
-    assert f"taskDirectory '{path}' does not exist" in str(caught.value)
+    assert f"the task directory '{path}' does not exist" in str(caught.value)
 
 
 def test_a_missing_folder_beside_a_file_of_that_name_is_an_error_that_says_so(folder: Any) -> None:

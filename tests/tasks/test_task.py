@@ -184,6 +184,8 @@ async def async_generator(payload: Any) -> Any:
 def three(payload: Any, helpers: Any, more: Any) -> None: ...
 def keyword(payload: Any, *, needed: int) -> None: ...
 def swapped(helpers: JobHelpers, payload: Any) -> None: ...
+async def swapped_names(helpers, payload) -> None: ...  # type: ignore[no-untyped-def]
+async def swapped_default(helpers: JobHelpers, payload: Any = None) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,8 @@ def swapped(helpers: JobHelpers, payload: Any) -> None: ...
         (three, r"three requires 3 arguments \(payload, helpers, more\); a task takes \(\), \(payload\) or"),
         (keyword, r"keyword requires the keyword argument 'needed'"),
         (swapped, r"swapped takes the helpers first; the order is \(payload, helpers\)"),
+        (swapped_names, r"swapped_names takes the helpers first; the order is \(payload, helpers\)"),
+        (swapped_default, r"swapped_default takes the helpers first"),
         (generator, r"generator is a generator"),
         (async_generator, r"async_generator is a generator"),
         (Letter, r"the class Letter cannot be a task"),

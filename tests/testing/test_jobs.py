@@ -372,6 +372,20 @@ async def test_recurring_jobs_may_be_given_as_items(
     assert len(ran) == 4
 
 
+async def test_recurring_jobs_have_the_options_of_their_task(
+    run_jobs: RunJobs, graphile_worker_clock: FakeClock
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    @task(max_attempts=4, priority=7)
+    async def audit(payload: Any, helpers: JobHelpers) -> None:
+        seen.append((helpers.job.max_attempts, helpers.job.priority))
+
+    await graphile_worker_clock.set(MIDNIGHT + timedelta(minutes=1))
+    await run_jobs([audit], crontab="0 * * * * audit", until=timedelta(hours=1))
+    assert seen == [(4, 7)]
+
+
 async def test_time_cannot_pass_without_a_clock_or_backwards(run_jobs: RunJobs) -> None:
     with pytest.raises(ConfigError, match="add the fixture graphile_worker_clock"):
         await run_jobs([note], until=timedelta(days=1))

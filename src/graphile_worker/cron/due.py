@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..spec import CronJob
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_up
+from .task_side import NO_OPTIONS, job_options, payload_at
 
 DueMinute = tuple[datetime, list[ParsedCronItem]]
 
@@ -128,20 +129,16 @@ def first_tick(start: datetime, owed: datetime | None) -> datetime:
     return tick if owed is None else min(tick, owed)
 
 
-def cron_job(item: ParsedCronItem, minute: datetime, *, backfilled: bool) -> CronJob:
-    """The job to add for an item and a minute; `_cron` in its payload is the minute it runs for."""
-    options = item.options
-    marker = {"ts": minute.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "backfilled": backfilled}
+def cron_job(
+    item: ParsedCronItem, minute: datetime, *, backfilled: bool, task_options: Mapping[str, Any] = NO_OPTIONS
+) -> CronJob:
+    """The job to add for an item and a minute; `task_options` fill in what the item does not set."""
     return CronJob(
         item.task_identifier,
-        {**(item.payload or {}), "_cron": marker},
+        payload_at(item.payload, minute, backfilled=backfilled),
         identifier=item.identifier,
-        queue_name=options.queue_name,
         run_at=minute,
-        max_attempts=options.max_attempts,
-        job_key=options.job_key or None,
-        job_key_mode=options.job_key_mode,
-        priority=options.priority,
+        **job_options(item.options, task_options),
     )
 
 

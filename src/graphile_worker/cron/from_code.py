@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ..errors import CrontabError, CrontabProblem
+from ..errors import CrontabError, CrontabProblem, InvalidPayloadError
+from ..tasks.task import Task
 from .check import OptionFault, check_identifier, checked_options, checked_payload
 from .fields import FieldError, parse_pattern
 from .item import CronItem, ParsedCronItem, identifier_of
 from .matcher import FunctionMatcher, Matcher, PatternMatcher
+from .task_side import check_payload_of
 
 _KEYS = ("task", "match", "options", "payload", "identifier")
 
@@ -37,7 +39,7 @@ def parse_cron_item(item: CronItem | Mapping[str, Any], *, source: str = "cron i
     """Validate one recurring job; `source` names it in the error."""
     try:
         return _parse(_as_item(item), source)
-    except (FieldError, OptionFault, CrontabError) as error:
+    except (FieldError, OptionFault, CrontabError, InvalidPayloadError) as error:
         where = f"{error.option}: " if isinstance(error, OptionFault) else ""
         problem = CrontabProblem(source=source, message=f"{where}{error}")
         raise CrontabError(str(problem), problems=[problem]) from None
@@ -65,11 +67,14 @@ def _parse(item: CronItem, source: str) -> ParsedCronItem:
     identifier = task if item.identifier is None else item.identifier
     check_identifier("identifier", identifier)
     options = checked_options(item.options)
+    payload = {} if item.payload is None else checked_payload(item.payload)
+    if isinstance(item.task, Task):
+        check_payload_of(item.task, payload)
     return ParsedCronItem(
         task_identifier=task,
         match=_matcher(item.match, options.tz, identifier),
         options=options,
-        payload={} if item.payload is None else checked_payload(item.payload),
+        payload=payload,
         identifier=identifier,
         pattern=item.match if isinstance(item.match, str) else None,
         source=source,

@@ -34,7 +34,7 @@ class CronItemOptions:
     backfill_period: float | timedelta | str = 0.0
     """Seconds, a timedelta or a phrase such as "1d2h": runs missed in this period are added at start-up."""
     max_attempts: int | None = None
-    """Attempts of each job; the database's default is 25."""
+    """Attempts of each job; the default is the task's, or 25."""
     queue_name: str | None = None
     """Jobs of one queue run one after another."""
     job_key: str | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
@@ -36,6 +36,7 @@ from ..payload import encode
 from ..queries.crontabs import CronMinute, known_crontabs, register_crontabs, schedule_cron_jobs
 from ..schema_name import SchemaName
 from ..spec import CronJob
+from ..tasks.task import AnyTask
 from .check import check_identifiers
 from .due import (
     LONGEST_CATCH_UP,
@@ -50,6 +51,7 @@ from .due import (
 )
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
+from .task_side import NO_OPTIONS, payload_problems
 
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 
@@ -70,10 +72,11 @@ class CronScheduler:
         *,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
-        known_tasks: Collection[str] | None = None,
+        tasks: Mapping[str, AnyTask] | None = None,
         logger: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        """`tasks`: those of this worker; their options fill in what an item does not set."""
         self._acquire = acquire
         self._schema = schema
         self._items = tuple(items)
@@ -81,7 +84,8 @@ class CronScheduler:
         self._hooks = hooks or Hooks()
         self._events = self._hooks.events
         self._clock = clock or SystemClock()
-        self._known_tasks = known_tasks
+        self._tasks = tasks
+        self._task_options = {name: task.spec_defaults for name, task in (tasks or {}).items()}
         self._logger = logger or logging.getLogger("graphile_worker.cron")
         self._jitter = jitter
         self._failures = 0
@@ -98,6 +102,7 @@ class CronScheduler:
         if self._task is not None:
             raise RuntimeError("this CronScheduler has already been started")
         self._warn_of_unknown_tasks()
+        self._warn_of_payloads()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker cron")
 
     async def stop(self) -> None:
@@ -221,7 +226,16 @@ class CronScheduler:
     async def _prepare(self, due: DueMinute, *, backfilled: bool) -> CronMinute:
         """The jobs of one minute, after the `before_add` interceptors."""
         minute, items = due
-        jobs = [cron_job(item, minute, backfilled=backfilled) for item in items]
+        options = self._task_options
+        jobs = [
+            cron_job(
+                item,
+                minute,
+                backfilled=backfilled,
+                task_options=options.get(item.task_identifier, NO_OPTIONS),
+            )
+            for item in items
+        ]
         if not self._hooks._before_add:
             return CronMinute(minute, jobs)
         intercepted = [await self._intercept(job) for job in jobs]
@@ -269,12 +283,16 @@ class CronScheduler:
 
     def _warn_of_unknown_tasks(self) -> None:
         for item in self._items:
-            if self._known_tasks is not None and item.task_identifier not in self._known_tasks:
+            if self._tasks is not None and item.task_identifier not in self._tasks:
                 self._logger.warning(
                     "recurring job %r: this worker has no task %r; its jobs are added anyway",
                     item.identifier,
                     item.task_identifier,
                 )
+
+    def _warn_of_payloads(self) -> None:
+        for problem in payload_problems(self._items, self._tasks or {}):
+            self._logger.warning("recurring jobs: %s; its jobs are added and will fail", problem)
 
     def _warn_of_the_future(self, known: dict[str, KnownCrontab], start: datetime) -> None:
         """Warn of items that a wrong clock has run in the future: they do not run again before that time."""

@@ -34,8 +34,17 @@ LIBPQ_ONLY = frozenset(
         "requirepeer", "require_auth", "sslcertmode", "sslcompression", "sslsni", "tcp_user_timeout",
     }
 )  # fmt: skip
+DRIVER_ONLY = frozenset(
+    {
+        "async_fallback", "command_timeout", "executemany_batch_page_size", "executemany_mode",
+        "executemany_values_page_size", "max_cacheable_statement_size", "max_cached_statement_lifetime",
+        "prepare_threshold", "prepared_statement_cache_size", "statement_cache_size", "timeout",
+        "use_native_hstore",
+    }
+)  # fmt: skip
+"""Parameters of SQLAlchemy and of the drivers that it names in a URL; they mean nothing here."""
 _PASSWORDS = frozenset({"password", "sslpassword"})
-_SHOWN = LIBPQ_ONLY | {
+_SHOWN = LIBPQ_ONLY | DRIVER_ONLY | {
     "application_name", "connect_timeout", "database", "dbname", "fallback_application_name", "gsslib",
     "host", "krbsrvname", "options", "passfile", "port", "service", "servicefile", "ssl",
     "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcrl", "sslkey", "sslmode",
@@ -47,11 +56,10 @@ _SHOWN = LIBPQ_ONLY | {
 _FOREIGN_SCHEMES = frozenset(
     {
         "amqp", "amqps", "cockroachdb", "http", "https", "jdbc", "mariadb", "mongodb", "mssql", "mysql",
-        "oracle", "postgresql+asyncpg", "postgresql+psycopg", "postgresql+psycopg2", "prisma", "redis",
-        "rediss", "socket", "sqlite",
+        "oracle", "prisma", "redis", "rediss", "socket", "sqlite",
     }
 )  # fmt: skip
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*)://")
 _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = re.compile(r"[\w.%-]*(?::[0-9]+)?|\[[0-9A-Fa-f:.]+(?:%[\w.%-]+)?\](?::[0-9]+)?")
 _BARE_IPV6 = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?")
@@ -150,8 +158,10 @@ def is_port(text: str) -> bool:
 
 
 def _from_url(scheme: str, rest: str) -> ConnectionText:
+    scheme, plus, _ = scheme.partition("+")  # SQLAlchemy's form: postgresql+asyncpg
     if scheme not in SCHEMES:
-        got = f", got one that starts with {scheme}://" if scheme in _FOREIGN_SCHEMES else ""
+        ending = "+" if plus else "://"
+        got = f", got one that starts with {scheme}{ending}" if scheme in _FOREIGN_SCHEMES else ""
         raise ConnectionConfigError(
             f"connection_string: expected a URL that starts with postgres:// or postgresql://{got}"
         )

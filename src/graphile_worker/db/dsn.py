@@ -1,12 +1,13 @@
 """Dsn: a connection string prepared for the driver.
 
 Everything the driver understands is passed on (several hosts, sslmode, service files, server settings).
-Parameters that only libpq knows are removed, because the server would refuse them as settings, and Node's
-`ssl=` is translated to libpq's sslmode.
+Parameters that only libpq, SQLAlchemy or another driver knows are removed, because the server would refuse
+them as settings. `ssl=`, of Node and of asyncpg, is translated to libpq's sslmode.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,6 +17,7 @@ import msgspec
 from ..errors import ConnectionConfigError
 from .connection_text import (
     BAD_PORT,
+    DRIVER_ONLY,
     HIDDEN,
     LIBPQ_ONLY,
     UNREADABLE_URL,
@@ -29,6 +31,9 @@ __all__ = ["UNREADABLE_URL", "Dsn", "masked"]
 
 _OURS = ("application_name", "connect_timeout", "fallback_application_name", "ssl")
 _SSL = {"true": True, "1": True, "false": False, "0": False}
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+logger = logging.getLogger("graphile_worker.db")
 
 
 class Dsn(msgspec.Struct, frozen=True):
@@ -52,11 +57,16 @@ class Dsn(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> Dsn:
         """Parse a URL, a key=value string or a database name; errors quote nothing of it."""
         parts = read_connection_text(text)
-        own = {name: value for name, value in parts.parameters if name in LIBPQ_ONLY or name in _OURS}
+        removed = LIBPQ_ONLY | DRIVER_ONLY
+        own = {name: value for name, value in parts.parameters if name in removed or name in _OURS}
+        if ignored := sorted(own.keys() & DRIVER_ONLY):
+            logger.debug("connection_string: ignored parameters of another driver: %s", ", ".join(ignored))
         passed = [(name, value) for name, value in parts.parameters if name not in own]
         names = {name for name, _ in passed}
         verifies_server = False
-        if own.get("ssl") and "sslmode" not in names:  # sslmode takes precedence, as in Node
+        if own.get("ssl") in _SSL_MODES and "sslmode" not in names:  # sslmode takes precedence, as in Node
+            passed.append(("sslmode", own["ssl"]))
+        elif own.get("ssl") and "sslmode" not in names:
             is_on = _is_ssl_on(own["ssl"])
             has_authority = "sslrootcert" in names or bool(os.environ.get("PGSSLROOTCERT"))
             verifies_server = is_on and not has_authority
@@ -142,7 +152,7 @@ def _is_ssl_on(text: str) -> bool:
         return _SSL[text.lower()]
     except KeyError:
         raise ConnectionConfigError(
-            "connection_string: ssl must be true or false; for other modes use sslmode"
+            f"connection_string: ssl must be true or false, or one of {', '.join(_SSL_MODES)}"
         ) from None
 
 

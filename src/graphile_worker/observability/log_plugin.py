@@ -220,7 +220,7 @@ class LogPlugin:
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
             "task %s (job %d) was interrupted: %s; returned to the queue without losing an attempt",
-            event.job.task_identifier, event.job.id, summarize(event.error),
+            event.job.task_identifier, event.job.id, summarize(event.error).removeprefix("Interrupted: "),
             extra=job_scope(event) | error_fields(event.error),
         )  # fmt: skip
 
@@ -309,7 +309,7 @@ class LogPlugin:
 
     def _first_signal(self, event: events.GracefulShutdown) -> None:
         self._core.info(
-            "got %s; finishing the running jobs, send it again to stop now", event.signal,
+            "got %s; finishing the running jobs; send it again after 5 s to cancel them", event.signal,
             extra={"event": event.name, "signal": event.signal},
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ from ..payload import encode
 from ..schema_name import SchemaName
 from ..spec import JobSpec
 from .foreign_schema import ADD_ATTEMPTS, LOST_ADD, lost_add_error
+from .large_payloads import LARGE_PAYLOAD, warn_of_large_payload
 from .spec_columns import time_and_delay
 from .statement import Statement, load_statement
 
@@ -34,11 +35,14 @@ _INVALID_PAYLOAD = ("22P02", "22P05", "22003")
 def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = None) -> Statement:
     """The statement that adds one job; `now` replaces the server's clock. It returns one row."""
     run_at, delay = time_and_delay(spec.run_at, now)
+    payload = encode(spec.payload)
+    if len(payload) > LARGE_PAYLOAD:
+        warn_of_large_payload(spec.task_identifier, payload)
     return Statement(
         load_statement("add/add_job", schema),
         (
             spec.task_identifier,
-            encode(spec.payload),
+            payload,
             spec.queue_name,
             run_at,
             delay,

@@ -20,6 +20,7 @@ from ..job import Job
 from ..payload import encode
 from ..schema_name import SchemaName
 from ..spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, JobSpec
+from .large_payloads import LARGE_PAYLOAD, warn_of_large_payload
 from .spec_columns import time_and_delay
 from .statement import load_statement
 
@@ -48,6 +49,8 @@ class PlainJobs:
         if not self._may_insert:
             return None
         payload = encode(spec.payload)
+        if len(payload) > LARGE_PAYLOAD:
+            warn_of_large_payload(spec.task_identifier, payload)
         run_at, delay = (None, None) if spec.run_at is now is None else time_and_delay(spec.run_at, now)
         values = (spec.task_identifier, payload, run_at, delay, spec.max_attempts, spec.priority)
         is_contended = self._contended_adds > 0 and self._has_procedure

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..errors import InvalidArgumentError
 from ..spec import JobSpec
+from .large_payloads import LARGE_PAYLOAD, warn_of_large_payloads
 from .spec_columns import SpecColumns, columns_of
 
 _key_of = attrgetter("job_key")
@@ -67,7 +68,10 @@ def _by_mode(batch: list[JobSpec]) -> Iterator[tuple[list[JobSpec], bool]]:
 
 def _by_size(columns: SpecColumns) -> Iterator[SpecColumns]:
     """Split where the payloads get too large for one statement."""
-    if sum(map(len, columns.payloads)) <= CHUNK_BYTES:
+    total = sum(map(len, columns.payloads))
+    if total > LARGE_PAYLOAD:
+        warn_of_large_payloads(columns.identifiers, columns.payloads)
+    if total <= CHUNK_BYTES:
         yield columns
         return
     places: list[int] = []

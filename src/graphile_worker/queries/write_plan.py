@@ -24,11 +24,15 @@ NEAR = 2  # ids are close together if at least every second one is in the batch
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A failed job: its error message, and the items of a batch job that are left to do."""
+    """A failed job: its error message, and the items of a batch job that are left to do.
+
+    `max_attempts` is the number that holds for the job. It is written if the row has the database's default.
+    """
 
     job_id: int
     message: str
     remaining_payload: str | None = None
+    max_attempts: int | None = None
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +104,7 @@ def outcomes_of(batch: Sequence[Finished], *, delay: float = 0.0, with_note: boo
     if len(completed) == len(batch):
         return Outcomes(completed=completed, queues=queues)
     failures = [
-        Failure(finished.job.id, outcome.message, outcome.remaining_payload)
+        Failure(finished.job.id, outcome.message, outcome.remaining_payload, finished.job.max_attempts)
         for finished in batch
         if isinstance(outcome := finished.outcome, Failed)
     ]
@@ -179,6 +183,7 @@ class WritePlanner:
                 [failure.job_id for failure in failures],
                 [failure.message for failure in failures],
                 [failure.remaining_payload for failure in failures],
+                [failure.max_attempts for failure in failures],
             ),
             answer=NEXT_JOBS,
             outcomes=outcomes,

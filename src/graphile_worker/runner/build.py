@@ -308,7 +308,7 @@ class WorkerBuilder:
             self.cron_items,
             hooks=self.hooks,
             clock=self._clock,
-            known_tasks=tuple(self.tasks),
+            tasks=self.tasks,
             logger=self._log.cron_logger,
         )
 

@@ -32,6 +32,6 @@ def _hint_for_task(cause: BaseException | None) -> str | None:
             f"(`{shlex.quote(sys.executable)} -m pip install …`), or start the worker with the Python that "
             "has it"
         )
-    if isinstance(cause, SyntaxError):
+    if isinstance(cause, SyntaxError) and "Python 3" in cause.msg:  # else it is hardly newer syntax
         return f"this worker runs on {here}; code for a newer Python needs a worker on that version"
     return None

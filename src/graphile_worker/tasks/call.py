@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable
 from typing import Any
 
@@ -12,7 +11,7 @@ from .threads import TaskThreads
 
 
 def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Awaitable[Any]:
-    """Call a task with a decoded payload; await the returned value for its result.
+    """Call a task with a decoded payload; await the returned value for what the function returned.
 
     The caller has set `current_helpers` in this context. For an `async def` the returned value is the task's
     own coroutine, without a wrapper.
@@ -25,6 +24,4 @@ def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThr
 
 async def _call_in_thread(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Any:
     label = f"{task.identifier} (job {helpers.job.id})"
-    result = await threads.submit(label, task._invoke, payload, helpers)
-    # A plain function may return a coroutine, as some decorators make it do; it runs on the event loop.
-    return await result if inspect.isawaitable(result) else result
+    return await threads.submit(label, task._invoke, payload, helpers)

@@ -32,7 +32,7 @@ def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
     """Make a function a task: `@task`, `@task("users/email/verify")`, `@task(queue_name="mail")`.
 
     The default identifier is the function's name. The options are those of a job (queue_name, max_attempts,
-    priority, job_key, job_key_mode, flags) and apply to jobs added with the task object.
+    priority, job_key, job_key_mode, flags) and hold for the jobs of the task, unless an add sets its own.
     """
     if function_or_identifier is None or isinstance(function_or_identifier, str):
         return TaskDecorator(function_or_identifier, options)

@@ -109,7 +109,7 @@ def _missing(path: Path) -> TaskLoadError:
     file = path.with_name(path.name + ".py")
     if file.is_file():
         hint = f"there is a file {file.name}: use --tasks {file.name} or task_directory={file.name!r}"
-    return TaskLoadError(f"taskDirectory '{path}' does not exist; {hint}")
+    return TaskLoadError(f"the task directory '{path}' does not exist; {hint}")
 
 
 def _warn_of_unused(identifier: str, used: TaskFile, others: list[TaskFile]) -> None:

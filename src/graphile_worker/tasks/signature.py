@@ -183,16 +183,27 @@ def _shape(function: Callable[..., Any], positional: list[inspect.Parameter], ta
         )
     if not positional:
         return "payload and helpers" if takes_more else "nothing"
+    if len(positional) > 1 and _takes_helpers_first(positional, is_required=len(required) == 2):
+        raise load_error(
+            function,
+            f"{name_of(function)} takes the helpers first; the order is (payload, helpers)",
+        )
     if _is_helpers(positional[0].annotation):
-        if len(required) == 2:
-            raise load_error(
-                function,
-                f"{name_of(function)} takes the helpers first; the order is (payload, helpers)",
-            )
         return "helpers"
     if len(required) == 2 or takes_more or (len(positional) > 1 and _wants_helpers(positional[1])):
         return "payload and helpers"
     return "payload"
+
+
+def _takes_helpers_first(positional: list[inspect.Parameter], *, is_required: bool) -> bool:
+    """By the annotation of the first parameter, or by the names of both; `is_required`: the second is."""
+    first, second = positional[:2]
+    if _is_helpers(second.annotation):
+        return False
+    is_swapped = (first.name, second.name) == ("helpers", "payload")
+    if first.annotation is first.empty:
+        return is_swapped
+    return _is_helpers(first.annotation) and (is_required or is_swapped)
 
 
 def _wants_helpers(parameter: inspect.Parameter) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
-from ..errors import InvalidArgumentError, PayloadError, TaskLoadError
-from ..payload import EMPTY, decoder_for
+from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
+from ..payload import EMPTY, decoder_for, encode, types_that_fit
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, check_name
 from .helpers import JobHelpers
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
@@ -52,6 +52,9 @@ class Task(Generic[P, Arguments, R]):
     """Takes payload and helpers, and passes those on that the function takes."""
     _is_named: bool
     """Whether the identifier was passed, rather than taken from the function's name."""
+    _fitting: frozenset[type] | None
+    """Types of payloads that need no further check; None if every payload fits."""
+    _knows_fitting: bool
     _decode: Callable[[str], P]
     """Decodes the JSON text of a payload for the function; PayloadError if it does not match."""
 
@@ -80,6 +83,9 @@ class Task(Generic[P, Arguments, R]):
         self._takes_payload = signature.shape in ("payload", "payload and helpers")
         self._annotation = _resolved_early(function, signature.annotation, local_names)
         self._decode = self._decode_first if self._takes_payload else _decode_nothing
+        # A function that takes the helpers alone can read any payload from the job.
+        self._fitting = None if signature.shape == "helpers" else frozenset()
+        self._knows_fitting = False
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -87,6 +93,39 @@ class Task(Generic[P, Arguments, R]):
     def spec(self, payload: P, /, **options: Unpack[JobOptions]) -> JobSpec:
         """A job of this task, for `add_jobs`."""
         return JobSpec(self, payload, **options)
+
+    def check_payload(self, payload: object) -> None:
+        """Raise InvalidPayloadError if a worker could not pass this payload to the function.
+
+        An instance of the annotated type fits, whatever its fields hold. Anything else is encoded and decoded
+        as on its way to the worker.
+        """
+        if self._fitting is None or type(payload) in self._fitting:
+            return
+        if not self._knows_fitting:
+            self._fitting = self._find_fitting()
+            self._knows_fitting = True
+            self.check_payload(payload)
+            return
+        text = encode(payload)
+        if self._decode is _decode_nothing:
+            if text != EMPTY:
+                raise InvalidPayloadError(
+                    f"the task {self.identifier!r} takes no payload; {_HOW_TO_TAKE_ONE}"
+                )
+            return
+        try:
+            self._decode(text)
+        except PayloadError as error:
+            problem = str(error).removeprefix("payload ")
+            raise InvalidPayloadError(f"{problem} (task {self.identifier!r})") from error
+
+    def _find_fitting(self) -> frozenset[type] | None:
+        self._prepare()
+        if not self._takes_payload:
+            return frozenset()
+        annotation = self.payload_annotation
+        return None if annotation in (Any, object) else types_that_fit(annotation)
 
     def with_identifier(self, identifier: str) -> Task[P, Arguments, R]:
         """The same task with another identifier."""
@@ -167,6 +206,7 @@ def _checked_defaults(function: Any, identifier: str, defaults: Mapping[str, Any
 
 
 _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
+_HOW_TO_TAKE_ONE = "give its function a parameter for it"
 
 
 def _resolved_early(function: Any, annotation: Any, local_names: Mapping[str, Any] | None) -> Any:

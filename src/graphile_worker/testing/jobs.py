@@ -115,7 +115,7 @@ class RunJobs:
                     "plugins": (*plugins, observed), "extensions": extensions, "logger": logger,
                     "forbidden_flags": forbidden_flags, "app": whole,
                 }  # fmt: skip
-                schedule = self._schedule(until, crontab, parsed_cron_items, whole)
+                schedule = self._schedule(until, tasks, crontab, parsed_cron_items, whole)
                 pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)
                 try:
                     drain = _Drain(pool, options, tasks, self._clock, observed, events, more)
@@ -147,6 +147,7 @@ class RunJobs:
     def _schedule(
         self,
         until: datetime | timedelta | None,
+        tasks: TaskRegistry,
         crontab: str | None,
         parsed_cron_items: Sequence[ParsedCronItem] | None,
         app: App | None,
@@ -161,7 +162,7 @@ class RunJobs:
         if app is not None:
             items = [*app.cron_items, *items]
             check_identifiers(items)
-        return Schedule(self._clock, until, items)
+        return Schedule(self._clock, until, items, tasks)
 
 
 def _entered(app: App | None) -> AbstractAsyncContextManager[App | None]:

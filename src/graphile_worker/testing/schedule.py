@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..cron.due import DueMinute, cron_job, due_between
 from ..cron.matcher import MINUTE
+from ..cron.task_side import NO_OPTIONS
 from ..db.connection import Pool
 from ..errors import InvalidArgumentError
 from ..queries.crontabs import CronMinute, register_crontabs, schedule_cron_jobs
 from ..schema_name import SchemaName
+from ..spec import CronJob
 from ..sql import load
+from ..tasks.task import AnyTask
 from .fake_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -27,9 +30,11 @@ class Schedule:
         clock: FakeClock,
         until: datetime | timedelta,
         items: Sequence[ParsedCronItem],
+        tasks: Mapping[str, AnyTask],
     ) -> None:
         self._clock = clock
         self._items = items
+        self._tasks = tasks
         self._end = _moment(clock, until)
         self._minutes: Iterator[DueMinute] = due_between(self._items, clock.now(), self._end + MINUTE)
         self._next_minute: DueMinute | None = None
@@ -63,10 +68,15 @@ class Schedule:
     async def _add_recurring(self, pool: Pool, schema: SchemaName) -> None:
         while self._next_minute is not None and self._next_minute[0] <= self._clock.now():
             minute, items = self._next_minute
-            jobs = [cron_job(item, minute, backfilled=False) for item in items]
+            jobs = [self._job(item, minute) for item in items]
             async with pool.acquire() as connection:
                 await schedule_cron_jobs(connection, schema, [CronMinute(minute, jobs)])
             self._advance_minute()
+
+    def _job(self, item: ParsedCronItem, minute: datetime) -> CronJob:
+        task = self._tasks.get(item.task_identifier)
+        options = NO_OPTIONS if task is None else task.spec_defaults
+        return cron_job(item, minute, backfilled=False, task_options=options)
 
     def _advance_minute(self) -> None:
         self._next_minute = next(self._minutes, None)

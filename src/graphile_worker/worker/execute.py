@@ -7,17 +7,20 @@ interceptors, the task and what they call share one context.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
-from ..hooks import FailJob, Hooks, SkipJob
+from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
 from ..job import Job
 from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
 from ..recovery.orphaned_jobs import RECOVERED
+from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task
 from ..tasks.helpers import JobHelpers
@@ -26,6 +29,7 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 
 TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
+ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -39,6 +43,9 @@ class Executor:
         self, tasks: Mapping[str, AnyTask], services: WorkerServices, threads: TaskThreads, hooks: Hooks
     ) -> None:
         self._tasks = tasks
+        self.max_attempts: dict[str, int] = {}
+        """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
+        self.learn_max_attempts(tasks)
         self._services = services
         self._threads = threads
         self._before_run = hooks._before_run
@@ -49,6 +56,15 @@ class Executor:
         """Called before a job is run whose last worker died."""
         self.interruption: str | None = None
         """Why the worker cancels running tasks; None until it does."""
+
+    def learn_max_attempts(self, tasks: Mapping[str, AnyTask]) -> None:
+        """Note which of these tasks set their own number of attempts."""
+        for identifier, task in tasks.items():
+            own = task.spec_defaults.get("max_attempts", DEFAULT_MAX_ATTEMPTS)
+            if own != DEFAULT_MAX_ATTEMPTS:
+                self.max_attempts[identifier] = own
+            else:
+                self.max_attempts.pop(identifier, None)
 
     def helpers(self, job: Job, worker_id: str) -> JobHelpers:
         """The helpers for the task of this job."""
@@ -72,12 +88,8 @@ class Executor:
             else:
                 result = await call_task(task, task._decode(job.raw_payload), helpers, self._threads)
                 outcome = COMPLETED
-                if may_be_batch(result):
-                    failure = await settle_batch(job.raw_payload, result, helpers.logger)
-                    if failure is not None:
-                        outcome = failed(failure.error, failure.errors, failure.remaining_payload)
-                elif result is not None and (is_wrapped or self._after_run):
-                    outcome = Completed(result)
+                if result is not None:
+                    outcome = await self._judge(job, result, helpers, is_kept=is_wrapped)
         except asyncio.CancelledError as error:
             outcome = await self.cancelled(error, helpers)
         except JobInterruptedError as error:
@@ -93,6 +105,20 @@ class Executor:
         if isinstance(outcome, Failed) and not is_wrapped:
             outcome.drop_frames()
         return outcome
+
+    async def _judge(self, job: Job, result: Any, helpers: JobHelpers, *, is_kept: bool) -> Outcome:
+        """The outcome of a task that returned something; `is_kept`: the result is used."""
+        while inspect.isawaitable(result):  # a coroutine that the function called and did not await
+            result = await result
+        if isinstance(result, FailJob | SkipJob | LeaveLocked):
+            raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
+        if may_be_batch(result):
+            failure = await settle_batch(job.raw_payload, result, helpers.logger)
+            if failure is not None:
+                return failed(failure.error, failure.errors, failure.remaining_payload)
+        elif result is not None and (is_kept or self._after_run):
+            return Completed(result)
+        return COMPLETED
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""

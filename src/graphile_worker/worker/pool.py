@@ -270,6 +270,7 @@ class WorkerPool:
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
         self._tasks.update(tasks)
+        self._executor.learn_max_attempts(tasks)
         self._fetcher.set_tasks(tuple(tasks))
         self._source.poll()
 

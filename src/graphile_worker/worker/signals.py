@@ -135,7 +135,7 @@ class SignalHandling:
             self._stopped_at, self.received = now, number
             self._emit(GracefulShutdown(signal=number.name))
             for worker in list(self._workers):
-                worker.stop_by_signal(f"the worker got {number.name} and stops")
+                worker.stop_by_signal(f"{number.name} received")
         elif self._killed_at is None:
             self._killed_at = now
             self._emit(ForcefulShutdown(signal=number.name))

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from msgspec.structs import force_setattr
+
 from ..errors import JobError, JobInterruptedError
 from ..hooks import Events
 from ..hooks.events import (
@@ -27,6 +29,7 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..outcome import Finished, Interrupted, failed
+from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.helpers import current_helpers
 from .around import execute_around
 from .execute import TAKEN_AWAY, Executor
@@ -260,7 +263,7 @@ class Slots:
         """Run jobs until the pool closes; returns True to be restarted in a fresh context."""
         executor, source, events = self._executor, self._source, self._events
         observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
-        around_run, task = executor.around_run, asyncio.current_task()
+        around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -270,6 +273,11 @@ class Slots:
                     return False
                 await self._rest(slot)
                 continue
+            if max_attempts and job.max_attempts == DEFAULT_MAX_ATTEMPTS:
+                # Added without the task's options. The same object, because jobs are held by identity.
+                force_setattr(
+                    job, "max_attempts", max_attempts.get(job.task_identifier, DEFAULT_MAX_ATTEMPTS)
+                )
             slot.job = job
             self._running += 1
             slot.started = started = monotonic()

@@ -1,7 +1,8 @@
 """`graphile-worker add`: one job from the arguments, or many from a file of JSON lines.
 
-An unknown task name is no error, because its worker may start later. If it resembles a known name, a warning
-on standard error says so.
+If the task is found in the task directory, its options apply and the payload is checked. An unknown name is
+no error, because its worker may start later. If it resembles a known name, a warning on standard error says
+so.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..support.parameters import When
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
+    from ..support.local_tasks import LocalTasks
     from ..support.task_names import TaskNames
 
 STDIN = "-"
@@ -44,7 +46,9 @@ STDIN = "-"
     metavar="WHEN",
     help="Earliest time to run: 2030-01-31T12:00:00Z, or from now: 5m, 2h, 1d12h.",
 )
-@click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: 25]")
+@click.option(
+    "--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: the task's, or 25]"
+)
 @click.option("--key", "job_key", metavar="KEY", help="Job key; replaces a waiting job with the same key.")
 @click.option(
     "--key-mode",
@@ -78,6 +82,8 @@ def add_command(
     graphile-worker add send_email '{"to": "a@example.com"}' --run-at 5m
     graphile-worker add --from jobs.jsonl
 
+    If TASK is in the task directory, its own options apply where none are given, and the payload must fit it.
+
     A line of the file is an object with "task" and any of "payload", "queue", "run_at", "max_attempts",
     "key", "key_mode", "priority" and "flags". All lines are added in one transaction.
     """
@@ -85,18 +91,35 @@ def add_command(
         given = (task, payload, payload_file, flags or None, *options.values())
         if any(value is not None for value in given):
             raise click.UsageError("--from cannot be combined with a task or its options.")
-        added = run_async(_add_many(settings, source, strict=strict))
+        local = _local_tasks(settings)
+        added = run_async(_add_many(settings, source, local, strict=strict))
         return Output(lambda: {"added": added}, lambda: click.echo(f"Added {count(added, 'job')}."))
     if task is None:
         raise click.UsageError("Name the TASK of the job, or use --from.")
-    spec = JobSpec(task, _read_payload(payload, payload_file), flags=flags or None, **options)
-    job = run_async(_add_one(settings, spec, strict=strict))
+    value = _read_payload(payload, payload_file)
+    local = _local_tasks(settings)
+    spec = JobSpec(local.get(task), value, flags=flags or None, **options)
+    job = run_async(_add_one(settings, spec, local, strict=strict))
     queue = spec.queue_name
     return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
 
 
-async def _add_one(settings: Settings, spec: JobSpec, *, strict: bool) -> Job:
-    async with _opened(settings) as (utils, names):
+def _local_tasks(settings: Settings) -> LocalTasks:
+    from ..support.local_tasks import load_local_tasks
+
+    settings, app = with_app(settings)
+    local = load_local_tasks(settings.worker, app)
+    if local.problem:
+        click.echo(
+            "graphile-worker: warning: the tasks cannot be loaded, so the payload is not checked and options "
+            f"of @task do not apply: {local.problem}",
+            err=True,
+        )
+    return local
+
+
+async def _add_one(settings: Settings, spec: JobSpec, local: LocalTasks, *, strict: bool) -> Job:
+    async with _opened(settings, local) as (utils, names):
         names.check([spec.task_identifier], strict=strict)
         job = await utils.add_job(spec)
         _warn(
@@ -106,40 +129,36 @@ async def _add_one(settings: Settings, spec: JobSpec, *, strict: bool) -> Job:
         return job
 
 
-async def _add_many(settings: Settings, source: str, *, strict: bool) -> int:
+async def _add_many(settings: Settings, source: str, local: LocalTasks, *, strict: bool) -> int:
     if source == STDIN:
-        return await _add_lines(settings, sys.stdin, "standard input", strict=strict)
+        return await _add_lines(settings, sys.stdin, "standard input", local, strict=strict)
     try:
         lines = open(source, encoding="utf-8")  # noqa: SIM115, ASYNC230 — nothing else runs on this loop
     except OSError as error:
         raise InvalidArgumentError("--from", f"{source} cannot be read: {error.strerror}") from error
     with lines:
-        return await _add_lines(settings, lines, source, strict=strict)
+        return await _add_lines(settings, lines, source, local, strict=strict)
 
 
-async def _add_lines(settings: Settings, lines: TextIO, name: str, *, strict: bool) -> int:
-    async with _opened(settings) as (utils, names):
-        added = await add_from(utils, lines, name, lambda used: names.check(used, strict=strict))
+async def _add_lines(settings: Settings, lines: TextIO, name: str, local: LocalTasks, *, strict: bool) -> int:
+    async with _opened(settings, local) as (utils, names):
+        added = await add_from(
+            utils, lines, name, lambda used: names.check(used, strict=strict), tasks=local.tasks
+        )
         _warn(names, "Its jobs wait for a worker with this task.")
         return added
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
+async def _opened(settings: Settings, local: LocalTasks) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
     from ..support.task_names import known_names
 
     app = with_app(settings)[1]
     async with utils_for(settings) as utils:
         utils._new_names = None  # the command has its own warnings
-        yield (
-            utils,
-            await known_names(
-                utils,
-                settings.worker.schema_name,
-                settings.worker.task_directory,
-                of_app=() if app is None else app.tasks,
-            ),
-        )
+        schema, directory = settings.worker.schema_name, settings.worker.task_directory
+        loaded = (*local.tasks, *(() if app is None else app.tasks))
+        yield utils, await known_names(utils, schema, directory, loaded=loaded)
 
 
 def _warn(names: TaskNames, consequence: str) -> None:

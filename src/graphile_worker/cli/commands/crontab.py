@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from ...config import Settings
 from ...cron.crontab import parse_crontab, read_crontab
 from ...cron.item import ParsedCronItem
 from ...cron.preview import UpcomingRun, upcoming_runs
-from ...errors import CrontabError, CrontabProblem, TaskLoadError
+from ...cron.task_side import job_options, own_options, payload_problems
+from ...errors import CrontabError, CrontabProblem
 from ...text import count as counted
 from ..support.client import with_app
 from ..support.command import Output, command
@@ -23,6 +24,9 @@ from ..support.parameters import APP_OPTION, TASKS_OPTION, When
 
 if TYPE_CHECKING:
     from ...app import App
+
+if TYPE_CHECKING:
+    from ..support.local_tasks import LocalTasks
 
 FILE_ARGUMENT = click.argument("file", required=False, metavar="[FILE]")
 
@@ -54,8 +58,9 @@ def crontab_group() -> None:
 def check_command(settings: Settings, file: str | None, tasks: str | None) -> Output:
     """Check FILE for errors and show all of them (default: crontab; - is standard input).
 
-    An unknown task is an error too, if the tasks can be loaded. With an app, its recurring jobs are checked
-    too.
+    If the tasks can be loaded, an unknown task and a payload that does not fit its task are errors too. The
+    options of the jobs are shown, with those that come from the task. With an app, its recurring jobs are
+    checked too.
 
     \b
     graphile-worker crontab check
@@ -63,14 +68,17 @@ def check_command(settings: Settings, file: str | None, tasks: str | None) -> Ou
     """
     settings, app = with_app(settings)
     name, text = _read(file, settings, app)
-    known, note = _known_tasks(tasks, settings, app)
+    local = _load_tasks(tasks, settings, app, must_exist=True)
+    known = None if local.problem else local.tasks
     items, problems = read_crontab(text, source=name, known_tasks=known)
     if app is not None:
         problems += _problems_of_app(app, items, known)
         items = [*app.cron_items, *items]
+    problems += payload_problems(items, local.tasks)
+    lines = [_Line(item, local) for item in items]
     return Output(
-        lambda: _as_json(name, items, problems, known),
-        lambda: _print_problems(name, items, problems, note),
+        lambda: _as_json(name, lines, problems, local),
+        lambda: _print_check(name, lines, problems, local),
         status=1 if problems else 0,
     )
 
@@ -94,10 +102,14 @@ def check_command(settings: Settings, file: str | None, tasks: str | None) -> Ou
     default="now",
     help="Start at this time (UTC unless it has a zone), or after a period such as 2h.",
 )
-def next_command(settings: Settings, file: str | None, count: int, start: datetime | timedelta) -> Output:
+@TASKS_OPTION
+def next_command(
+    settings: Settings, file: str | None, count: int, start: datetime | timedelta, tasks: str | None
+) -> Output:
     """Show when the jobs of FILE run next, in UTC and local time (default: crontab; - is standard input).
 
-    Without FILE, the recurring jobs of the app are shown too, if there is one.
+    The options of each job are shown as well, with those that come from its task. Without FILE, the recurring
+    jobs of the app are shown too, if there is one.
 
     \b
     graphile-worker crontab next -n 20
@@ -107,7 +119,10 @@ def next_command(settings: Settings, file: str | None, count: int, start: dateti
     moment = start if isinstance(start, datetime) else datetime.now(UTC) + start
     items = [*(() if app is None else app.cron_items), *parse_crontab(text, source=name)]
     runs = upcoming_runs(items, moment, count)
-    return Output(lambda: [_run_as_json(run) for run in runs], lambda: _print_runs(runs))
+    local = _load_tasks(tasks, settings, app, must_exist=False)
+    if local.problem:
+        click.echo(f"Options of tasks are not shown: {local.problem}", err=True)
+    return Output(lambda: [_run_as_json(run, local) for run in runs], lambda: _print_runs(runs, local))
 
 
 crontab_group.add_command(check_command)
@@ -129,25 +144,6 @@ def _read(file: str | None, settings: Settings, app: App | None) -> tuple[str, s
         raise CrontabError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-def _known_tasks(
-    tasks: str | None, settings: Settings, app: App | None
-) -> tuple[Collection[str] | None, str]:
-    """The names of all tasks; None, and why, if the default directory cannot be loaded."""
-    options = settings.worker if tasks is None else settings.worker.with_values(task_directory=tasks)
-    try:
-        if app is not None:
-            from ...app.tasks import tasks_of
-
-            return frozenset(tasks_of(app, options, is_named=True if tasks else None)), ""
-        from ...tasks.load import load_tasks
-
-        return frozenset(load_tasks(options.task_directory)), ""
-    except TaskLoadError as error:
-        if tasks is not None:
-            raise
-        return None, f"Task names were not checked: {error}"
-
-
 def _problems_of_app(
     app: App, items: list[ParsedCronItem], known: Collection[str] | None
 ) -> list[CrontabProblem]:
@@ -165,46 +161,119 @@ def _problems_of_app(
     return problems
 
 
-def _print_problems(
-    name: str, items: list[ParsedCronItem], problems: list[CrontabProblem], note: str
-) -> None:
+def _load_tasks(tasks: str | None, settings: Settings, app: App | None, *, must_exist: bool) -> LocalTasks:
+    """The tasks; those named by the option must exist."""
+    from ..support.local_tasks import load_local_tasks
+
+    local = load_local_tasks(
+        settings.worker if tasks is None else settings.worker.with_values(task_directory=tasks),
+        app,
+        must_exist=must_exist or bool(tasks),
+        is_named=True if tasks else None,
+    )
+    if local.problem is not None and tasks is not None:
+        raise local.problem
+    return local
+
+
+class _Line:
+    """An item of the crontab beside its task: the options of its jobs, and where they come from."""
+
+    def __init__(self, item: ParsedCronItem, local: LocalTasks) -> None:
+        task = local.tasks.get(item.task_identifier)
+        of_task: Mapping[str, Any] = {} if task is None else task.spec_defaults
+        own = own_options(item.options)
+        self.item = item
+        self.options = job_options(item.options, of_task)
+        self.from_task = [name for name in self.options if name not in own]
+        self.overrides = [
+            f"{_option(name, value)} overrides the task's {_value(of_task[name])}"
+            for name, value in own.items()
+            if name in of_task and of_task[name] != value
+        ]
+
+    @property
+    def text(self) -> str:
+        """The options in words: those of the line, then those of the task."""
+        own: list[str] = []
+        of_task: list[str] = []
+        for name, value in self.options.items():
+            if (name, value) != ("job_key_mode", "replace"):  # the default
+                (of_task if name in self.from_task else own).append(_option(name, value))
+        parts = [", ".join(own)] if own else []
+        return "; ".join([*parts, f"{', '.join(of_task)} (from the task)"] if of_task else parts)
+
+
+def _option(name: str, value: Any) -> str:
+    return f"{name} {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    return str(value) if isinstance(value, str | int) else " ".join(value)
+
+
+def _print_check(name: str, lines: list[_Line], problems: list[CrontabProblem], local: LocalTasks) -> None:
     for problem in problems:
         click.echo(str(problem))
-    if problems:
-        click.echo(f"{name}: {counted(len(problems), 'problem')}.")
-    else:
-        click.echo(f"{name}: {counted(len(items), 'recurring job')}, no problems.")
-    if note:
-        click.echo(note, err=True)
+    warnings = 0
+    for line in lines:
+        place, identifier = line.item.place, line.item.identifier
+        if line.text and not problems:
+            click.echo(f"{place}: {identifier}: {line.text}")
+        for override in line.overrides:
+            warnings += 1
+            click.echo(f"{place}: warning: {identifier}: {override}")
+    found = counted(len(problems), "problem") if problems else "no problems"
+    if warnings:
+        found += f", {counted(warnings, 'warning')}"
+    click.echo(
+        f"{name}: {found}." if problems else f"{name}: {counted(len(lines), 'recurring job')}, {found}."
+    )
+    if local.problem:
+        click.echo(f"Tasks and payloads were not checked: {local.problem}", err=True)
 
 
 def _as_json(
-    name: str,
-    items: list[ParsedCronItem],
-    problems: list[CrontabProblem],
-    known: Collection[str] | None,
+    name: str, lines: list[_Line], problems: Iterable[CrontabProblem], local: LocalTasks
 ) -> dict[str, Any]:
     return {
         "file": name,
-        "items": len(items),
-        "tasks_checked": known is not None,
+        "items": len(lines),
+        "tasks_checked": local.problem is None,
         "problems": [
             {"line": problem.line, "column": problem.column, "message": problem.message, "text": problem.text}
             for problem in problems
         ],
+        "warnings": [
+            {"line": line.item.line, "identifier": line.item.identifier, "message": override}
+            for line in lines
+            for override in line.overrides
+        ],
+        "jobs": [
+            {"line": line.item.line, "identifier": line.item.identifier, "task": line.item.task_identifier}
+            | _options_as_json(line)
+            for line in lines
+        ],
     }
 
 
-def _print_runs(runs: list[UpcomingRun]) -> None:
+def _options_as_json(line: _Line) -> dict[str, Any]:
+    options = {name: list(value) if name == "flags" else value for name, value in line.options.items()}
+    return {"options": options, "from_task": line.from_task}
+
+
+def _print_runs(runs: list[UpcomingRun], local: LocalTasks) -> None:
     has_zones = any(run.item.options.tz for run in runs)
+    options = [_Line(run.item, local).text for run in runs]
     columns = ["utc", "local", *(["in its zone"] if has_zones else []), "task", "identifier"]
+    columns += ["options"] if any(options) else []
     rows = []
-    for run in runs:
+    for run, text in zip(runs, options, strict=True):
         zone = run.item.options.tz
         times = [f"{run.at:%a %Y-%m-%d %H:%M}", _clock(run.at.astimezone())]
         if has_zones:
             times.append(_clock(run.at.astimezone(zone)) if zone else "")
-        rows.append([*times, run.item.task_identifier, run.item.identifier])
+        rows.append([*times, run.item.task_identifier, run.item.identifier, text][: len(columns)])
     print_table(columns, rows, empty="No runs: no line of the crontab matches a future time.")
 
 
@@ -212,7 +281,7 @@ def _clock(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M %Z}"
 
 
-def _run_as_json(run: UpcomingRun) -> dict[str, Any]:
+def _run_as_json(run: UpcomingRun, local: LocalTasks) -> dict[str, Any]:
     zone = run.item.options.tz
     return {
         "at": run.at,
@@ -221,4 +290,4 @@ def _run_as_json(run: UpcomingRun) -> dict[str, Any]:
         "task": run.item.task_identifier,
         "identifier": run.item.identifier,
         "pattern": run.item.pattern,
-    }
+    } | _options_as_json(_Line(run.item, local))

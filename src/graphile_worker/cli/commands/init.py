@@ -19,10 +19,12 @@ from ..support.command import Output, command
 EXAMPLE_TASK = '''\
 """The task "hello". To add a job for it: graphile-worker add hello '{"name": "Ada"}'"""
 
+from typing import Any
+
 from graphile_worker import JobHelpers
 
 
-async def hello(payload: dict[str, str], helpers: JobHelpers) -> None:
+async def hello(payload: dict[str, Any], helpers: JobHelpers) -> None:
     helpers.logger.info("Hello, %s!", payload.get("name", "world"))
 '''
 EXAMPLE_CRONTAB = """\

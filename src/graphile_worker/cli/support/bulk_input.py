@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TextIO
 
@@ -13,6 +13,7 @@ import msgspec
 from ...client import WorkerUtils
 from ...errors import GraphileWorkerError, InvalidArgumentError
 from ...spec import JobSpec
+from ...tasks.task import AnyTask
 from .parameters import parse_when
 from .progress import progress_bar
 
@@ -36,6 +37,7 @@ NAMES = {
     "flags": "flags",
 }
 """Members of a line, named like the flags or the database columns, and the option of JobSpec they set."""
+NO_TASKS: Mapping[str, AnyTask] = {}
 
 
 async def add_from(
@@ -43,14 +45,17 @@ async def add_from(
     lines: TextIO,
     name: str,
     check_names: Callable[[Iterable[str]], object] = lambda names: None,
+    *,
+    tasks: Mapping[str, AnyTask] = NO_TASKS,
 ) -> int:
     """Add a job for each non-empty line; returns how many. A bad line rolls back all of them.
 
-    `check_names` gets the task names of each chunk before it is added, and may raise.
+    `check_names` gets the task names of each chunk before it is added, and may raise. The options of `tasks`
+    apply to their jobs, and payloads are checked.
     """
     added = 0
     size = _size(lines)
-    specs = read_specs(lines, name)
+    specs = read_specs(lines, name, tasks)
     with progress_bar("adding jobs", total=size, wanted=size is None or size >= LONG) as bar:
         async with utils.with_pg_client() as connection, connection.transaction():
             while chunk := list(islice(specs, CHUNK)):
@@ -61,13 +66,13 @@ async def add_from(
     return added
 
 
-def read_specs(lines: TextIO, name: str) -> Iterator[JobSpec]:
+def read_specs(lines: TextIO, name: str, tasks: Mapping[str, AnyTask] = NO_TASKS) -> Iterator[JobSpec]:
     """The specs in a file of JSON lines; errors name the file and the line."""
     number = 1
     try:
         for line in lines:
             if line.strip():
-                yield _spec(line)
+                yield _spec(line, tasks)
             number += 1
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"{name}:{number}", "not UTF-8 text") from error
@@ -75,7 +80,7 @@ def read_specs(lines: TextIO, name: str) -> Iterator[JobSpec]:
         raise InvalidArgumentError(f"{name}:{number}", str(error)) from error
 
 
-def _spec(line: str) -> JobSpec:
+def _spec(line: str, tasks: Mapping[str, AnyTask]) -> JobSpec:
     members = msgspec.json.decode(line)
     if not isinstance(members, dict):
         raise ValueError('expected an object such as {"task": "send_email", "payload": {}}')
@@ -90,6 +95,9 @@ def _spec(line: str) -> JobSpec:
         raise ValueError('the member "task" is missing: the name of the task')
     if isinstance(values.get("run_at"), str):
         values["run_at"] = parse_when(values["run_at"])
+    identifier = values["task_identifier"]
+    if isinstance(identifier, str):
+        values["task_identifier"] = tasks.get(identifier, identifier)
     return JobSpec(**values)
 
 

@@ -1,9 +1,8 @@
 """Detects misspelt task names in `add`.
 
-A name is known if a running Python worker or the app has the task, or a file in the task directory has that
-name. Any other name is suspect if it resembles a known one. A name that the database has seen before is
-suspect only if it resembles a task of a running worker: a misspelt name is in the database from its first job
-on.
+A name is known if a running Python worker or the app has the task, or the task directory has it. Any other
+name is suspect if it resembles a known one. A name that the database has seen before is suspect only if it
+resembles a task of a running worker: a misspelt name is in the database from its first job on.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ class TaskNames:
     of_workers: set[str]
     """Names of the tasks of running Python workers."""
     directory: str
-    of_app: frozenset[str] = frozenset()
-    """Names of the tasks of the app."""
+    loaded: frozenset[str] = frozenset()
+    """Names of the tasks of the app, and of those that could be loaded from the directory."""
     suspect: dict[str, list[str]] = field(default_factory=dict)
     """Names that may be misspelt, each with the names that may be meant."""
 
     @cached_property
     def local(self) -> frozenset[str]:
-        """Names of the app's tasks and of the files in the task directory, which are not imported."""
+        """Names of the app's tasks, and of the tasks and files in the task directory."""
         from ...tasks.task_files import find_task_files
 
         path = Path(self.directory)
-        return self.of_app.union(find_task_files(path) if path.is_dir() else ())
+        return self.loaded.union(find_task_files(path) if path.is_dir() else ())
 
     def check(self, names: Iterable[str], *, strict: bool) -> None:
         """Collect suspect names. `strict` raises for those, and for unknown names."""
@@ -77,13 +76,13 @@ class TaskNames:
 
 
 async def known_names(
-    utils: WorkerUtils, schema: SchemaName, directory: str, *, of_app: Iterable[str] = ()
+    utils: WorkerUtils, schema: SchemaName, directory: str, *, loaded: Iterable[str] = ()
 ) -> TaskNames:
     """Load the known names. A role that may only add jobs can read none; then no name is suspect."""
     async with utils.with_pg_client() as connection:
         recorded = await _readable(known_task_names, connection, schema)
         of_workers = await _readable(worker_task_names, connection, schema)
-    return TaskNames(recorded, of_workers, directory, frozenset(of_app))
+    return TaskNames(recorded, of_workers, directory, frozenset(loaded))
 
 
 async def _readable(

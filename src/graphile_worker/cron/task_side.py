@@ -1,0 +1,59 @@
+"""Recurring jobs together with the tasks they run: the options of their jobs, and payloads that fit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ..errors import CrontabProblem, InvalidArgumentError
+from ..tasks.task import AnyTask
+from .item import ParsedCronItem, ParsedCronOptions
+
+JOB_OPTIONS = ("max_attempts", "queue_name", "job_key", "job_key_mode", "priority")
+"""Options of a recurring job that are those of the jobs it adds."""
+NO_OPTIONS: Mapping[str, Any] = {}
+
+
+def own_options(options: ParsedCronOptions) -> dict[str, Any]:
+    """The job options that the item itself sets; an empty job key means no key."""
+    values = ((name, getattr(options, name)) for name in JOB_OPTIONS)
+    return {name: value for name, value in values if value is not None}
+
+
+def job_options(options: ParsedCronOptions, of_task: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of an item's jobs: its own, else those of the task."""
+    merged = {**of_task, **own_options(options)}
+    if merged.get("job_key") == "":
+        del merged["job_key"]
+        merged.pop("job_key_mode", None)
+    return merged
+
+
+def payload_at(payload: Mapping[str, Any] | None, minute: datetime, *, backfilled: bool) -> dict[str, Any]:
+    """The payload of a recurring job; `_cron` in it is the minute it runs for."""
+    marker = {"ts": minute.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "backfilled": backfilled}
+    return {**(payload or {}), "_cron": marker}
+
+
+def check_payload_of(task: AnyTask, payload: Mapping[str, Any] | None) -> None:
+    """Raise InvalidPayloadError if the task cannot take this payload together with `_cron`."""
+    if task._takes_payload:
+        task.check_payload(payload_at(payload, datetime.now(UTC), backfilled=False))
+    elif payload:  # `_cron` alone may be ignored
+        task.check_payload(payload)
+
+
+def payload_problems(items: Iterable[ParsedCronItem], tasks: Mapping[str, AnyTask]) -> list[CrontabProblem]:
+    """A problem for each item whose task is known and cannot take its payload."""
+    problems = []
+    for item in items:
+        task = tasks.get(item.task_identifier)
+        try:
+            if task is not None:
+                check_payload_of(task, item.payload)
+        except InvalidArgumentError as error:
+            problems.append(
+                CrontabProblem(source=item.source, line=item.line, column=item.column, message=str(error))
+            )
+    return problems
