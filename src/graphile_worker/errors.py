@@ -161,6 +161,10 @@ class PayloadError(JobError):
     """The payload does not match the task's annotation; the message names the field."""
 
 
+class ResultError(JobError):
+    """The result of a kept job cannot be stored: it is no JSON, or it is too large."""
+
+
 class BatchFailureError(JobError):
     """Some items of a batch job failed; `errors` holds one exception per failed item."""
 

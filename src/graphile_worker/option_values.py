@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from .keep import HistoryMode
 from .options import Duration, LocalQueueOptions
 
 
@@ -41,6 +42,10 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     interrupted_job_retry_delay: Duration | None
     handle_signals: bool | None
     executables_inherit_database: bool | None
+    history: HistoryMode | None
+    history_retention: Duration | None
+    error_retention: Duration | None
+    app_version: str | None
     recovery: bool | None
     heartbeat_interval: Duration | None
     recovery_grace: Duration | None

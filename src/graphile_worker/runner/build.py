@@ -20,6 +20,7 @@ from ..db.open import close_pool, open_pool, resolve_connection
 from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..hooks import Events, WorkerContext
+from ..keep import Keep, KeepPolicy
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
@@ -64,7 +65,9 @@ class WorkerBuilder:
     dsn: Dsn | None
     """The address of the database; None for a pool of the caller."""
     has_tables: bool
-    """Whether the Python-only tables and indexes exist. This and the fields above are set by `open`."""
+    """Whether the Python-only tables and indexes exist."""
+    has_history: bool
+    """Whether the tables of the history exist. This and the fields above are set by `open`."""
 
     def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
         _check_conflicts(arguments)
@@ -113,6 +116,7 @@ class WorkerBuilder:
             await self.close()
             raise
         self.has_tables = report.has_tables
+        self.has_history = report.has_history
 
     async def open_if_needed(self) -> bool:
         """Open for a run that drains the queue; False if no job is waiting and there are no observers."""
@@ -219,7 +223,14 @@ class WorkerBuilder:
             once=self.once,
             has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
+            policy=self._keep_policy() if self.has_history else None,
         )
+
+    def _keep_policy(self) -> KeepPolicy:
+        options = self.options
+        retention = options.history_retention
+        tasks = {name: task.keep.resolved(retention) for name, task in self.tasks.items() if task.keep}
+        return KeepPolicy(options.history, default=Keep(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..recovery.service import Recovery

@@ -19,6 +19,7 @@ from ..errors import WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
+from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..queries.ping import ping
@@ -36,6 +37,7 @@ from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
 from .listener import Listener
 from .queue_continuation import SourceContinuation
+from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
 from .session import Sessions, Statement
 from .shutdown import Shutdown
@@ -66,8 +68,12 @@ class WorkerPool:
         once: bool = False,
         reserved: int = 0,
         has_queue_indexes: bool = True,
+        policy: KeepPolicy | None = None,
     ) -> None:
-        """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive."""
+        """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
+
+        `policy`: which ends of jobs are kept; None if there is no history.
+        """
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
         self.once = once
         self._options = options
@@ -111,6 +117,13 @@ class WorkerPool:
             has_queue_indexes=has_queue_indexes,
             failures=None if once else fetch_failures,
         )
+        self._recorder = (
+            HistoryRecorder(
+                policy, schema, error_retention=options.error_retention, version=options.app_version
+            )
+            if policy is not None
+            else None
+        )
         self._sink = Sink(
             self._write_session,
             schema,
@@ -122,6 +135,7 @@ class WorkerPool:
             interrupted_delay=options.interrupted_job_retry_delay,
             on_error=self._write_failed,
             on_written=self._write_failures.succeeded,
+            recorder=self._recorder,
         )
         self._source = choose_source(
             options,
@@ -131,7 +145,7 @@ class WorkerPool:
             on_error=self._fetch_failed,
             frees_queues=lambda: self._sink.frees_queues,
         )
-        self._executor = Executor(self._tasks, services, self._threads, hooks)
+        self._executor = Executor(self._tasks, services, self._threads, hooks, policy)
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._schema_watch = SchemaWatch(
@@ -169,6 +183,8 @@ class WorkerPool:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
         await self._fetcher.register()
+        if (recorder := self._recorder) is not None:
+            await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
         start = self._background.start
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = Slots(
             self._options.concurrency,
