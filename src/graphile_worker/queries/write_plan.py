@@ -39,6 +39,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str
     traceback: str
     fingerprint: str
+    due_at: float = 0.0
+    """When the attempt was due, in seconds since 1970."""
     is_awaited: bool = False
 
 
@@ -286,6 +288,7 @@ class WritePlanner:
             [record.error_type for record in records],
             [record.traceback for record in records],
             [record.fingerprint for record in records],
+            [record.due_at for record in records],
             kept.job_ids,
             kept.seconds,
             kept.results,

@@ -33,9 +33,7 @@ def task_keep(options: Mapping[str, Any]) -> TaskKeep | None:
     keep, payload = (options.get(name) for name in OPTIONS)
     if keep is None:
         if payload:
-            raise InvalidArgumentError(
-                "keep_payload", "has no effect without keep=True or keep=timedelta(...)"
-            )
+            raise InvalidArgumentError("keep_payload", "has no effect without keep=True or a timedelta")
         return None
     if not isinstance(keep, bool):
         check_keep(keep, "keep")

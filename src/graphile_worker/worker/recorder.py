@@ -63,6 +63,7 @@ class HistoryRecorder:
             error_type=error_type,
             traceback=outcome.traceback if is_kept else "",
             fingerprint=mark,
+            due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
         )
 

@@ -11,27 +11,28 @@
 -- $13 text[]     types of the errors
 -- $14 text[]     tracebacks
 -- $15 text[]     fingerprints
+-- $16 float8[]   when they were due, in seconds since 1970; the row has the time of the next attempt
 -- completed jobs that are kept:
--- $16 bigint[]   job ids
--- $17 float8[]   seconds that the attempt took
--- $18 text[]     results (JSON text), or null
--- $19 float8     seconds to keep them
--- $20 boolean    whether to keep the payload
+-- $17 bigint[]   job ids
+-- $18 float8[]   seconds that the attempt took
+-- $19 text[]     results (JSON text), or null
+-- $20 float8     seconds to keep them
+-- $21 boolean    whether to keep the payload
 -- both:
--- $21 bigint[]   jobs whose end is announced
--- $22 text       version of the application
--- $23 text       name of the schema
--- Returns the same as write_outcomes; the deleted ids include those of $16.
+-- $22 bigint[]   jobs whose end is announced
+-- $23 text       version of the application
+-- $24 text       name of the schema
+-- Returns the same as write_outcomes; the deleted ids include those of $17.
 with
 :include completed
 ,
 kept as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-  using unnest($16::bigint[], $17::double precision[], $18::text[]) as ran (job_id, seconds, result)
+  using unnest($17::bigint[], $18::double precision[], $19::text[]) as ran (job_id, seconds, result)
   where job.id = ran.job_id and (job.locked_by = $1::text or job.key is null)
   returning
     job.id, job.task_id, job.job_queue_id, job.key, job.priority, job.attempts, job.max_attempts, job.created_at,
-    job.run_at, job.flags, case when $20::boolean then job.payload end as payload, ran.seconds, ran.result
+    job.run_at, job.flags, case when $21::boolean then job.payload end as payload, ran.seconds, ran.result
 ),
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
@@ -45,10 +46,10 @@ failed as (
     locked_at = null
   from unnest(
     $6::bigint[], $7::text[], $8::text[], $9::double precision[], $10::double precision[], $11::boolean[],
-    $12::double precision[], $13::text[], $14::text[], $15::text[]
+    $12::double precision[], $13::text[], $14::text[], $15::text[], $16::double precision[]
   ) as failure (
     job_id, message, new_payload, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
-    fingerprint
+    fingerprint, due_at
   )
   where job.id = failure.job_id and job.locked_by = $1::text
   returning job.*, failure.*
@@ -64,7 +65,7 @@ kept_end as (
     , key, priority, attempts, max_attempts, created_at, run_at, now() - interval '1 second' * seconds,
     now(), seconds, $1, flags, payload, result::json,
 :include expires_on
-  from (select kept.*, $19::double precision as keep_seconds, now() as kept_at from kept) job
+  from (select kept.*, $20::double precision as keep_seconds, now() as kept_at from kept) job
 ),
 failed_end as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
@@ -74,10 +75,8 @@ failed_end as (
   select
     id, task_id, 'failed',
 :include queue_name
-    , key, priority, attempts, max_attempts, created_at,
-    run_at - interval '1 second' *
-:include back_off
-    , now() - interval '1 second' * seconds, now(), seconds, $1, flags, case when keep_payload then payload end, message,
+    , key, priority, attempts, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
+    now(), seconds, $1, flags, case when keep_payload then payload end, message,
 :include expires_on
   from (select failed.*, now() as kept_at from failed where not is_available and keep_seconds is not null) job
 ),
@@ -87,7 +86,7 @@ error as (
     version, expires_on
   )
   select
-    id, attempts, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $22::text,
+    id, attempts, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $23::text,
 :include expires_on
   from (
     select
@@ -100,15 +99,15 @@ announced as materialized (
   select pg_notify(
     'worker:ended',
     pg_catalog.json_build_object(
-      'schema', $23::text, 'ids', case when count(*) <= 300 then pg_catalog.json_agg(id) end
+      'schema', $24::text, 'ids', case when count(*) <= 300 then pg_catalog.json_agg(id) end
     )::text
   )
   from (
-    select id from kept where id = any ($21::bigint[])
+    select id from kept where id = any ($22::bigint[])
     union all
-    select id from failed where not is_available and id = any ($21)
+    select id from failed where not is_available and id = any ($22)
   ) job
-  where pg_catalog.cardinality($21) > 0
+  where pg_catalog.cardinality($22) > 0
   having count(*) > 0
 ),
 ended as (
@@ -123,7 +122,7 @@ select
 :include taken_columns
   , (
     select case
-      when count(*) < pg_catalog.cardinality($2) + pg_catalog.cardinality($16) then coalesce(pg_catalog.array_agg(id), '{}')
+      when count(*) < pg_catalog.cardinality($2) + pg_catalog.cardinality($17) then coalesce(pg_catalog.array_agg(id), '{}')
     end
     from (select id from completed union all select id from kept) deleted
   ) as completed
