@@ -41,8 +41,12 @@ on :GRAPHILE_WORKER_SCHEMA._private_py_history (finished_at);
 create index if not exists _private_py_history_task_index
 on :GRAPHILE_WORKER_SCHEMA._private_py_history (task_id, finished_at);
 
-create index if not exists _private_py_history_failed_index
-on :GRAPHILE_WORKER_SCHEMA._private_py_history (finished_at) where state <> 'completed';
+-- Most jobs complete, and pay nothing for these two.
+create index if not exists _private_py_history_state_index
+on :GRAPHILE_WORKER_SCHEMA._private_py_history (state, finished_at) where state <> 'completed';
+
+create index if not exists _private_py_history_task_state_index
+on :GRAPHILE_WORKER_SCHEMA._private_py_history (task_id, state, finished_at) where state <> 'completed';
 
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_errors (
     job_id bigint not null,
