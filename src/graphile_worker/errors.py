@@ -195,6 +195,38 @@ class ExtensionMissingError(JobError, LookupError):
         super().__init__(message)
 
 
+class JobFailedError(GraphileWorkerError):
+    """The job that a client waited for has failed permanently; `error` is its last error."""
+
+    def __init__(self, job_id: int, error: str | None, attempts: int | None = None) -> None:
+        self.job_id = job_id
+        self.error = error
+        self.attempts = attempts
+        after = "" if attempts is None else f" after {attempts} attempt{'' if attempts == 1 else 's'}"
+        super().__init__(f"job {job_id} failed permanently{after}: {error or 'no error was stored'}")
+
+
+class JobCancelledError(GraphileWorkerError):
+    """The job that a client waited for was cancelled or has expired."""
+
+    def __init__(self, job_id: int, reason: str | None) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))
+
+
+class JobGoneError(GraphileWorkerError):
+    """The job that a client waited for is gone, and no one knows how it ended."""
+
+    def __init__(self, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"job {job_id} does not exist any more and its end was not kept: add it with keep=True, or its "
+            "task with @task(keep=True). Workers of other runtimes keep no ends; a job that was added in a "
+            "transaction exists for others once that is committed"
+        )
+
+
 class JobRefusedError(GraphileWorkerError):
     """An interceptor refused to add the job."""
 

@@ -37,7 +37,7 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_history(self) -> bool:
         """Whether the tables of the history exist."""
-        return "history" not in self.missing_own_objects
+        return not self.missing_own_objects & {"history", "progress"}
 
     @property
     def changed(self) -> bool:

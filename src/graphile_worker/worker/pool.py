@@ -36,6 +36,7 @@ from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
 from .listener import Listener
+from .progress import ProgressReporter
 from .queue_continuation import SourceContinuation
 from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
@@ -145,6 +146,8 @@ class WorkerPool:
             on_error=self._fetch_failed,
             frees_queues=lambda: self._sink.frees_queues,
         )
+        self._services = services
+        self._progress: ProgressReporter | None = None
         self._executor = Executor(self._tasks, services, self._threads, hooks, policy)
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
@@ -185,6 +188,11 @@ class WorkerPool:
         await self._fetcher.register()
         if (recorder := self._recorder) is not None:
             await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
+            if recorder.is_on:
+                self._progress = ProgressReporter(
+                    self.run_statement, self._options.schema_name, self._clock, self._running_ids
+                )
+                self._services.progress.receive = self._progress.report
         start = self._background.start
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = Slots(
             self._options.concurrency,
@@ -262,6 +270,9 @@ class WorkerPool:
         """How many jobs are held, and when each running job was started; may be called from any thread."""
         slots = self._slots
         return self._sessions.holdings.count, slots.running_since if slots is not None else {}
+
+    def _running_ids(self) -> list[int]:
+        return [job.id for job in self.running]
 
     @property
     def running(self) -> list[Job]:
@@ -376,6 +387,8 @@ class WorkerPool:
         await self._shutdown.resume(message)
 
     async def _close(self) -> None:
+        if self._progress is not None:
+            await self._progress.close()
         self._is_closed = True
         if self._watchdog is not None:
             self._watchdog.stop()
