@@ -29,6 +29,7 @@ from .borrowing import BorrowedConnection
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ..history.error_groups import ErrorGroup
     from ..history.progress import Progress
     from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
@@ -413,6 +414,22 @@ class WorkerUtils:
         async with self._connection(connection) as session:
             return await records.list_errors(
                 session, self.schema, fingerprint=fingerprint, since=since, before=before, limit=limit
+            )
+
+    async def list_error_groups(
+        self,
+        *,
+        since: datetime | None = None,
+        task_identifier: str | None = None,
+        limit: int = 50,
+        connection: Connection | None = None,
+    ) -> list[ErrorGroup]:
+        """Kinds of errors, the one that occurred last first: how often, since when, in which job last."""
+        from ..history import error_groups
+
+        async with self._connection(connection) as session:
+            return await error_groups.list_error_groups(
+                session, self.schema, since=since, task_identifier=task_identifier, limit=limit
             )
 
     @cached_property

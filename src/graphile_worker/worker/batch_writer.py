@@ -187,6 +187,8 @@ class BatchWriter:
         final: Collection[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
+        if recorder is not None and outcomes.failed:
+            recorder.count(outcomes, batch, final)
         self._events.written(batch, final, seconds)
 
     async def _run(

@@ -31,6 +31,7 @@ from ..tasks.threads import TaskThreads
 from .background import BackgroundTasks
 from .choose_source import choose_source
 from .drain import drain
+from .error_counts import ErrorCounts
 from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
@@ -189,6 +190,10 @@ class WorkerPool:
         if (recorder := self._recorder) is not None:
             await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
             if recorder.is_on:
+                if self._options.error_retention > 0:
+                    recorder.counts = ErrorCounts(
+                        self.run_statement, self._options.schema_name, version=recorder.version
+                    )
                 self._progress = ProgressReporter(
                     self.run_statement, self._options.schema_name, self._clock, self._running_ids
                 )
@@ -389,6 +394,8 @@ class WorkerPool:
     async def _close(self) -> None:
         if self._progress is not None:
             await self._progress.close()
+        if self._recorder is not None and self._recorder.counts is not None:
+            await self._recorder.counts.close()
         self._is_closed = True
         if self._watchdog is not None:
             self._watchdog.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from .. import sqlstates
 from ..db.connection import Connection
@@ -16,8 +16,9 @@ from ..history.fingerprint import fingerprint
 from ..history.partitions import add_partitions, name_tasks
 from ..keep import Keep, KeepPolicy, is_awaited
 from ..outcome import Failed, Finished, Kept
-from ..queries.write_plan import ErrorRecord
+from ..queries.write_plan import ErrorRecord, Outcomes
 from ..schema_name import SchemaName
+from .error_counts import ErrorCounts
 
 MAX_ERRORS = 100
 """Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""
@@ -48,6 +49,8 @@ class HistoryRecorder:
         self._fingerprints: dict[tuple[str, str, str], str] = {}
         self._recent: Counter[str] = Counter()
         self._minute = 0.0
+        self.counts: ErrorCounts | None = None
+        """Counts errors by fingerprint; set by the pool if errors are kept."""
         self.is_on = True
         """False if this role may not make partitions: then nothing is kept."""
 
@@ -66,6 +69,17 @@ class HistoryRecorder:
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
         )
+
+    def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: Collection[int]) -> None:
+        """Count the failures of a batch that was written; those in `final` are permanent."""
+        if self.counts is None:
+            return
+        records = {failure.job_id: failure.record for failure in outcomes.failed}
+        for finished in batch:
+            outcome, record = finished.outcome, records.get(finished.job.id)
+            if isinstance(outcome, Failed) and record is not None:
+                is_final = finished.job.id in final
+                self.counts.add(finished, outcome, record.fingerprint, record.error_type, is_final=is_final)
 
     def _fingerprint(self, task_identifier: str, error_type: str, outcome: Failed) -> str:
         """Cached, because a task that fails often fails in the same way."""

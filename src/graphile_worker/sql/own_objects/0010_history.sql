@@ -73,6 +73,28 @@ on :GRAPHILE_WORKER_SCHEMA._private_py_errors (fingerprint, failed_at);
 create index if not exists _private_py_errors_failed_index
 on :GRAPHILE_WORKER_SCHEMA._private_py_errors (failed_at);
 
+-- One row for each fingerprint: what kind of error it is, how often it occurred and since when. Pools add what they have
+-- counted every few seconds, so errors beyond the limit of those that are kept count too.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_error_groups (
+    fingerprint text not null,
+    task_id integer not null,
+    error_type text not null,
+    message text not null, -- of the latest error
+    place text not null, -- file and function
+    first_at timestamptz not null,
+    last_at timestamptz not null,
+    errors bigint not null,
+    permanent bigint not null, -- errors with which a job failed permanently
+    last_job_id bigint not null,
+    first_version text, -- of the application
+    last_version text,
+    constraint _private_py_error_groups_pkey primary key (fingerprint)
+) with (fillfactor = 80);
+
+create index if not exists _private_py_error_groups_last_index
+on :GRAPHILE_WORKER_SCHEMA._private_py_error_groups (last_at);
+
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_error_groups enable row level security;
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_task_names enable row level security;
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_history enable row level security;
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_errors enable row level security;
