@@ -106,10 +106,9 @@ class Waiters:
                 await self._send_ping()
                 await self._look_until_idle()
             finally:
-                driver.remove_termination_listener(self._lost)
-                if not driver.is_closed():
-                    with suppress(Exception):  # it is reset when it is returned to the pool
-                        await driver.remove_listener(CHANNEL, self._heard)
+                with suppress(Exception):  # it is closed, and the pool has taken it back already
+                    driver.remove_termination_listener(self._lost)
+                    await driver.remove_listener(CHANNEL, self._heard)
 
     async def _send_ping(self) -> None:
         """From another connection: a pooler in transaction mode may deliver on the one that sends."""

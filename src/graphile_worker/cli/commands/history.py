@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...json_shapes import end_as_json, error_as_json, error_group_as_json
-from ...text import count, duration
+from ...observability.log_words import elapsed
+from ...text import count
 from ..support.command import Output, client_command
 from ..support.output import print_fields, print_table
 from ..support.parameters import Period, limit_option
@@ -87,7 +88,7 @@ def _print_ends(found: list[JobEnd], limit: int) -> None:
             end.task_identifier,
             end.state,
             end.finished_at,
-            None if end.duration is None else duration(end.duration),
+            None if end.duration is None else elapsed(end.duration),
             f"{end.attempts}/{end.max_attempts}",
             end.queue_name,
             end.key,
