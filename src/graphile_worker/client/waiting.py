@@ -85,7 +85,9 @@ class Waiters:
         while True:
             try:
                 await self._listen_and_look()
-                return
+                if not self._waiting:
+                    return
+                # The connection was lost: listen again on another one.
             except Exception as error:
                 if delays_for(error) is None and not is_dead_session(error):
                     self._fail(error)
