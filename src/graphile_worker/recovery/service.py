@@ -80,6 +80,7 @@ class Recovery:
         clock: Clock,
         *,
         has_tables: bool,
+        has_history: bool = False,
     ) -> None:
         self._pool = pool
         self._options = options
@@ -116,6 +117,7 @@ class Recovery:
                 clock,
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
+                has_history=has_history,
             )
             self._loops.append(sweeper.loop)
 

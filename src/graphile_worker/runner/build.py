@@ -244,6 +244,7 @@ class WorkerBuilder:
             self.hooks,
             self._clock,
             has_tables=self.has_tables,
+            has_history=self.has_history,
         )
 
     def make_cron(self) -> CronScheduler:

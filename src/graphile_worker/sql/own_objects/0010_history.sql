@@ -114,9 +114,17 @@ begin
     into schema_name, partition
     from pg_class as class join pg_namespace as namespace on namespace.oid = class.relnamespace
     where class.oid = parent;
-    -- Workers that miss the same partition at the same time make it one after the other.
-    perform pg_advisory_xact_lock(hashtext(schema_name || '.' || partition));
     if to_regclass(format('%I.%I', schema_name, partition)) is not null then
+        return false;
+    end if;
+    -- Workers that miss partitions at the same time make them one after the other. One lock for all partitions, taken
+    -- before any on a table, so that they cannot wait for each other.
+    perform pg_advisory_xact_lock(hashtext(schema_name || ' history'));
+    -- A query, not to_regclass, which may still remember that there was none.
+    if exists (
+        select from pg_class as class join pg_namespace as namespace on namespace.oid = class.relnamespace
+        where namespace.nspname = schema_name and class.relname = partition
+    ) then
         return false;
     end if;
     execute format('create table %I.%I (like %s including all)', schema_name, partition, parent);
