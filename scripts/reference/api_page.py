@@ -27,7 +27,8 @@ PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob CleanupTask CleanupReport "
-        "SweepReport RecoveredWorker MigrationReport AwaitableContext"
+        "SweepReport RecoveredWorker MigrationReport AwaitableContext JobHandle JobStatus Progress JobEnd "
+        "EndState HistoryFilter AttemptError ErrorGroup"
     ),
     "runner.md": "run run_once Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
@@ -50,7 +51,7 @@ INTERNAL = {
     "Events": {"drain", "emit", "excuse_current", "observed", "wants"},
     "Failed": {"drop_frames", "weight"},
     "Hooks": {"for_run", "intercept_add"},
-    "MigrationReport": {"has_tables"},
+    "MigrationReport": {"has_history", "has_tables"},
     "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
     "WorkerOptions": {"from_mapping", "schema_name"},
 }

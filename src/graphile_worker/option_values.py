@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from .keep import HistoryMode
 from .options import Duration, LocalQueueOptions
 
 
@@ -42,7 +41,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     interrupted_job_retry_delay: Duration | None
     handle_signals: bool | None
     executables_inherit_database: bool | None
-    history: HistoryMode | None
+    history: str | None
     history_retention: Duration | None
     error_retention: Duration | None
     app_version: str | None

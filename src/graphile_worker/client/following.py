@@ -21,14 +21,12 @@ from .waiting import Waiters
 
 WATCH_INTERVAL = 1.0  # seconds; workers store progress as often
 
-FollowedState = JobState | EndState | Literal["gone"]
-
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a job stands."""
 
     job_id: int
-    state: FollowedState
+    state: JobState | EndState | Literal["gone"]
     """As in `JobDetails` while its row exists, then as in `JobEnd`; `gone` if its end was not kept."""
     attempts: int | None = None
     error: str | None = None

@@ -229,7 +229,7 @@ class WorkerBuilder:
     def _keep_policy(self) -> KeepPolicy:
         options = self.options
         retention = options.history_retention
-        tasks = {name: task.keep.resolved(retention) for name, task in self.tasks.items() if task.keep}
+        tasks = {name: task._keep.resolved(retention) for name, task in self.tasks.items() if task._keep}
         return KeepPolicy(options.history, default=Keep(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:

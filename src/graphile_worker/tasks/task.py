@@ -47,7 +47,7 @@ class Task(Generic[P, Arguments, R]):
     identifier: str
     spec_defaults: Mapping[str, Any]
     """Defaults of JobSpec's options for this task's jobs."""
-    keep: TaskKeep | None
+    _keep: TaskKeep | None
     """Whether the ends of its jobs are kept; None leaves it to the worker."""
     is_async: bool
     """Whether it is a coroutine function; others run in a thread."""
@@ -81,7 +81,7 @@ class Task(Generic[P, Arguments, R]):
         self._is_named = identifier is not None
         self.identifier = _checked_identifier(function, identifier)
         self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
-        self.keep = _checked_keep(function, self.identifier, spec_defaults or {})
+        self._keep = _checked_keep(function, self.identifier, spec_defaults or {})
         self.is_async = signature.is_async
         self._takes = signature.takes
         self._invoke = _invoker(function, signature.shape)
@@ -104,7 +104,7 @@ class Task(Generic[P, Arguments, R]):
             self.function, identifier, self.spec_defaults, module=self.__module__
         )
         copy.path, copy.line = self.path, self.line
-        copy.keep = self.keep
+        copy._keep = self._keep
         copy._annotation = self._annotation
         return copy
 

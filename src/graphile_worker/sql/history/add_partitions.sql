@@ -12,7 +12,7 @@ from (
 :include expires_on
     as day
   from (
-    select kept.keep_seconds, now() + interval '1 day' * ahead.days as kept_at
+    select kept.keep_seconds, now() + interval '1 day' * ahead.days::double precision as kept_at
     from pg_catalog.unnest($2::double precision[]) as kept (keep_seconds)
     cross join generate_series(0, $3::integer) as ahead (days)
   ) term

@@ -114,7 +114,7 @@ begin
     into schema_name, partition
     from pg_class as class join pg_namespace as namespace on namespace.oid = class.relnamespace
     where class.oid = parent;
-    if to_regclass(format('%I.%I', schema_name, partition)) is not null then
+    if to_regclass(pg_catalog.format('%I.%I', schema_name, partition)) is not null then
         return false;
     end if;
     -- Workers that miss partitions at the same time make them one after the other. One lock for all partitions, taken
@@ -127,9 +127,9 @@ begin
     ) then
         return false;
     end if;
-    execute format('create table %I.%I (like %s including all)', schema_name, partition, parent);
-    execute format('alter table %I.%I enable row level security', schema_name, partition);
-    execute format(
+    execute pg_catalog.format('create table %I.%I (like %s including all)', schema_name, partition, parent);
+    execute pg_catalog.format('alter table %I.%I enable row level security', schema_name, partition);
+    execute pg_catalog.format(
         'alter table %s attach partition %I.%I for values from (%L) to (%L)',
         parent, schema_name, partition, day, day + 1
     );
@@ -158,7 +158,7 @@ begin
             and to_date(right(class.relname, 8), 'YYYYMMDD') < day
         order by class.relname
     loop
-        execute format('drop table %I.%I', partition.schema_name, partition.name);
+        execute pg_catalog.format('drop table %I.%I', partition.schema_name, partition.name);
         dropped := dropped + 1;
     end loop;
     return dropped;
