@@ -28,7 +28,7 @@ PAGES = {
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
         "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
-        "AwaitableContext"
+        "AwaitableContext JobHandle JobStatus Progress JobEnd EndState HistoryFilter AttemptError ErrorGroup"
     ),
     "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
@@ -55,7 +55,7 @@ INTERNAL = {
     "JobContextFilter": {"filter"},
     "JobFilter": {"has_conditions", "required_state", "values"},
     "JsonFormatter": {"format"},
-    "MigrationReport": {"has_tables"},
+    "MigrationReport": {"has_history", "has_tables"},
     "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
     "TextFormatter": {"format"},
     "WorkerOptions": {"from_mapping", "schema_name"},

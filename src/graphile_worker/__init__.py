@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .client import add_job_adhoc as add_job_adhoc
     from .client import make_worker_utils as make_worker_utils
     from .client import run_migrations as run_migrations
+    from .client.following import JobStatus as JobStatus
+    from .client.handle import JobHandle as JobHandle
     from .clock import Clock as Clock
     from .cron import CronItem as CronItem
     from .cron import CronItemOptions as CronItemOptions
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from .cron import parse_crontab as parse_crontab
     from .cron.item import ParsedCronOptions as ParsedCronOptions
     from .errors import GraphileWorkerError as GraphileWorkerError
+    from .history.error_groups import ErrorGroup as ErrorGroup
+    from .history.progress import Progress as Progress
+    from .history.records import AttemptError as AttemptError
+    from .history.records import EndState as EndState
+    from .history.records import HistoryFilter as HistoryFilter
+    from .history.records import JobEnd as JobEnd
     from .hooks import Events as Events
     from .hooks import FailJob as FailJob
     from .hooks import Hooks as Hooks
@@ -88,10 +96,15 @@ export_lazily(
         "app.application": "Lifespan",
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
+        "client.following": "JobStatus",
+        "client.handle": "JobHandle",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
         "errors": "GraphileWorkerError",
+        "history.error_groups": "ErrorGroup",
+        "history.progress": "Progress",
+        "history.records": "AttemptError EndState HistoryFilter JobEnd",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "migrate": "MigrationReport",

@@ -176,6 +176,10 @@ class InvalidPayloadError(InvalidArgumentError, PayloadError):
         super().__init__("payload", message)
 
 
+class ResultError(JobError):
+    """The result of a kept job cannot be stored: it is no JSON, or it is too large."""
+
+
 class BatchFailureError(JobError):
     """Some items of a batch job failed; `errors` holds one exception per failed item."""
 
@@ -204,6 +208,38 @@ class ExtensionMissingError(JobError, LookupError):
             fix = f"yield one from the lifespan of your app (--app), or call run(extensions=[{name}(...)])"
             message = f"no extension of type {name} (given: {known}); {fix}"
         super().__init__(message)
+
+
+class JobFailedError(GraphileWorkerError):
+    """The job that a client waited for has failed permanently; `error` is its last error."""
+
+    def __init__(self, job_id: int, error: str | None, attempts: int | None = None) -> None:
+        self.job_id = job_id
+        self.error = error
+        self.attempts = attempts
+        after = "" if attempts is None else f" after {attempts} attempt{'' if attempts == 1 else 's'}"
+        super().__init__(f"job {job_id} failed permanently{after}: {error or 'no error was stored'}")
+
+
+class JobCancelledError(GraphileWorkerError):
+    """The job that a client waited for was cancelled or has expired."""
+
+    def __init__(self, job_id: int, reason: str | None) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))
+
+
+class JobGoneError(GraphileWorkerError):
+    """The job that a client waited for is gone, and no one knows how it ended."""
+
+    def __init__(self, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"job {job_id} does not exist any more and its end was not kept: add it with keep=True, or its "
+            "task with @task(keep=True). Workers of other runtimes keep no ends; a job that was added in a "
+            "transaction exists for others once that is committed"
+        )
 
 
 class JobRefusedError(GraphileWorkerError):

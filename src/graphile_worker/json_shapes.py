@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .diagnostics.finding import Finding
+    from .history.error_groups import ErrorGroup
+    from .history.records import AttemptError, JobEnd
     from .job import Job
     from .migrate.run import MigrationReport
     from .queries.bulk_changes import BulkReport
@@ -45,6 +47,65 @@ def bulk_as_json(report: BulkReport) -> dict[str, Any]:
         "up_to": report.up_to,
         "is_complete": report.is_complete,
         "is_dry_run": report.is_dry_run,
+    }
+
+
+def end_as_json(end: JobEnd) -> dict[str, Any]:
+    """The end of a job; payload and result as JSON values."""
+    return {
+        "id": end.job_id,
+        "task_identifier": end.task_identifier,
+        "state": end.state,
+        "queue_name": end.queue_name,
+        "key": end.key,
+        "priority": end.priority,
+        "attempts": end.attempts,
+        "max_attempts": end.max_attempts,
+        "created_at": end.created_at,
+        "run_at": end.run_at,
+        "started_at": end.started_at,
+        "finished_at": end.finished_at,
+        "duration": end.duration,
+        "pool_id": end.pool_id,
+        "payload": end.payload,
+        "result": end.result,
+        "error": end.error,
+    }
+
+
+def error_as_json(error: AttemptError) -> dict[str, Any]:
+    """A failed attempt."""
+    return {
+        "job_id": error.job_id,
+        "attempt": error.attempt,
+        "task_identifier": error.task_identifier,
+        "failed_at": error.failed_at,
+        "duration": error.duration,
+        "is_final": error.is_final,
+        "error_type": error.error_type,
+        "message": error.message,
+        "traceback": error.traceback,
+        "fingerprint": error.fingerprint,
+        "pool_id": error.pool_id,
+        "version": error.version,
+    }
+
+
+def error_group_as_json(group: ErrorGroup) -> dict[str, Any]:
+    """One kind of error."""
+    return {
+        "fingerprint": group.fingerprint,
+        "task_identifier": group.task_identifier,
+        "error_type": group.error_type,
+        "message": group.message,
+        "place": group.place,
+        "first_at": group.first_at,
+        "last_at": group.last_at,
+        "errors": group.errors,
+        "permanent": group.permanent,
+        "last_job_id": group.last_job_id,
+        "first_version": group.first_version,
+        "last_version": group.last_version,
     }
 
 

@@ -41,6 +41,10 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     interrupted_job_retry_delay: Duration | None
     handle_signals: bool | None
     executables_inherit_database: bool | None
+    history: str | None
+    history_retention: Duration | None
+    error_retention: Duration | None
+    app_version: str | None
     recovery: bool | None
     heartbeat_interval: Duration | None
     recovery_grace: Duration | None

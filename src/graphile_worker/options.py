@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
+from .keep import MAX_KEEP, check_history_mode
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Duration = float | timedelta
 T = TypeVar("T", bound=msgspec.Struct)
 
+DAY = 86_400.0
 SMALLEST_POOL = 2
 """The fewest connections a worker can run with: one for itself and one for its tasks."""
 SMALLEST_POOL_FOR_RECOVERY = 4
@@ -105,6 +107,15 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     executables_inherit_database: bool = True
     """Pass the worker's DATABASE_URL and PG* variables to executable tasks."""
 
+    history: str = "failed"
+    """Ends of jobs to keep in the history: `none`, `failed` or `all`. Tasks and jobs may ask for more."""
+    history_retention: float = 7 * DAY
+    """How long to keep them, unless the task or the job says."""
+    error_retention: float = 7 * DAY
+    """How long to keep the errors of failed attempts; 0 keeps none."""
+    app_version: str | None = None
+    """The version of your application, stored with errors: it shows which release brought one."""
+
     recovery: bool = True
     """Send heartbeats and recover jobs of dead workers. When off, these jobs stay locked for four hours."""
     heartbeat_interval: float = 4.0
@@ -133,6 +144,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.max_reset_locked_interval < self.min_reset_locked_interval:
             raise ConfigError("max_reset_locked_interval: must not be less than min_reset_locked_interval")
         self._check_recovery()
+        check_history_mode(self.history)
+        if not 0 < self.history_retention <= MAX_KEEP.total_seconds():
+            raise ConfigError(f"history_retention: must be more than 0 and at most {MAX_KEEP.days} days")
+        if self.error_retention > MAX_KEEP.total_seconds():
+            raise ConfigError(f"error_retention: must be at most {MAX_KEEP.days} days")
         _nested(self, "local_queue", LocalQueueOptions, "local_queue")
         delay = self.local_queue.refetch_delay if self.local_queue else None
         if delay is not None and delay.duration > self.poll_interval:
@@ -185,6 +201,8 @@ _DURATIONS = (
     "graceful_shutdown_abort_timeout",
     "grace",
     "interrupted_job_retry_delay",
+    "history_retention",
+    "error_retention",
     "heartbeat_interval",
     "recovery_grace",
     "sweep_interval",

@@ -15,6 +15,7 @@ import msgspec
 
 from .error_text import describe_and_format, drop_frames, message_of, related
 from .job import Job
+from .keep import Keep
 
 FAILURE_WEIGHT = 8_000  # approximate bytes of a failure without its texts
 
@@ -32,6 +33,16 @@ class Completed(msgspec.Struct, frozen=True):
 
 COMPLETED = Completed()
 """Completed without a result: one instance for all such jobs, so that it costs nothing."""
+
+
+class Kept(Completed, frozen=True, kw_only=True):
+    """Completed, and the end is written to the history."""
+
+    keep: Keep
+    raw_result: str | None = None
+    """The result as JSON text."""
+    is_awaited: bool = False
+    """Whether the end is announced to clients."""
 
 
 class Failed(msgspec.Struct, frozen=True):

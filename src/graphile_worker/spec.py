@@ -46,8 +46,8 @@ class TaskLike(Protocol[P_contra]):
     def spec(self, payload: P_contra, /) -> JobSpec: ...
 
 
-class JobOptions(TypedDict, total=False):
-    """The options of a job besides task and payload, as keyword arguments."""
+class PlainJobOptions(TypedDict, total=False):
+    """The options of a job besides task, payload and `keep`, as keyword arguments."""
 
     queue_name: str | None
     run_at: datetime | timedelta | None
@@ -56,6 +56,13 @@ class JobOptions(TypedDict, total=False):
     job_key_mode: JobKeyMode | None
     priority: int | None
     flags: Collection[str] | None
+    keep_payload: bool | None
+
+
+class JobOptions(PlainJobOptions, total=False):
+    """The options of a job besides task and payload, as keyword arguments."""
+
+    keep: bool | timedelta | None
 
 
 class _TaskAndPayload(msgspec.Struct, frozen=True):
@@ -86,6 +93,10 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """Lower numbers run first; the database's default is 0."""
     flags: Collection[str] | None = None
     """Labels; a worker skips jobs with a forbidden flag."""
+    keep: bool | timedelta | None = None
+    """Keep the end of the job and its result, for the worker's retention or this long."""
+    keep_payload: bool | None = None
+    """Keep the payload with it."""
 
     if TYPE_CHECKING:
 
@@ -127,6 +138,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             check_smallint("priority", self.priority)
         if self.flags is not None:
             check_flags(self.flags)
+        if self.keep is not None:
+            _add_keep_flags(self, self.keep)
 
     def replace(self, **changes: Any) -> Self:
         """A validated copy with some values changed."""
@@ -228,6 +241,15 @@ def check_flags(value: object) -> None:
         if not isinstance(flag, str):
             raise InvalidArgumentError("flags", f"every flag must be text, got {flag!r}")
         check_text("flags", flag)
+
+
+def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
+    """Say with flags how the job is kept: the row has no other place for it."""
+    from .keep import keep_flags
+
+    flags = dict.fromkeys((*(spec.flags or ()), *keep_flags(keep, payload=bool(spec.keep_payload))))
+    if flags:
+        msgspec.structs.force_setattr(spec, "flags", tuple(flags))
 
 
 def _take_from_task(spec: JobSpec) -> None:

@@ -21,12 +21,13 @@ from graphile_worker.client import WorkerUtils
 TABLE = """
 create table chaos_added (
   number bigserial primary key, token text not null unique, job_id bigint not null, key text, queue text,
-  fails text not null, max_attempts integer not null, at timestamptz not null default clock_timestamp()
+  fails text not null, max_attempts integer not null, kept boolean not null,
+  at timestamptz not null default clock_timestamp()
 )
 """
 NOTE = (
-    "insert into chaos_added (token, job_id, key, queue, fails, max_attempts) "
-    "select * from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[])"
+    "insert into chaos_added (token, job_id, key, queue, fails, max_attempts, kept) select * from "
+    "unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::boolean[])"
 )
 PAUSE = 0.3  # seconds between two tries to connect
 TRY_FOR = 10.0  # seconds for one add; the server may be away, but it answers or ends the connection
@@ -44,6 +45,8 @@ class Load(msgspec.Struct, frozen=True):
     """Seconds that the longest tasks last."""
     failing: float = 0.1
     """The share of jobs that fail by design: some once, some permanently."""
+    kept: float = 0.5
+    """The share of jobs whose end is kept."""
 
 
 class Adder:
@@ -89,7 +92,9 @@ class Adder:
             await (transaction.rollback() if is_undone else transaction.commit())
 
     async def _add_one(self, utils: WorkerUtils, spec: JobSpec, connection: Any) -> Any:
-        values = {name: getattr(spec, name) for name in ("queue_name", "job_key", "job_key_mode", "run_at")}
+        values = {
+            name: getattr(spec, name) for name in ("queue_name", "job_key", "job_key_mode", "run_at", "keep")
+        }
         return await utils.add_job(
             spec.task_identifier,
             spec.payload,
@@ -115,6 +120,7 @@ class Adder:
             job_key_mode=dice.choice(("replace", "preserve_run_at")) if key is not None else None,
             run_at=timedelta(seconds=dice.uniform(0, 0.5)) if dice.random() < 0.1 else None,
             max_attempts=dice.choice((1, 2)) if fails == "always" else None,
+            keep=True if dice.random() < load.kept else None,
         )
 
 
@@ -127,13 +133,14 @@ def _columns(specs: list[JobSpec], jobs: list[Any]) -> list[list[Any]]:
         [spec.queue_name for spec in specs],
         [payload["fails"] for payload in payloads],
         [spec.max_attempts or 25 for spec in specs],
+        [bool(spec.keep) for spec in specs],
     ]
 
 
 async def read_added(connection: asyncpg.Connection) -> list[Added]:
     """What was committed."""
     rows = await connection.fetch(
-        "select number, token, job_id, key, queue, fails, max_attempts, "
+        "select number, token, job_id, key, queue, fails, max_attempts, kept, "
         "extract(epoch from at)::float8 as at from chaos_added order by number"
     )
     return [Added(**dict(row)) for row in rows]

@@ -20,7 +20,7 @@ TRIGGER = """
 create function chaos_break() returns trigger language plpgsql as $$ begin {body} end $$;
 create trigger chaos_break {when} on {schema}.{table} for each row execute function chaos_break();
 """
-JOBS, QUEUES = "_private_jobs", "_private_job_queues"
+JOBS, QUEUES, HISTORY = "_private_jobs", "_private_job_queues", "_private_py_history"
 KILL_ONE = (Action(at=1.5, kind="kill", slot=0),)
 
 
@@ -139,6 +139,20 @@ GUARDS = [
             "before update",
             JOBS,
             "if new.locked_by is not null and new.id % 5 = 0 then return null; end if; return new;",
+        ),
+    ),
+    Guard(
+        name="an end is not kept",
+        breaks="every_kept_end_is_there",
+        interfere=trigger(
+            "before insert", HISTORY, "if new.job_id % 5 = 0 then return null; end if; return new;"
+        ),
+    ),
+    Guard(
+        name="an end is kept twice",
+        breaks="no_end_without_its_job",
+        interfere=again_and_again(
+            f"insert into {SCHEMA}.{HISTORY} select * from {SCHEMA}.{HISTORY} order by finished_at limit 1"
         ),
     ),
     Guard(

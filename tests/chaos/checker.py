@@ -6,7 +6,7 @@ A rule gives the sentences that say what is wrong; none when it holds. What excu
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -176,6 +176,50 @@ def attempts_count_what_happened(history: History) -> Iterator[str]:
             )
 
 
+def every_kept_end_is_there(history: History) -> Iterator[str]:
+    """A kept job that is gone has one end; a job that failed permanently has one too."""
+    if history.ends is None:
+        return
+    rows = {row.token: row for row in history.jobs}
+    superseded = _superseded(history)
+    completed = Counter(end.token for end in history.ends if end.state == "completed")
+    failed = Counter(end.job_id for end in history.ends if end.state == "failed")
+    for added in history.added:
+        row = rows.get(added.token)
+        if added.token in superseded:
+            continue
+        if row is None and added.kept and completed[added.token] != 1:
+            yield f"{_job(added)} is gone and has {completed[added.token]} ends"
+        elif row is not None and row.is_out_of_attempts and not failed[row.id]:
+            yield f"{_job(added)} failed permanently ({row.last_error}) and has no end"
+
+
+def no_end_without_its_job(history: History) -> Iterator[str]:
+    """An end belongs to a job that was to be kept, has ended, and is gone; none is there twice."""
+    kept = {added.token for added in history.added if added.kept}
+    ended = {run.token for run in history.runs if run.outcome == "end"}
+    failed = {run.job_id for run in history.runs if run.outcome == "failed"}
+    rows = {row.token for row in history.jobs}
+    given_up = {row.id for row in history.jobs if (row.last_error or "").startswith("Given up: ")}
+    superseded = {added.job_id for added in history.added if added.token in _superseded(history)}
+    seen: set[str] = set()
+    for end in history.ends or ():
+        if end.state == "failed":
+            if end.job_id not in failed | given_up | superseded:
+                yield f"job {end.job_id} has a failed end, and no run of it failed"
+            continue
+        token = end.token or ""
+        if token not in kept:
+            yield f"job {end.job_id} ({token}) has an end and was not to be kept"
+        if token not in ended:
+            yield f"job {end.job_id} ({token}) has an end, and no run of it ended"
+        if token in rows:
+            yield f"job {end.job_id} ({token}) has an end and is still there"
+        if token in seen:
+            yield f"job {end.job_id} ({token}) has two ends"
+        seen.add(token)
+
+
 def no_worker_ended_by_itself(history: History) -> Iterator[str]:
     """Whatever happens to the database, a worker goes on."""
     for worker in history.workers:
@@ -199,6 +243,8 @@ RULES: list[Rule] = [
     what_ended_was_written,
     nothing_due_is_left_waiting,
     attempts_count_what_happened,
+    every_kept_end_is_there,
+    no_end_without_its_job,
     no_worker_ended_by_itself,
 ]
 

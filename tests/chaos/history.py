@@ -28,6 +28,8 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     fails: Fails = "never"
     max_attempts: int = 25
+    kept: bool = False
+    """Whether its end is to be kept."""
     at: float = 0.0
     """By the server's clock, while the transaction held the row."""
 
@@ -99,6 +101,15 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     locked_by: str | None = None
 
 
+class EndRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An end that was kept."""
+
+    job_id: int
+    state: str
+    token: str | None = None
+    """The result of a completed job."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the rules allow."""
 
@@ -122,6 +133,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[Fault]
     jobs: list[JobRow]
     queues: list[QueueRow]
+    ends: list[EndRow] | None = None
+    """None: what was kept is not judged."""
     last_fault_at: float
     seen_at: float
     """When `jobs` and `queues` were read."""

@@ -15,7 +15,7 @@ import msgspec
 
 from chaos.adders import Adder, Load, read_added
 from chaos.fleet import Fleet, fleet_on
-from chaos.history import History, JobRow, Limits, QueueRow
+from chaos.history import EndRow, History, JobRow, Limits, QueueRow
 from chaos.nemesis import Nemesis
 from chaos.plan import Action, plan
 from chaos.server import ChaosServer
@@ -30,6 +30,7 @@ JOBS = (
     f"job.last_error from {SCHEMA}._private_jobs job "
     f"left join {SCHEMA}._private_job_queues queue on queue.id = job.job_queue_id order by job.id"
 )
+ENDS = f"select job_id, state, result #>> '{{}}' as token from {SCHEMA}._private_py_history"
 QUEUES = f"select queue_name as name, locked_by from {SCHEMA}._private_job_queues order by queue_name"
 
 Interfere = Callable[[str, asyncio.Event], Awaitable[None]]
@@ -118,7 +119,7 @@ async def _whole(
         await asyncio.gather(*adders, return_exceptions=True)
         if intruder is not None:
             await intruder
-    added, jobs, queues = seen
+    added, jobs, queues, ends = seen
     return History(
         seed=setup.seed,
         workers=fleet.records(),
@@ -127,6 +128,7 @@ async def _whole(
         faults=nemesis.faults,
         jobs=jobs,
         queues=queues,
+        ends=ends,
         last_fault_at=last_fault_at,
         seen_at=time.monotonic(),
         limits=setup.limits or setup.timing.limits,
@@ -135,7 +137,7 @@ async def _whole(
 
 async def _quiet(
     setup: Setup, fleet: Fleet, url: str, last_fault_at: float
-) -> tuple[list[Any], list[JobRow], list[QueueRow]]:
+) -> tuple[list[Any], list[JobRow], list[QueueRow], list[EndRow]]:
     """Wait until nothing is locked and nothing waits; what is left, also if that does not come about."""
     await fleet.until_ready()
     deadline = time.monotonic() + setup.quiet_within
@@ -148,7 +150,8 @@ async def _quiet(
                 queue.locked_by for queue in queues
             )
             if is_quiet or time.monotonic() > deadline:
-                return await read_added(connection), jobs, queues
+                ends = [EndRow(**dict(row)) for row in await connection.fetch(ENDS)]
+                return await read_added(connection), jobs, queues, ends
             await asyncio.sleep(0.1)
     finally:
         with suppress(Exception):

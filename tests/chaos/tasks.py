@@ -17,7 +17,7 @@ class Tasks:
         self._journal = journal
         self.by_name = {"work": self.work, "work_in_thread": self.work_in_thread}
 
-    async def work(self, payload: Any, helpers: JobHelpers) -> None:
+    async def work(self, payload: Any, helpers: JobHelpers) -> str:
         """Waits as tasks do that wait for others; can be cancelled."""
         number = self._journal.began(payload["token"], payload["queue"], helpers.job)
         try:
@@ -25,17 +25,19 @@ class Tasks:
         except asyncio.CancelledError:
             self._journal.ended(number, "cancelled")
             raise
-        self._end(number, payload, helpers)
+        return self._end(number, payload, helpers)
 
-    def work_in_thread(self, payload: Any, helpers: JobHelpers) -> None:
+    def work_in_thread(self, payload: Any, helpers: JobHelpers) -> str:
         """Cannot be cancelled."""
         number = self._journal.began(payload["token"], payload["queue"], helpers.job)
         time.sleep(payload["seconds"])
-        self._end(number, payload, helpers)
+        return self._end(number, payload, helpers)
 
-    def _end(self, number: int, payload: Any, helpers: JobHelpers) -> None:
+    def _end(self, number: int, payload: Any, helpers: JobHelpers) -> str:
         fails = payload["fails"]
         if fails == "always" or (fails == "once" and helpers.job.attempts == 1):
             self._journal.ended(number, "failed")
             raise RuntimeError("meant to fail")
         self._journal.ended(number, "end")
+        token: str = payload["token"]
+        return token

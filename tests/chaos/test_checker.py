@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chaos.checker import check
-from chaos.history import Added, Fault, History, JobRow, Limits, QueueRow, Run, Worker
+from chaos.history import Added, EndRow, Fault, History, JobRow, Limits, QueueRow, Run, Worker
 
 ONE = Worker(name="one", mode="default", pools=["pool-one"], started=0.0)
 TWO = Worker(name="two", mode="default", pools=["pool-two"], started=0.0)
@@ -18,6 +18,8 @@ DEAD = Worker(
 KILL = Fault(kind="kill", at=12.0, until=12.0, workers=["dead"])
 BEATING = msgspec.structs.replace(ONE, shows_by="heartbeat")
 JOB = Added(number=1, token="t", job_id=7, at=1000.0)
+KEPT = msgspec.structs.replace(JOB, kept=True)
+END = EndRow(job_id=7, state="completed", token="t")
 
 
 def run(worker: str = "one", started: float = 10.0, ended: float | None = 11.0, **values: Any) -> Run:
@@ -261,3 +263,36 @@ def test_a_worker_may_fail_to_start_while_the_server_is_away() -> None:
     fault = Fault(kind="restart", at=20.5, until=23.0, workers=["one"])
     assert broken(workers=[ONE, failed], faults=[fault]) == []
     assert broken(workers=[ONE, failed]) == ["no_worker_ended_by_itself"]
+
+
+# -- what is kept --------------------------------------------------------------------------------------------
+
+
+def test_a_kept_job_with_one_end_is_all_right() -> None:
+    assert broken(added=[KEPT], ends=[END]) == []
+    assert broken(added=[JOB], ends=[]) == []
+
+
+def test_a_kept_job_without_an_end_is_found() -> None:
+    assert broken(added=[KEPT], ends=[]) == ["every_kept_end_is_there"]
+
+
+def test_a_permanent_failure_without_an_end_is_found() -> None:
+    failing = msgspec.structs.replace(JOB, fails="always", max_attempts=1)
+    failed = {"added": [failing], "runs": [run(outcome="failed")], "jobs": [row(attempts=1, max_attempts=1)]}
+    assert broken(**failed, ends=[]) == ["every_kept_end_is_there"]
+    assert broken(**failed, ends=[EndRow(job_id=7, state="failed")]) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"added": [KEPT], "ends": [END, END]},
+        {"added": [JOB], "ends": [END]},
+        {"added": [KEPT], "ends": [END], "runs": [run(outcome="cancelled"), run(outcome=None, ended=None)]},
+        {"added": [KEPT], "ends": [END, EndRow(job_id=8, state="failed")]},
+    ],
+    ids=["two", "not to be kept", "no run ended", "no run failed"],
+)
+def test_an_end_without_its_job_is_found(values: dict[str, Any]) -> None:
+    assert "no_end_without_its_job" in broken(**values)

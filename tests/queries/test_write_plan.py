@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import JobInterruptedError
+from graphile_worker.keep import Keep
 from graphile_worker.outcome import COMPLETED, Completed, Finished, Interrupted, failed
 from graphile_worker.queries.write_plan import (
     MANY,
@@ -20,7 +21,9 @@ from graphile_worker.queries.write_plan import (
     VERY_MANY,
     Answer,
     Continuation,
+    ErrorRecord,
     Failure,
+    KeptJobs,
     Outcomes,
     WritePlan,
     WritePlanner,
@@ -31,6 +34,17 @@ from support.finished import finished
 
 NEXT = Continuation(tasks={1: "step", 7: "other"})
 FAILURE = Failure(5, "no", "[1]")
+RECORD = ErrorRecord(
+    seconds=0.1,
+    keep=Keep(60.0),
+    keep_error_seconds=30.0,
+    error_type="ValueError",
+    traceback="Traceback",
+    fingerprint="f",
+    is_awaited=True,
+)
+RECORDED = Failure(6, "no", None, None, RECORD)
+KEPT = KeptJobs(keep=Keep(60.0, payload=True), job_ids=[7], seconds=[0.2], results=["1"], awaited=[7])
 
 
 def plan(continuation: Continuation | None = None, **outcomes: Any) -> WritePlan:
@@ -58,6 +72,9 @@ def plan(continuation: Continuation | None = None, **outcomes: Any) -> WritePlan
         (Outcomes(failed=[FAILURE]), None, "write_outcomes", NEXT_JOBS),
         (Outcomes(completed=[9], failed=[FAILURE]), None, "write_outcomes", NEXT_JOBS),
         (Outcomes(completed=[9], failed=[FAILURE], queues=[4]), NEXT, "write_outcomes", NEXT_JOBS),
+        (Outcomes(kept=KEPT), None, "write_and_keep", NEXT_JOBS),
+        (Outcomes(completed=[9], kept=KEPT, queues=[4]), NEXT, "write_and_keep", NEXT_JOBS),
+        (Outcomes(failed=[FAILURE, RECORDED]), None, "write_and_keep", NEXT_JOBS),
         (Outcomes(returned=[9]), None, "return_jobs", RETURNED_IDS),
         (Outcomes(returned=[9], queues=[4]), None, "return_jobs", RETURNED_IDS),
     ],
@@ -96,11 +113,14 @@ def test_arguments_follow_the_pool_id(chosen: WritePlan, arguments: tuple[Any, .
 
 @pytest.mark.parametrize(
     ("chosen", "messages"),
-    [(plan(failed=[FAILURE]), ["no"]), (plan(returned=[9], note="stopped"), "stopped")],
+    [
+        (plan(failed=[FAILURE]), [["no"]]),
+        (plan(failed=[RECORDED]), [["no"], ["ValueError"], ["Traceback"], None]),
+        (plan(returned=[9], note="stopped"), ["stopped"]),
+    ],
 )
-def test_a_plan_knows_where_its_messages_are(chosen: WritePlan, messages: Any) -> None:
-    assert chosen.messages_at is not None
-    assert chosen.arguments[chosen.messages_at] == messages
+def test_a_plan_knows_where_its_texts_are(chosen: WritePlan, messages: Any) -> None:
+    assert [chosen.arguments[index] for index in chosen.texts_at] == messages
 
 
 def test_the_largest_batches_fall_back_to_a_statement_that_lists_missing_jobs() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+
+from msgspec.structs import astuple
 
 from ..clock import Clock, SystemClock
 from ..db.bound import BoundConnection, no_connection_to_lend
@@ -23,12 +27,15 @@ from ..migrate import MigrationReport, migrate
 from ..queries import add, add_many
 from ..queries.add_plain_job import PlainJobs
 from ..schema_name import SchemaName
-from ..spec import JobOptions, JobSpec, TaskLike
+from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
 from .borrowing import BorrowedConnection
 from .new_names import NewNames, checked_names
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ..history.error_groups import ErrorGroup
+    from ..history.progress import Progress
+    from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
     from ..options import WorkerOptions
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
@@ -36,6 +43,9 @@ if TYPE_CHECKING:
     from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
+    from .following import JobStatus
+    from .handle import JobHandle
+    from .waiting import Waiters
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -123,6 +133,28 @@ class WorkerUtils:
         task: TaskLike[P],
         payload: P,
         *,
+        keep: Literal[True] | timedelta,
+        connection: UserConnection | None = None,
+        **options: Unpack[PlainJobOptions],
+    ) -> JobHandle: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: str | TaskLike[None],
+        payload: object = None,
+        *,
+        keep: Literal[True] | timedelta,
+        connection: UserConnection | None = None,
+        **options: Unpack[PlainJobOptions],
+    ) -> JobHandle: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[P],
+        payload: P,
+        *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> Job: ...
@@ -150,7 +182,8 @@ class WorkerUtils:
     ) -> Job:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`.
+        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
+        is kept, and the result is a `JobHandle`, which can wait for it.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             spec = JobSpec(task, payload, **options)
@@ -185,7 +218,13 @@ class WorkerUtils:
                 self._new_names.check(job)
             else:  # the name of a task object is not misspelt
                 self._checked_names.add(job.task_identifier)
-        return job
+        return self.handle(job) if spec.keep else job
+
+    def handle(self, job: Job) -> JobHandle:
+        """A handle for a job that was added elsewhere, to wait for its end."""
+        from .handle import JobHandle
+
+        return JobHandle(*astuple(job), _client=self)
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -493,6 +532,108 @@ class WorkerUtils:
         async with self._connection(connection) as session:
             return await inspection.statistics(session, self.schema, exact=exact)
 
+    # -- following jobs ------------------------------------------------------------------------------------
+
+    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned.
+
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the end was not kept; TimeoutError
+        after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
+        their end; others are looked up, at first every quarter of a second.
+        """
+        from .following import id_of, result_of, seconds_of
+
+        async with asyncio.timeout(seconds_of(timeout)):
+            return result_of(await self._waiters.wait(id_of(job)))
+
+    async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
+        """How a job stands: its state, its last error, its progress."""
+        from .following import id_of, read_status
+
+        async with self._connection(connection) as session:
+            return await read_status(session, self.schema, id_of(job))
+
+    async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
+        """The progress that the task of a job reports, each time it changes, until the job ends."""
+        from .following import id_of, watch_progress
+
+        async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
+            async for progress in reports:
+                yield progress
+
+    async def get_job_ends(self, job: Job | int, *, connection: UserConnection | None = None) -> list[JobEnd]:
+        """The ends of a job that were kept, the latest first; a job that was retried by hand has several."""
+        from ..history.records import ends_of_job
+        from .following import id_of
+
+        async with self._connection(connection) as session:
+            return await ends_of_job(session, self.schema, id_of(job))
+
+    async def list_job_ends(
+        self, filter: HistoryFilter | None = None, *, connection: UserConnection | None = None
+    ) -> list[JobEnd]:
+        """One page of the ends that were kept, the latest first."""
+        from ..history.records import HistoryFilter, list_ends
+
+        async with self._connection(connection) as session:
+            return await list_ends(session, self.schema, filter if filter is not None else HistoryFilter())
+
+    async def get_job_errors(
+        self, job: Job | int, *, connection: UserConnection | None = None
+    ) -> list[AttemptError]:
+        """The errors of a job's attempts, the latest first."""
+        from ..history.records import errors_of_job
+        from .following import id_of
+
+        async with self._connection(connection) as session:
+            return await errors_of_job(session, self.schema, id_of(job))
+
+    async def list_errors(
+        self,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+        connection: UserConnection | None = None,
+    ) -> list[AttemptError]:
+        """The latest errors of all jobs, or of those with one fingerprint."""
+        from ..history import records
+
+        async with self._connection(connection) as session:
+            return await records.list_errors(
+                session, self.schema, fingerprint=fingerprint, since=since, before=before, limit=limit
+            )
+
+    async def list_error_groups(
+        self,
+        *,
+        since: datetime | None = None,
+        task_identifier: str | None = None,
+        limit: int = 50,
+        connection: UserConnection | None = None,
+    ) -> list[ErrorGroup]:
+        """Kinds of errors, the one that occurred last first: how often, since when, in which job last."""
+        from ..history import error_groups
+
+        async with self._connection(connection) as session:
+            return await error_groups.list_error_groups(
+                session, self.schema, since=since, task_identifier=task_identifier, limit=limit
+            )
+
+    @cached_property
+    def _waiters(self) -> Waiters:
+        from .following import read_standings
+        from .waiting import Waiters
+
+        self._check_open()
+
+        async def look(job_ids: Sequence[int]) -> list[JobStanding]:
+            async with self._connection(None) as session:
+                return await read_standings(session, self.schema, list(job_ids))
+
+        return Waiters(self.pool, self.schema, look)
+
     # -- workers -------------------------------------------------------------------------------------------
 
     async def list_workers(
@@ -564,6 +705,8 @@ class WorkerUtils:
         if self._new_names is not None:
             await self._new_names.close()
         self._released = True
+        if "_waiters" in vars(self):
+            await self._waiters.close()
         if self._idle is not None:
             await self._idle.close()
         if self._owns_pool:

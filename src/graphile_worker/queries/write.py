@@ -74,14 +74,15 @@ async def release_queue(connection: Connection, schema: SchemaName, pool_id: str
 
 
 def _arguments(connection: Connection, plan: WritePlan) -> Sequence[Any]:
-    if plan.messages_at is None:
+    if not plan.texts_at:
         return plan.arguments
     arguments = list(plan.arguments)
-    messages = arguments[plan.messages_at]
-    if isinstance(messages, list):
-        arguments[plan.messages_at] = [fit_to_server(connection, message) for message in messages]
-    elif messages is not None:
-        arguments[plan.messages_at] = fit_to_server(connection, messages)
+    for index in plan.texts_at:
+        texts = arguments[index]
+        if isinstance(texts, list):
+            arguments[index] = [fit_to_server(connection, text) for text in texts]
+        elif texts is not None:
+            arguments[index] = fit_to_server(connection, texts)
     return arguments
 
 
@@ -96,7 +97,7 @@ def _read_next_jobs(plan: WritePlan, rows: Sequence[Row]) -> Written:
     first, failures = rows[0], plan.outcomes.failed
     deleted = first[JOB_COLUMNS]
     failed = (first[JOB_COLUMNS + 1] or ()) if failures else ()
-    missing = [] if deleted is None else list(set(plan.outcomes.completed).difference(deleted))
+    missing = [] if deleted is None else list(set(plan.outcomes.deleted).difference(deleted))
     if len(failed) < len(failures):
         missing += {failure.job_id for failure in failures}.difference(map(abs, failed))
     return Written(

@@ -3,24 +3,45 @@
 `write_outcomes` can write any mix of completed and failed jobs. The `complete_*` statements are fast paths
 for batches of completed jobs, which most batches are. Returned jobs are always a batch of their own.
 
+Batches that leave something behind, the end of a job in the history or the error of an attempt, go through
+`write_and_keep`, which does the same as `write_outcomes` and inserts that too. A fast path may only be taken
+by batches that are nothing but deletes.
+
 An outcome to come that keeps the job's row (snoozed, cancelled, given up) is a variant of `Failure` and a
-column of `write_outcomes`. One that leaves something behind (a result kept in history) belongs there too: a
-fast path may only be taken by batches that are nothing but deletes.
+column of both statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
-from ..outcome import Completed, Failed, Finished, Interrupted, queues_of
+from ..keep import Keep
+from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
 
 MANY = 100  # jobs; below that it does not matter how they are found
 VERY_MANY = 500  # jobs; from here a transaction of its own costs less than returning a row for each
 NEAR = 2  # ids are close together if at least every second one is in the batch
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a failed attempt."""
+
+    seconds: float
+    """How long it took."""
+    keep: Keep | None
+    """How to keep the end of the job if the failure is permanent."""
+    keep_error_seconds: float | None
+    """How long to keep the error."""
+    error_type: str
+    traceback: str
+    fingerprint: str
+    due_at: float = 0.0
+    """When the attempt was due, in seconds since 1970."""
+    is_awaited: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -33,12 +54,26 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
     remaining_payload: str | None = None
     max_attempts: int | None = None
+    record: ErrorRecord | None = None
+
+
+class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """Completed jobs whose ends are kept in the same way."""
+
+    keep: Keep
+    job_ids: Sequence[int]
+    seconds: Sequence[float]
+    results: Sequence[str | None]
+    awaited: Sequence[int]
+    """The ids of those whose end is announced."""
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """A batch, sorted by what happens to the rows."""
 
     completed: Sequence[int] = ()
+    """Without those in `kept`."""
+    kept: KeptJobs | None = None
     failed: Sequence[Failure] = ()
     returned: Sequence[int] = ()
     """Jobs that did not run to their end; never together with the others."""
@@ -49,6 +84,11 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
     """Seconds, at least, until returned jobs run again."""
 
+    @property
+    def deleted(self) -> Sequence[int]:
+        """The ids of all completed jobs, kept or not."""
+        return self.completed if self.kept is None else [*self.completed, *self.kept.job_ids]
+
 
 class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     """Lets a write lock the next job of each queue that it frees: what such a job must satisfy."""
@@ -57,6 +97,12 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_flags: Sequence[str] | None = None
     now: datetime | None = None
 
+
+NOTHING_KEPT = ErrorRecord(
+    seconds=0.0, keep=None, keep_error_seconds=None, error_type="", traceback="", fingerprint=""
+)
+
+NO_KEPT_JOBS = KeptJobs(keep=Keep(0.0), job_ids=(), seconds=(), results=(), awaited=())
 
 Answer = Literal["row count", "missing ids", "next jobs", "returned ids"]
 """What a statement returns. Strings, because members of an enum are slow on the hot path."""
@@ -80,16 +126,27 @@ class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer
     outcomes: Outcomes
     continuation: Continuation | None = None
-    messages_at: int | None = None
-    """Index of the argument that holds error messages, which must fit the server's encoding."""
+    texts_at: Sequence[int] = ()
+    """Indexes of the arguments with texts of errors, which must fit the server's encoding."""
     if_incomplete: WritePlan | None = None
     """After ROW_COUNT: what to run instead if rows are missing, to learn which."""
 
 
-def outcomes_of(batch: Sequence[Finished], *, delay: float = 0.0, with_note: bool = True) -> Outcomes:
-    """The batch as rows to write; all of it is interrupted, or nothing.
+Recorder = Callable[[Finished, Failed], ErrorRecord]
+"""Decides what is kept of a failed attempt."""
+
+
+def outcomes_of(
+    batch: Sequence[Finished],
+    *,
+    delay: float = 0.0,
+    with_note: bool = True,
+    record: Recorder | None = None,
+) -> Outcomes:
+    """The batch as rows to write; all of it is interrupted, or nothing, and what is kept is kept alike.
 
     `delay`: seconds until an interrupted job runs again; `with_note`: whether its last_error says why it was.
+    `record`: what to keep of failures; None to keep nothing.
     """
     first = batch[0].outcome
     if type(first) is Interrupted:
@@ -104,18 +161,44 @@ def outcomes_of(batch: Sequence[Finished], *, delay: float = 0.0, with_note: boo
     if len(completed) == len(batch):
         return Outcomes(completed=completed, queues=queues)
     failures = [
-        Failure(finished.job.id, outcome.message, outcome.remaining_payload, finished.job.max_attempts)
+        Failure(
+            finished.job.id,
+            outcome.message,
+            outcome.remaining_payload,
+            finished.job.max_attempts,
+            None if record is None else record(finished, outcome),
+        )
         for finished in batch
         if isinstance(outcome := finished.outcome, Failed)
     ]
-    return Outcomes(completed=completed, failed=failures, queues=queues)
+    kept = None
+    if len(completed) + len(failures) < len(batch):
+        kept = _kept_jobs(batch)
+        if record is None:  # there is no history
+            completed += kept.job_ids
+            kept = None
+    return Outcomes(completed=completed, kept=kept, failed=failures, queues=queues)
+
+
+def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
+    kept = [(finished, outcome) for finished in batch if isinstance(outcome := finished.outcome, Kept)]
+    return KeptJobs(
+        keep=kept[0][1].keep,
+        job_ids=[finished.job.id for finished, _ in kept],
+        seconds=[finished.duration for finished, _ in kept],
+        results=[outcome.raw_result for _, outcome in kept],
+        awaited=[finished.job.id for finished, outcome in kept if outcome.is_awaited],
+    )
 
 
 class WritePlanner:
     """Plans the writes of one pool."""
 
-    def __init__(self, pool_id: str) -> None:
+    def __init__(self, pool_id: str, schema_name: str = "", *, version: str | None = None) -> None:
+        """`schema_name` and `version` (of the application) are written with what is kept."""
         self._pool_id = pool_id
+        self._schema_name = schema_name
+        self._version = version
         self._tasks: Mapping[int, str] = {}
         self._task_ids = "{}"  # of `_tasks`, as an array literal
 
@@ -123,6 +206,8 @@ class WritePlanner:
         """The cheapest statement for these outcomes. With `continuation`, it locks the queues' next jobs."""
         if outcomes.returned:
             return self._return(outcomes)
+        if outcomes.kept is not None or any(failure.record for failure in outcomes.failed):
+            return self._write_and_keep(outcomes, continuation)
         if outcomes.failed:
             return self._write_any(outcomes, continuation)
         if continuation is not None:
@@ -188,7 +273,45 @@ class WritePlanner:
             answer=NEXT_JOBS,
             outcomes=outcomes,
             continuation=continuation,
-            messages_at=6,
+            texts_at=(6,),
+        )
+
+    def _write_and_keep(self, outcomes: Outcomes, continuation: Continuation | None) -> WritePlan:
+        plan, kept = self._write_any(outcomes, continuation), outcomes.kept or NO_KEPT_JOBS
+        records = [failure.record or NOTHING_KEPT for failure in outcomes.failed]
+        ends = [record.keep for record in records]
+        awaited = [
+            failure.job_id
+            for failure, record in zip(outcomes.failed, records, strict=True)
+            if record.is_awaited
+        ]
+        arguments: tuple[Any, ...] = (
+            *plan.arguments,
+            [record.seconds for record in records],
+            [None if keep is None else keep.seconds for keep in ends],
+            [keep is not None and keep.payload for keep in ends],
+            [record.keep_error_seconds for record in records],
+            [record.error_type for record in records],
+            [record.traceback for record in records],
+            [record.fingerprint for record in records],
+            [record.due_at for record in records],
+            kept.job_ids,
+            kept.seconds,
+            kept.results,
+            kept.keep.seconds,
+            kept.keep.payload,
+            [*awaited, *kept.awaited],
+            self._version,
+            self._schema_name,
+        )
+        types = len(plan.arguments) + 4
+        return WritePlan(
+            statement="write/write_and_keep",
+            arguments=arguments,
+            answer=NEXT_JOBS,
+            outcomes=outcomes,
+            continuation=continuation,
+            texts_at=(*plan.texts_at, types, types + 1, len(arguments) - 2),
         )
 
     def _return(self, outcomes: Outcomes) -> WritePlan:
@@ -197,7 +320,7 @@ class WritePlanner:
             arguments=(self._pool_id, outcomes.returned, outcomes.note, outcomes.queues, outcomes.delay),
             answer=RETURNED_IDS,
             outcomes=outcomes,
-            messages_at=2,
+            texts_at=(2,),
         )
 
     def _terms(self, continuation: Continuation | None) -> tuple[str | None, list[str] | None, Any]:

@@ -85,6 +85,7 @@ class Recovery:
         clock: Clock,
         *,
         has_tables: bool,
+        has_history: bool = False,
     ) -> None:
         self._pool = pool
         self._options = options
@@ -121,6 +122,7 @@ class Recovery:
                 clock,
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
+                has_history=has_history,
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]

@@ -11,10 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from .. import sqlstates
 from ..db.connection import Connection
+from ..db.errors import sqlstate_of
 from ..db.retry import is_refusal
 from ..error_parts import storable
 from ..error_text import message_of
+from ..history.recovered import RecoveryKeep, keep_recovered
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
@@ -89,7 +92,10 @@ class Sweep:
         own_id: str | None = None,
         delay: float = 0.0,
         max_recoveries: int = DEFAULT_MAX_RECOVERIES,
+        keep: RecoveryKeep | None = None,
     ) -> None:
+        """`keep`: how long to keep the ends of jobs that are failed; None if there is no history."""
+        self._keep = keep
         self._run = run
         self._schema = schema
         self._hooks = hooks
@@ -161,10 +167,23 @@ class Sweep:
                 return set(), {}
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
             recovered = await self._apply(connection, pools, decisions, queues)
+            await self._keep_failed(connection, recovered)
             await purge_recoveries(connection, schema)
             if deleted and await has_rust_workers(connection, schema):
                 await deregister_rust_workers(connection, schema, sorted(deleted))
             return deleted, recovered
+
+    async def _keep_failed(self, connection: Connection, recovered: dict[int, Recovered]) -> None:
+        failed = [job_id for job_id, job in recovered.items() if not job.can_run]
+        if not failed or self._keep is None:
+            return
+        try:
+            async with connection.transaction():
+                await keep_recovered(connection, self._schema, failed, self._keep)
+        except Exception as error:
+            if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
+                raise
+            logger.debug("the ends of recovered jobs are not kept: %s", message_of(error))
 
     async def _apply(
         self,

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 
 from ..clock import Clock
+from ..history.recovered import RecoveryKeep
 from ..hooks import Hooks
 from ..options import WorkerOptions
 from .orphaned_jobs import purge_recoveries
@@ -33,6 +34,7 @@ class Sweeper:
         *,
         pool_id: str,
         is_alive: Callable[[], bool],
+        has_history: bool = False,
         share: Callable[[], float] = random.random,
     ) -> None:
         """`is_alive`: whether this worker's own heartbeats arrive."""
@@ -48,6 +50,7 @@ class Sweeper:
             own_id=pool_id,
             delay=options.recovery_delay,
             max_recoveries=options.max_recoveries,
+            keep=_keep(options) if has_history else None,
         )
         self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)
 
@@ -63,3 +66,10 @@ class Sweeper:
 
     def _delay(self) -> float:
         return self._options.sweep_interval * (1 - JITTER + 2 * JITTER * self._share())
+
+
+def _keep(options: WorkerOptions) -> RecoveryKeep:
+    return RecoveryKeep(
+        ends=None if options.history == "none" else options.history_retention,
+        errors=options.error_retention or None,
+    )

@@ -20,6 +20,7 @@ from ..db.open import close_pool, open_pool, resolve_connection
 from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
+from ..keep import Keep, KeepPolicy
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
@@ -69,7 +70,9 @@ class WorkerBuilder:
     dsn: Dsn | None
     """The address of the database; None for a pool of the caller."""
     has_tables: bool
-    """Whether the Python-only tables and indexes exist. This and the fields above are set by `open`."""
+    """Whether the Python-only tables and indexes exist."""
+    has_history: bool
+    """Whether the tables of the history exist. This and the fields above are set by `open`."""
 
     def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
         _check_conflicts(arguments)
@@ -117,6 +120,7 @@ class WorkerBuilder:
                 with translate_errors(options.schema_name):
                     report = await migrate(connection, options.schema_name)
             self.has_tables = report.has_tables
+            self.has_history = report.has_history
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
             self._install_plugins()
@@ -270,6 +274,7 @@ class WorkerBuilder:
             once=self.once,
             has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
+            policy=self._keep_policy() if self.has_history else None,
         )
 
     def _extensions(self) -> Extensions:
@@ -285,6 +290,12 @@ class WorkerBuilder:
 
         return joined_flags(self._app.forbidden_flags, given)
 
+    def _keep_policy(self) -> KeepPolicy:
+        options = self.options
+        retention = options.history_retention
+        tasks = {name: task._keep.resolved(retention) for name, task in self.tasks.items() if task._keep}
+        return KeepPolicy(options.history, default=Keep(retention), tasks=tasks)
+
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..recovery.service import Recovery
 
@@ -297,6 +308,7 @@ class WorkerBuilder:
             self.hooks,
             self._clock,
             has_tables=self.has_tables,
+            has_history=self.has_history,
         )
 
     def make_cron(self) -> CronScheduler:

@@ -124,6 +124,16 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
                 return None
         return await self._services.queue_names.get(queue_id)
 
+    async def progress(
+        self, share: float | None = None, note: str | None = None, *, data: object = None
+    ) -> None:
+        """Report how far the task is: `await helpers.progress(0.4, "page 12 of 30")`.
+
+        `share` is from 0 to 1, `data` any small JSON value. It costs an assignment; the worker stores the
+        latest report of each job once a second, for `WorkerUtils.watch` and `graphile-worker show --follow`.
+        """
+        self._services.progress.report(self.job.id, share, note, data)
+
     # -- the database --------------------------------------------------------------------------------------
 
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:

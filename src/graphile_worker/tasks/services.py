@@ -15,6 +15,7 @@ from ..job import Job
 from ..spec import JobOptions, JobSpec
 from .abort_signal import AbortSignal
 from .extensions import Extensions
+from .progress_sink import ProgressSink
 from .queue_names import QueueNames
 
 job_logger = logging.getLogger("graphile_worker.job")
@@ -53,6 +54,7 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     abort_signal: AbortSignal = msgspec.field(default_factory=AbortSignal)
     """The worker's own; the signal of each job follows it."""
     extensions: Extensions = msgspec.field(default_factory=Extensions)
+    progress: ProgressSink = msgspec.field(default_factory=ProgressSink)
     logger: logging.Logger = job_logger
     executables_inherit_database: bool = True
     """Whether executable tasks inherit the environment variables for the worker's database."""

@@ -28,6 +28,10 @@ class _AsyncHelpers(Protocol):
 
     async def get_queue_name(self, queue_id: int | None = None) -> str | None: ...
 
+    async def progress(
+        self, share: float | None = None, note: str | None = None, *, data: object = None
+    ) -> None: ...
+
 
 class SyncHelpers:
     """Blocking forms of the asynchronous helpers."""
@@ -76,3 +80,7 @@ class SyncHelpers:
     def get_queue_name(self, queue_id: int | None = None) -> str | None:
         """The name of this job's queue, or of the queue with this id."""
         return self.run(self._helpers.get_queue_name(queue_id))
+
+    def progress(self, share: float | None = None, note: str | None = None, *, data: object = None) -> None:
+        """Report how far the task is."""
+        self.run(self._helpers.progress(share, note, data=data))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
@@ -15,6 +16,8 @@ from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, Ta
 from ..payload import EMPTY, decoder_for, encode, types_that_fit
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, check_name
 from .helpers import JobHelpers
+from .keep_option import OPTIONS as KEEP_OPTIONS
+from .keep_option import TaskKeep, task_keep
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
 
 P = TypeVar("P")
@@ -33,6 +36,8 @@ class TaskOptions(TypedDict, total=False):
     job_key: str | None
     job_key_mode: JobKeyMode | None
     flags: Collection[str] | None
+    keep: bool | timedelta | None
+    keep_payload: bool | None
 
 
 class Task(Generic[P, Arguments, R]):
@@ -42,6 +47,8 @@ class Task(Generic[P, Arguments, R]):
     identifier: str
     spec_defaults: Mapping[str, Any]
     """Defaults of JobSpec's options for this task's jobs."""
+    _keep: TaskKeep | None
+    """Whether the ends of its jobs are kept; None leaves it to the worker."""
     is_async: bool
     """Whether it is a coroutine function; others run in a thread."""
     path: str | None
@@ -77,6 +84,7 @@ class Task(Generic[P, Arguments, R]):
         self._is_named = identifier is not None
         self.identifier = _checked_identifier(function, identifier)
         self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
+        self._keep = _checked_keep(function, self.identifier, spec_defaults or {})
         self.is_async = signature.is_async
         self._takes = signature.takes
         self._invoke = _invoker(function, signature.shape)
@@ -135,6 +143,7 @@ class Task(Generic[P, Arguments, R]):
             self.function, identifier, self.spec_defaults, module=self.__module__
         )
         copy.path, copy.line = self.path, self.line
+        copy._keep = self._keep
         copy._annotation = self._annotation
         return copy
 
@@ -197,12 +206,21 @@ def _checked_defaults(function: Any, identifier: str, defaults: Mapping[str, Any
     for name in defaults:
         if name not in known:
             raise load_error(function, f"@task has no option {name!r}; known: {', '.join(known)}")
-    given = {name: value for name, value in defaults.items() if value is not None}
+    given = {
+        name: value for name, value in defaults.items() if value is not None and name not in KEEP_OPTIONS
+    }
     try:
         JobSpec(identifier, **given)
     except InvalidArgumentError as error:
         raise load_error(function, f"@task of {identifier!r}: {error}") from None
     return MappingProxyType(given)
+
+
+def _checked_keep(function: Any, identifier: str, options: Mapping[str, Any]) -> TaskKeep | None:
+    try:
+        return task_keep(options)
+    except InvalidArgumentError as error:
+        raise load_error(function, f"@task of {identifier!r}: {error}") from None
 
 
 _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})

@@ -12,7 +12,7 @@ from ..errors import JobError, JobInterruptedError
 from ..hooks import AroundRun
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
+from ..outcome import Completed, Failed, Interrupted, Outcome, failed
 from ..tasks.helpers import JobHelpers
 from .execute import Executor, interrupted_by_task, is_closed
 
@@ -21,9 +21,11 @@ async def execute_around(executor: Executor, job: Job, helpers: JobHelpers) -> O
     """Run one job inside all `around_run` interceptors and return its outcome."""
     layers = _Layers(executor, job, helpers)
     outcome = await layers.run(tuple(executor.around_run))
+    if isinstance(outcome, Completed):
+        outcome = executor.settled(job, outcome)
     if isinstance(outcome, Failed):
         outcome.drop_frames()
-    return COMPLETED if isinstance(outcome, Completed) else outcome
+    return outcome
 
 
 class _Layers:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Protocol
 
 from ..db.connection import Connection
 from ..db.retry import is_refusal, may_pass
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
+from ..history.partitions import is_partition_missing
 from ..hooks import Events
 from ..job import Job
 from ..observability.job_context import job_fields
@@ -27,9 +29,12 @@ from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
 from .execute import TAKEN_AWAY
 from .outcome_events import LOST_ROW, OutcomeEvents
+from .recorder import HistoryRecorder
 from .session import Session
 
 MAX_GIVEN_UP = 10  # in a row; if nothing can be written, the cause is hardly a single outcome
+
+MAX_PARTITION_ATTEMPTS = 3
 
 UNCHANGED = "the row did not change: a trigger or a policy kept it, without an error"
 
@@ -58,6 +63,10 @@ class _RefusedError(Exception):
     def __init__(self, error: BaseException) -> None:
         self.error = error
         super().__init__()
+
+
+class _PartitionMissingError(Exception):
+    """The history has no partition for a row of the batch."""
 
 
 class _EvictedError(Exception):
@@ -92,10 +101,15 @@ class BatchWriter:
         interrupted_delay: float,
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None],
+        recorder: HistoryRecorder | None = None,
     ) -> None:
+        """`recorder`: what to keep in the history; None if there is no history."""
         self._session = session
         self._schema = schema
-        self._planner = WritePlanner(pool_id)
+        self._recorder = recorder
+        self._planner = WritePlanner(
+            pool_id, schema.name, version=None if recorder is None else recorder.version
+        )
         self._events = OutcomeEvents(events, pool_id)
         self._pool_id = pool_id
         self._interrupted_delay = interrupted_delay
@@ -131,7 +145,8 @@ class BatchWriter:
 
     async def _write_part(self, batch: list[Finished], *, is_last_attempt: bool = False) -> None:
         """Run one statement; _RefusedError if the database refuses its content."""
-        session = self._session
+        session, recorder = self._session, self._recorder
+        attempts = 0
         while True:
             if not session.lease.is_open:
                 await session.lease.passed()
@@ -140,12 +155,23 @@ class BatchWriter:
                 if not batch:
                     self.has_freed_queues = True
                     return
-            outcomes = outcomes_of(batch, delay=self._interrupted_delay, with_note=not is_last_attempt)
+            outcomes = outcomes_of(
+                batch,
+                delay=self._interrupted_delay,
+                with_note=not is_last_attempt,
+                record=recorder.record if recorder is not None and recorder.is_on else None,
+            )
             queues = self.queues if outcomes.queues and not outcomes.returned else None
             plan = self._planner.plan(outcomes, None if queues is None else queues.terms())
             try:
                 written, jobs, seconds = await self._run(batch, plan)
             except _EvictedError:
+                continue
+            except _PartitionMissingError as refused:
+                attempts += 1
+                if recorder is None or attempts > MAX_PARTITION_ATTEMPTS:
+                    raise refused.__cause__ or refused from None
+                await session.run(partial(recorder.add_partitions, batch=batch))
                 continue
             break
         session.holdings.remove([finished.job for finished in batch])
@@ -162,6 +188,8 @@ class BatchWriter:
         final: Collection[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
+        if recorder is not None and outcomes.failed:
+            recorder.count(outcomes, batch, final)
         self._events.written(batch, final, seconds)
 
     async def _run(
@@ -185,6 +213,8 @@ class BatchWriter:
         try:
             jobs = await run(statement)
         except Exception as error:
+            if is_partition_missing(error):
+                raise _PartitionMissingError from error
             if is_refusal(error):
                 raise _RefusedError(error) from error
             raise

@@ -15,9 +15,11 @@ import msgspec
 
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
+from ..history.result import kept
 from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..keep import KeepPolicy
 from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
 from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
@@ -40,8 +42,16 @@ class Executor:
     """Runs jobs with the tasks of one worker."""
 
     def __init__(
-        self, tasks: Mapping[str, AnyTask], services: WorkerServices, threads: TaskThreads, hooks: Hooks
+        self,
+        tasks: Mapping[str, AnyTask],
+        services: WorkerServices,
+        threads: TaskThreads,
+        hooks: Hooks,
+        policy: KeepPolicy | None = None,
     ) -> None:
+        """`policy`: which ends are kept in the history; None if there is no history."""
+        self._policy = policy
+        self._keeps_completed = policy is not None and policy.keeps_completed
         self._tasks = tasks
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
@@ -100,9 +110,12 @@ class Executor:
             outcome = failed(error)
         if self._after_run:
             outcome = await self._call_after_run(job, outcome, helpers)
-            if not is_wrapped and isinstance(outcome, Completed):
-                outcome = COMPLETED  # the result would stay in memory until the outcome is written
-        if isinstance(outcome, Failed) and not is_wrapped:
+        if is_wrapped:
+            return outcome
+        if type(outcome) is Completed:
+            if outcome is not COMPLETED or self._keeps_completed or job.raw_flags is not None:
+                return self.settled(job, outcome)
+        elif isinstance(outcome, Failed):
             outcome.drop_frames()
         return outcome
 
@@ -116,9 +129,23 @@ class Executor:
             failure = await settle_batch(job.raw_payload, result, helpers.logger)
             if failure is not None:
                 return failed(failure.error, failure.errors, failure.remaining_payload)
-        elif result is not None and (is_kept or self._after_run):
+        elif result is not None and (
+            is_kept or self._after_run or self._keeps_completed or job.raw_flags is not None
+        ):
             return Completed(result)
         return COMPLETED
+
+    def settled(self, job: Job, outcome: Completed) -> Outcome:
+        """The outcome without its result, which would stay in memory until it is written, or kept with it."""
+        if self._policy is None:
+            return COMPLETED
+        keep = self._policy.for_completed(job.task_identifier, job.raw_flags)
+        if keep is None:
+            return COMPLETED
+        try:
+            return kept(job, outcome.result, keep)
+        except Exception as error:  # `ResultError`, or what a property of the result raises
+            return failed(error)
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""

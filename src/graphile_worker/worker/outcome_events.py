@@ -44,11 +44,11 @@ class OutcomeEvents:
         """
         events = self._events
         if seconds is not None:
-            completed = sum(type(finished.outcome) is Completed for finished in batch)
+            completed = sum(isinstance(finished.outcome, Completed) for finished in batch)
             self._write(seconds, completed=completed, failed=len(batch) - completed)
         emit_success, emit_complete = events._wants(JobSucceeded), events._wants(JobCompleted)
         if not emit_success and not emit_complete:
-            batch = [finished for finished in batch if type(finished.outcome) is not Completed]
+            batch = [finished for finished in batch if not isinstance(finished.outcome, Completed)]
         for finished in batch:
             if isinstance(finished.outcome, Failed):
                 self._failed(finished, finished.outcome, is_final=finished.job.id in final)

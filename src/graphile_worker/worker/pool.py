@@ -19,6 +19,7 @@ from ..errors import WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
+from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..queries.ping import ping
@@ -31,12 +32,15 @@ from ..tasks.threads import TaskThreads
 from .background import BackgroundTasks
 from .choose_source import choose_source
 from .drain import drain
+from .error_counts import ErrorCounts
 from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
 from .listener import Listener
+from .progress import ProgressReporter
 from .queue_continuation import SourceContinuation
+from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
 from .session import Sessions, Statement
 from .shutdown import Shutdown
@@ -67,8 +71,12 @@ class WorkerPool:
         once: bool = False,
         reserved: int = 0,
         has_queue_indexes: bool = True,
+        policy: KeepPolicy | None = None,
     ) -> None:
-        """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive."""
+        """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
+
+        `policy`: which ends of jobs are kept; None if there is no history.
+        """
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
         self.once = once
         self._options = options
@@ -113,6 +121,13 @@ class WorkerPool:
             has_queue_indexes=has_queue_indexes,
             failures=None if once else fetch_failures,
         )
+        self._recorder = (
+            HistoryRecorder(
+                policy, schema, error_retention=options.error_retention, version=options.app_version
+            )
+            if policy is not None
+            else None
+        )
         self._sink = Sink(
             self._write_session,
             schema,
@@ -124,6 +139,7 @@ class WorkerPool:
             interrupted_delay=options.interrupted_job_retry_delay,
             on_error=self._write_failed,
             on_written=self._write_failures.succeeded,
+            recorder=self._recorder,
         )
         self._source = choose_source(
             options,
@@ -133,7 +149,9 @@ class WorkerPool:
             on_error=self._fetch_failed,
             frees_queues=lambda: self._sink.frees_queues,
         )
-        self._executor = Executor(self._tasks, services, self._threads, hooks)
+        self._services = services
+        self._progress: ProgressReporter | None = None
+        self._executor = Executor(self._tasks, services, self._threads, hooks, policy)
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._schema_watch = SchemaWatch(
@@ -171,6 +189,17 @@ class WorkerPool:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
         await self._fetcher.register()
+        if (recorder := self._recorder) is not None:
+            await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
+            if recorder.is_on:
+                if self._options.error_retention > 0:
+                    recorder.counts = ErrorCounts(
+                        self.run_statement, self._options.schema_name, version=recorder.version
+                    )
+                self._progress = ProgressReporter(
+                    self.run_statement, self._options.schema_name, self._clock, self._running_ids
+                )
+                self._services.progress.receive = self._progress.report
         start = self._background.start
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = Slots(
             self._options.concurrency,
@@ -257,6 +286,9 @@ class WorkerPool:
         """What blocks the event loop now; may be called from any thread."""
         current = self._watchdog.current if self._watchdog is not None else None
         return None if current is None else current.outline
+
+    def _running_ids(self) -> list[int]:
+        return [job.id for job in self.running]
 
     @property
     def running(self) -> list[Job]:
@@ -377,6 +409,10 @@ class WorkerPool:
         await self._shutdown.resume(message)
 
     async def _close(self) -> None:
+        if self._progress is not None:
+            await self._progress.close()
+        if self._recorder is not None and self._recorder.counts is not None:
+            await self._recorder.counts.close()
         self._is_closed = True
         if self._watchdog is not None:
             self._watchdog.stop()

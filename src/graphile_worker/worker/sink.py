@@ -19,9 +19,11 @@ from ..clock import Clock
 from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..hooks import Events
-from ..outcome import Completed, Failed, Finished, Interrupted, queues_of
+from ..keep import Keep
+from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
+from .recorder import HistoryRecorder
 from .session import Session
 from .unwritten import LIGHT, MAX_BATCH, MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES, batch_size, weight_of
 
@@ -48,8 +50,12 @@ class Sink:
         interrupted_delay: float = 0.0,
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
+        recorder: HistoryRecorder | None = None,
     ) -> None:
-        """`on_error` is called after each failed write, `on_written` after each successful one."""
+        """`on_error` is called after each failed write, `on_written` after each successful one.
+
+        `recorder`: what to keep in the history; None if there is no history.
+        """
         self._writer = BatchWriter(
             session,
             schema,
@@ -58,12 +64,14 @@ class Sink:
             interrupted_delay=interrupted_delay,
             on_error=self._write_failed,
             on_written=self._write_succeeded,
+            recorder=recorder,
         )
         self._clock = clock
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
         self._on_error = on_error
         self._on_written = on_written
         self._completed: list[Finished] = []
+        self._kept: list[Finished] = []
         self._failed: list[Finished] = []
         self._interrupted: list[Finished] = []
         self._in_flight: list[Finished] = []
@@ -139,6 +147,9 @@ class Sink:
         elif isinstance(outcome, Failed):
             self._failed.append(finished)
             self._weigh(finished)
+        elif type(outcome) is Kept:
+            self._kept.append(finished)
+            self._weigh(finished)
         else:
             self._interrupted.append(finished)
         if not self._is_awake:
@@ -173,7 +184,9 @@ class Sink:
         """Whether the next write frees a named queue; False where writes are delayed or fail."""
         if self.last_error is not None or any(self._delays):
             return False
-        return any(map(queues_of, (self._in_flight, self._completed, self._failed, self._interrupted)))
+        return any(
+            map(queues_of, (self._in_flight, self._completed, self._kept, self._failed, self._interrupted))
+        )
 
     async def flush(self) -> None:
         """Wait until everything put here is committed; cuts batch delays short."""
@@ -247,7 +260,7 @@ class Sink:
         ends = [math.inf, math.inf]  # of the delays for completed and for failed jobs, once there are any
         while not self._is_flushing and not self._interrupted and not self._is_full:
             now = self._clock.monotonic()
-            for kind, waiting in enumerate((self._completed, self._failed)):
+            for kind, waiting in enumerate((self._completed or self._kept, self._failed)):
                 if waiting and ends[kind] == math.inf:
                     ends[kind] = now + self._delays[kind]
             left = min(ends) - now
@@ -270,11 +283,25 @@ class Sink:
         if self._interrupted:
             return self._next_interrupted()
         batch, self._completed = self._completed[:MAX_BATCH], self._completed[MAX_BATCH:]
+        if self._kept:
+            batch += self._next_kept(MAX_BATCH - len(batch))
         if self._failed:
             count = batch_size(self._failed, MAX_BATCH - len(batch))
             batch += self._failed[:count]
             self._failed = self._failed[count:]
         return batch
+
+    def _next_kept(self, room: int) -> list[Finished]:
+        """Those that are kept like the first, as many as one statement takes: it keeps them all alike."""
+        first = _keep(self._kept[0])
+        alike = [finished for finished in self._kept if _keep(finished) == first]
+        count = batch_size(alike, room)
+        if count == len(self._kept):
+            self._kept = []
+            return alike
+        others = [finished for finished in self._kept if _keep(finished) != first]
+        self._kept = [*alike[count:], *others]
+        return alike[:count]
 
     def _next_interrupted(self) -> list[Finished]:
         """Those with the same note as the first: one statement writes one note."""
@@ -289,7 +316,12 @@ class Sink:
 
     def _requeue(self, batch: Sequence[Finished]) -> None:
         """Put unwritten outcomes in front of newer ones; their weight is still counted."""
-        waiting = {Completed: self._completed, Failed: self._failed, Interrupted: self._interrupted}
+        waiting = {
+            Completed: self._completed,
+            Kept: self._kept,
+            Failed: self._failed,
+            Interrupted: self._interrupted,
+        }
         for kind, unwritten in waiting.items():
             unwritten[:0] = [finished for finished in batch if type(finished.outcome) is kind]
 
@@ -313,6 +345,11 @@ class Sink:
         self._restarts = 0
         self.last_error = None
         self._on_written()
+
+
+def _keep(finished: Finished) -> Keep | None:
+    """How the end of a completed job is kept."""
+    return finished.outcome.keep if isinstance(finished.outcome, Kept) else None
 
 
 def _note(finished: Finished) -> str:

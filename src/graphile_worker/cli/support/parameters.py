@@ -63,6 +63,20 @@ def parse_when(text: str) -> datetime | timedelta:
     return time
 
 
+class Period(_ParamType):
+    """A period such as `30m`, `12h` or `7d`."""
+
+    name = "period"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return timedelta(seconds=parse_time_phrase(str(value).strip().lower()))
+        except ValueError:
+            self.fail(f"{value!r} is not a period such as 30m, 12h or 7d", param, ctx)
+
+
 class JobId(_ParamType):
     """The id of a job, a positive number."""
 

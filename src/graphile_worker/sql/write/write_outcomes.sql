@@ -13,8 +13,6 @@
 -- that were deleted (null if all of them were) and the ids of failed jobs that were written, negative if the job is not
 -- retried (null if there are none). Jobs in neither list are gone, or locked by another pool.
 --
--- A job whose key was removed or reused while it ran has no attempts left (see recover_jobs), and gets none here.
---
 -- A queue that continues stays locked throughout, so no other worker can get in between. A failure is written only while
 -- the pool holds the job. The back-off goes by the server's clock; `attempts` was raised by the fetch.
 with
@@ -25,17 +23,15 @@ failed as (
   set
     last_error = failure.message,
     payload = coalesce(failure.payload::json, job.payload),
-    max_attempts = case
-      when job.max_attempts <> 25::smallint or job.key is null and job.attempts >= job.max_attempts
-        and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.max_attempts
-      else coalesce(failure.max_attempts::smallint, job.max_attempts)
-    end,
+    max_attempts =
+:include new_max_attempts
+    ,
     run_at = greatest(now(), job.run_at) + interval '1 second' *
 :include back_off
     ,
     locked_by = null,
     locked_at = null
-  from unnest($6::bigint[], $7::text[], $8::text[], $9::bigint[]) as failure (id, message, payload, max_attempts)
+  from unnest($6::bigint[], $7::text[], $8::text[], $9::bigint[]) as failure (id, message, payload, own_max_attempts)
   where job.id = failure.id and job.locked_by = $1::text
   returning job.id, job.job_queue_id, job.is_available
 ),

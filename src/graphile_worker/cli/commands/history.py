@@ -1,0 +1,141 @@
+"""`graphile-worker history` and `errors`: what became of jobs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...json_shapes import end_as_json, error_as_json, error_group_as_json
+from ...observability.log_words import elapsed
+from ...text import count
+from ..support.command import Output, client_command
+from ..support.output import print_fields, print_table
+from ..support.parameters import Period, limit_option
+
+if TYPE_CHECKING:
+    from ...client import WorkerUtils
+    from ...history.error_groups import ErrorGroup
+    from ...history.records import AttemptError, JobEnd
+
+STATES = ("completed", "failed", "cancelled", "expired")
+NOTHING_KEPT = (
+    "Nothing is kept. Permanently failed jobs are, by default; to keep completed ones, use @task(keep=True), "
+    'add_job(..., keep=True), or the option history = "all".'
+)
+
+SINCE_OPTION = click.option(
+    "--since", type=Period(), metavar="PERIOD", help="Only the last minutes, hours or days: 30m, 12h, 7d."
+)
+
+
+@client_command("history")
+@click.option("--state", type=click.Choice(STATES), help="Only jobs that ended like this.")
+@click.option("--task", metavar="NAME", help="Only jobs of this task.")
+@SINCE_OPTION
+@limit_option("jobs", default=50)
+async def history_command(
+    utils: WorkerUtils, state: Any, task: str | None, since: timedelta | None, limit: int
+) -> Output:
+    """List jobs that have ended, the latest first, as far as their ends are kept.
+
+    \b
+    graphile-worker history --task send_email --since 1h
+    graphile-worker history --state failed --json
+    """
+    from ...history.records import HistoryFilter
+
+    wanted = HistoryFilter(state=state, task_identifier=task, since=_moment(since), limit=limit)
+    found = await utils.list_job_ends(wanted)
+    return Output(lambda: [end_as_json(end) for end in found], lambda: _print_ends(found, limit))
+
+
+@client_command("errors")
+@click.argument("fingerprint", required=False)
+@click.option("--task", metavar="NAME", help="Only errors of this task.")
+@SINCE_OPTION
+@limit_option("errors", default=20)
+async def errors_command(
+    utils: WorkerUtils, fingerprint: str | None, task: str | None, since: timedelta | None, limit: int
+) -> Output:
+    """List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.
+
+    \b
+    graphile-worker errors --since 24h
+    graphile-worker errors dce3bb6bbc2ec89e
+    """
+    if fingerprint is None:
+        groups = await utils.list_error_groups(since=_moment(since), task_identifier=task, limit=limit)
+        return Output(lambda: [error_group_as_json(group) for group in groups], lambda: _print_groups(groups))
+    found = await utils.list_errors(fingerprint=fingerprint, since=_moment(since), limit=limit)
+    return Output(
+        lambda: [error_as_json(error) for error in found],
+        lambda: _print_errors(found),
+        notes=[] if found else [f"no error with the fingerprint {fingerprint} is kept"],
+        status=0 if found else 1,
+    )
+
+
+def _moment(period: timedelta | None) -> datetime | None:
+    return None if period is None else datetime.now(UTC) - period
+
+
+def _print_ends(found: list[JobEnd], limit: int) -> None:
+    rows = [
+        [
+            end.job_id,
+            end.task_identifier,
+            end.state,
+            end.finished_at,
+            None if end.duration is None else elapsed(end.duration),
+            f"{end.attempts}/{end.max_attempts}",
+            end.queue_name,
+            end.key,
+            end.raw_result if end.error is None else end.error,
+        ]
+        for end in found
+    ]
+    columns = ["id", "task", "state", "finished at", "took", "attempts", "queue", "key", "result or error"]
+    print_table(columns, rows, empty=NOTHING_KEPT)
+    if len(found) == limit:
+        click.echo(f"Only the latest {limit} are shown; use --limit for more.", err=True)
+
+
+def _print_groups(groups: list[ErrorGroup]) -> None:
+    rows = [
+        [
+            group.fingerprint,
+            group.task_identifier,
+            group.error_type,
+            group.errors,
+            group.permanent,
+            group.first_at,
+            group.last_at,
+            group.last_job_id,
+            group.message,
+        ]
+        for group in groups
+    ]
+    columns = [
+        "fingerprint", "task", "error", "attempts", "permanent", "first at", "last at", "last job", "message",
+    ]  # fmt: skip
+    print_table(columns, rows, empty="No errors.")
+
+
+def _print_errors(found: list[AttemptError]) -> None:
+    if not found:
+        return
+    latest = found[0]
+    print_fields(
+        {
+            "task": latest.task_identifier,
+            "error": latest.error_type,
+            "shown": count(len(found), "error"),
+            "message": latest.message,
+            "traceback": latest.traceback or "(not kept)",
+        }
+    )
+    click.echo()
+    rows = [[error.job_id, error.attempt, error.is_final, error.failed_at, error.pool_id] for error in found]
+    print_table(["job", "attempt", "permanent", "failed at", "worker"], rows)

@@ -1,0 +1,112 @@
+"""Following jobs that were added: their status, their end, their progress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from ..db.connection import Connection
+from ..db.errors import is_schema_missing
+from ..errors import JobCancelledError, JobFailedError, JobGoneError
+from ..history.progress import Progress, get_progress
+from ..history.records import EndState, JobStanding, ends_of_job, standings
+from ..job import Job
+from ..queries.inspection import JobState, get_job
+from ..schema_name import SchemaName
+from .waiting import Waiters
+
+WATCH_INTERVAL = 1.0  # seconds; workers store progress as often
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job stands."""
+
+    job_id: int
+    state: JobState | EndState | Literal["gone"]
+    """As in `JobDetails` while its row exists, then as in `JobEnd`; `gone` if its end was not kept."""
+    attempts: int | None = None
+    error: str | None = None
+    """Its last error."""
+    progress: Progress | None = None
+    run_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will not run again by itself."""
+        return self.state not in ("ready", "scheduled", "locked")
+
+
+def id_of(job: Job | int) -> int:
+    """The id of a job, or the id itself."""
+    return job.id if isinstance(job, Job) else job
+
+
+def seconds_of(timeout: float | timedelta | None) -> float | None:
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+
+
+def result_of(standing: JobStanding) -> Any:
+    """What the task returned; raises the error that belongs to any other end."""
+    if standing.state == "completed":
+        return None if standing.raw_result is None else msgspec.json.decode(standing.raw_result)
+    if standing.state == "failed":
+        raise JobFailedError(standing.job_id, standing.error, standing.attempts)
+    if standing.state == "gone":
+        raise JobGoneError(standing.job_id)
+    raise JobCancelledError(standing.job_id, standing.error)
+
+
+async def read_standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
+    """How these jobs stand, also where there is no history."""
+    try:
+        return await standings(connection, schema, job_ids)
+    except Exception as error:
+        if not is_schema_missing(error):
+            raise
+        return await standings(connection, schema, job_ids, has_history=False)
+
+
+async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
+    """How a job stands now."""
+    job = await get_job(connection, schema, job_id)
+    if job is not None:
+        progress = await get_progress(connection, schema, job_id) if job.state == "locked" else None
+        return JobStatus(
+            job_id=job_id, state=job.state, attempts=job.attempts, error=job.last_error, progress=progress,
+            run_at=job.run_at,
+        )  # fmt: skip
+    ends = await ends_of_job(connection, schema, job_id)
+    if not ends:
+        return JobStatus(job_id=job_id, state="gone")
+    end = ends[0]
+    return JobStatus(
+        job_id=job_id, state=end.state, attempts=end.attempts, error=end.error, run_at=end.run_at,
+        finished_at=end.finished_at,
+    )  # fmt: skip
+
+
+class Reader(Protocol):
+    """The part of a client that reads a job's status."""
+
+    async def get_job_status(self, job: Job | int) -> JobStatus: ...
+
+
+async def watch_progress(client: Reader, waiters: Waiters, job_id: int) -> AsyncGenerator[Progress]:
+    """The reports of a job, each once, until it has ended."""
+    ended = asyncio.ensure_future(waiters.wait(job_id))
+    last: Progress | None = None
+    try:
+        while not ended.done():
+            status = await client.get_job_status(job_id)
+            if status.progress is not None and status.progress != last:
+                last = status.progress
+                yield last
+            await asyncio.wait((ended,), timeout=WATCH_INTERVAL)
+        ended.result()  # raises if the client was released
+    finally:
+        ended.cancel()

@@ -1,0 +1,103 @@
+"""Groups of errors: how often each kind of error occurred, since when, and in which job last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from ..db.connection import Connection
+from ..db.encoding import fit_to_server
+from ..schema_name import SchemaName
+from ..sql import load
+
+MAX_MESSAGE = 500
+"""Characters of the message that a group shows."""
+
+
+class ErrorGroup(msgspec.Struct, frozen=True):
+    """Errors with one fingerprint: of one type, from one place, with alike messages."""
+
+    fingerprint: str
+    task_identifier: str
+    error_type: str
+    message: str
+    """Of the latest error."""
+    place: str
+    """File and function."""
+    first_at: datetime
+    last_at: datetime
+    errors: int
+    """Failed attempts."""
+    permanent: int
+    """How many of them were the last attempt of their job."""
+    last_job_id: int
+    first_version: str | None
+    """The version of the application when it first occurred."""
+    last_version: str | None
+
+
+class CountedErrors(msgspec.Struct):
+    """Errors of one fingerprint that a pool has not stored yet."""
+
+    task_id: int
+    error_type: str
+    message: str
+    place: str
+    first_at: float
+    last_at: float
+    errors: int
+    permanent: int
+    job_id: int
+
+
+async def write_error_groups(
+    connection: Connection,
+    schema: SchemaName,
+    counted: dict[str, CountedErrors],
+    now: float,
+    version: str | None,
+) -> None:
+    """Store what was counted; `now` is by the clock of `first_at` and `last_at`."""
+    groups = sorted(counted.items())
+
+    def texts(values: Sequence[str]) -> list[str]:
+        return [fit_to_server(connection, value) for value in values]
+
+    await connection.execute(
+        load("history/write_error_groups", schema),
+        [fingerprint for fingerprint, _ in groups],
+        [group.task_id for _, group in groups],
+        texts([group.error_type for _, group in groups]),
+        texts([group.message for _, group in groups]),
+        texts([group.place for _, group in groups]),
+        [now - group.first_at for _, group in groups],
+        [now - group.last_at for _, group in groups],
+        [group.errors for _, group in groups],
+        [group.permanent for _, group in groups],
+        [group.job_id for _, group in groups],
+        version,
+    )
+
+
+async def list_error_groups(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    since: datetime | None = None,
+    task_identifier: str | None = None,
+    limit: int = 50,
+) -> list[ErrorGroup]:
+    """Groups, the one that occurred last first."""
+    rows = await connection.fetch(load("history/list_error_groups", schema), since, task_identifier, limit)
+    return [ErrorGroup(*row) for row in rows]
+
+
+async def purge_error_groups(
+    connection: Connection, schema: SchemaName, *, older_than: float, limit: int
+) -> int:
+    """Forget groups without an error for this many seconds; returns how many."""
+    statement = load("history/purge_error_groups", schema)
+    count: int = await connection.fetchval(statement, older_than, limit)
+    return count

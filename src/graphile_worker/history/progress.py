@@ -1,0 +1,85 @@
+"""Progress of running jobs: what a task reports, what is stored, and what a client reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ..db.connection import Connection
+from ..errors import InvalidArgumentError
+from ..payload import encode
+from ..schema_name import SchemaName
+from ..sql import load
+
+MAX_NOTE = 500
+"""Characters."""
+MAX_DATA = 8_192
+"""Bytes of JSON."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a job is."""
+
+    share: float | None
+    """From 0 to 1; None if the task does not know."""
+    note: str | None
+    data: Any
+    updated_at: datetime
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a task has reported."""
+
+    share: float | None = None
+    note: str | None = None
+    raw_data: str | None = None
+
+
+def checked_report(share: float | None, note: str | None, data: object) -> Report:
+    """A report; InvalidArgumentError if it cannot be stored."""
+    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float)):
+        raise InvalidArgumentError("share", f"expected a number from 0 to 1, got {share!r}")
+    if share is not None and not math.isfinite(share):
+        raise InvalidArgumentError("share", f"expected a number from 0 to 1, got {share!r}")
+    if note is not None and not isinstance(note, str):
+        raise InvalidArgumentError("note", f"expected text, got {note!r}")
+    raw_data = None if data is None else encode(data)
+    if raw_data is not None and len(raw_data) > MAX_DATA:
+        raise InvalidArgumentError("data", f"has {len(raw_data):,} characters of JSON; at most {MAX_DATA:,}")
+    return Report(
+        None if share is None else min(max(float(share), 0.0), 1.0),
+        None if note is None else note[:MAX_NOTE].replace("\0", ""),
+        raw_data,
+    )
+
+
+async def write_progress(
+    connection: Connection, schema: SchemaName, reports: Mapping[int, Report], ended: Sequence[int]
+) -> None:
+    """Store these reports by job id, and delete those of jobs that have ended."""
+    await connection.execute(
+        load("history/write_progress", schema),
+        list(reports),
+        [report.share for report in reports.values()],
+        [report.note for report in reports.values()],
+        [report.raw_data for report in reports.values()],
+        list(ended),
+    )
+
+
+async def get_progress(connection: Connection, schema: SchemaName, job_id: int) -> Progress | None:
+    """What the task of a running job has reported last."""
+    row = await connection.fetchrow(load("history/get_progress", schema), job_id)
+    if row is None:
+        return None
+    share, note, data, updated_at = row
+    return Progress(share, note, None if data is None else msgspec.json.decode(data), updated_at)
+
+
+async def purge_progress(connection: Connection, schema: SchemaName) -> None:
+    """Delete what dead workers left behind."""
+    await connection.execute(load("history/purge_progress", schema))

@@ -1,0 +1,185 @@
+"""Reading the history: ends of jobs, errors of attempts, and how jobs stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ..db.connection import Connection
+from ..errors import InvalidArgumentError
+from ..schema_name import SchemaName
+from ..sql import load
+
+EndState = Literal["completed", "failed", "cancelled", "expired"]
+"""How a job ended."""
+END_STATES: tuple[EndState, ...] = get_args(EndState)
+MAX_LIMIT = 10_000
+MAX_ERRORS = 1_000
+CONDITIONS = "-- :conditions\n"
+
+
+class JobEnd(msgspec.Struct, frozen=True):
+    """A job that has ended, as the history has it."""
+
+    job_id: int
+    task_identifier: str
+    state: EndState
+    queue_name: str | None
+    key: str | None
+    priority: int
+    attempts: int
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    """When the last attempt started."""
+    finished_at: datetime
+    duration: float | None
+    """Seconds that the last attempt took."""
+    pool_id: str | None
+    raw_flags: str | None
+    raw_payload: str | None
+    """None unless the task or the job asked to keep it."""
+    raw_result: str | None
+    error: str | None
+
+    @property
+    def payload(self) -> Any:
+        """The payload as plain JSON values; None if it was not kept."""
+        return None if self.raw_payload is None else msgspec.json.decode(self.raw_payload)
+
+    @property
+    def result(self) -> Any:
+        """What the task returned, as plain JSON values."""
+        return None if self.raw_result is None else msgspec.json.decode(self.raw_result)
+
+
+class AttemptError(msgspec.Struct, frozen=True):
+    """A failed attempt."""
+
+    job_id: int
+    attempt: int
+    task_identifier: str
+    failed_at: datetime
+    duration: float | None
+    is_final: bool
+    """Whether the job failed permanently with it."""
+    error_type: str | None
+    message: str
+    traceback: str | None
+    fingerprint: str
+    """The same for errors of one type from one place."""
+    pool_id: str | None
+    version: str | None
+    """The version of the application, if the worker knows it."""
+
+
+class JobStanding(msgspec.Struct, frozen=True):
+    """How a job stands: `pending`, `gone` without a trace, or its end."""
+
+    job_id: int
+    state: Literal["pending", "gone"] | EndState
+    error: str | None
+    attempts: int | None
+    raw_result: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFilter:
+    """Which ends to list, the latest first. All conditions must hold; None means any."""
+
+    state: EndState | None = None
+    task_identifier: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: JobEnd | None = None
+    """The last one of the previous page."""
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        if self.state not in (None, *END_STATES):
+            raise InvalidArgumentError(
+                "state", f"expected one of {', '.join(END_STATES)}; got {self.state!r}"
+            )
+        if (
+            isinstance(self.limit, bool)
+            or not isinstance(self.limit, int)
+            or not 1 <= self.limit <= MAX_LIMIT
+        ):
+            raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {self.limit!r}")
+        for name in ("since", "until"):
+            time = getattr(self, name)
+            if time is not None and time.utcoffset() is None:
+                raise InvalidArgumentError(name, f"{time!r} has no time zone")
+
+
+async def ends_of_job(connection: Connection, schema: SchemaName, job_id: int) -> list[JobEnd]:
+    """All ends of a job, the latest first."""
+    return [JobEnd(*row) for row in await connection.fetch(load("history/ends_of_job", schema), job_id)]
+
+
+async def list_ends(connection: Connection, schema: SchemaName, wanted: HistoryFilter) -> list[JobEnd]:
+    """One page of ends."""
+    after = wanted.after
+    arguments: list[Any] = [
+        wanted.since,
+        wanted.until,
+        None if after is None else after.finished_at,
+        None if after is None else after.job_id,
+        wanted.limit,
+    ]
+    statement = load("history/list_ends", schema)
+    if wanted.task_identifier is not None:
+        statement = load("history/list_ends_of_task", schema)
+        arguments.append(wanted.task_identifier)
+    return [
+        JobEnd(*row)
+        for row in await connection.fetch(
+            statement.replace(CONDITIONS, _state_condition(wanted.state)), *arguments
+        )
+    ]
+
+
+def _state_condition(state: EndState | None) -> str:
+    """A literal, not a parameter, so that the planner can use the index over ends that are not completed."""
+    if state is None:
+        return ""
+    rest = "" if state == "completed" else " and history.state <> 'completed'"
+    return f"    and history.state = '{state}'{rest}\n"
+
+
+async def errors_of_job(connection: Connection, schema: SchemaName, job_id: int) -> list[AttemptError]:
+    """The errors of a job's attempts, the latest first."""
+    rows = await connection.fetch(load("history/errors_of_job", schema), job_id, MAX_ERRORS)
+    return [AttemptError(*row) for row in rows]
+
+
+async def list_errors(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    fingerprint: str | None = None,
+    since: datetime | None = None,
+    before: datetime | None = None,
+    limit: int = 50,
+) -> list[AttemptError]:
+    """Errors of all jobs, or of one fingerprint, the latest first."""
+    if fingerprint is None:
+        rows = await connection.fetch(load("history/list_errors", schema), since, before, limit)
+    else:
+        statement = load("history/list_errors_of_group", schema)
+        rows = await connection.fetch(statement, since, before, limit, fingerprint)
+    return [AttemptError(*row) for row in rows]
+
+
+async def standings(
+    connection: Connection, schema: SchemaName, job_ids: Sequence[int], *, has_history: bool = True
+) -> list[JobStanding]:
+    """How these jobs stand."""
+    name = "states_of_jobs" if has_history else "states_without_history"
+    rows = await connection.fetch(load(f"history/{name}", schema), job_ids)
+    return [JobStanding(*row) for row in rows]

@@ -1,0 +1,47 @@
+"""The result of a kept job: what its task returned, as JSON of bounded size."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..errors import InvalidArgumentError, ResultError
+from ..job import Job
+from ..keep import Keep, is_awaited
+from ..outcome import Kept
+from ..payload import encode
+
+MAX_RESULT = 64 * 1024
+"""Bytes of JSON."""
+
+
+def kept(job: Job, result: object, keep: Keep) -> Kept:
+    """The outcome of a completed job that is kept. Raises ResultError if the result cannot be."""
+    return Kept(
+        keep=keep,
+        raw_result=None if result is None else encoded_result(job.task_identifier, result),
+        is_awaited=is_awaited(job.raw_flags),
+    )
+
+
+def encoded_result(task_identifier: str, result: object) -> str:
+    """The result as JSON text."""
+    try:
+        text = encode(result)
+    except InvalidArgumentError as error:
+        problem = str(error).removeprefix("payload: ")
+        raise ResultError(
+            f"the result of the task {task_identifier} cannot be kept: {problem}; return values that JSON "
+            "can express, or None"
+        ) from error
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > MAX_RESULT:
+        raise ResultError(
+            f"the result of the task {task_identifier} has {size:,} bytes of JSON; at most {MAX_RESULT:,} "
+            "are kept: store it elsewhere and return a reference"
+        )
+    return text
+
+
+def decoded_result(raw_result: str | None) -> object:
+    """The result as plain JSON values."""
+    return None if raw_result is None else msgspec.json.decode(raw_result)

@@ -1,0 +1,118 @@
+"""Which ends of jobs are kept in the history, for how long, and what of the job.
+
+A job says so itself with a flag, its task with `@task(keep=…)`, and the worker with `history` for all others.
+Flags that begin with `py:` are reserved for this package; other runtimes ignore them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from .errors import ConfigError, InvalidArgumentError
+
+HistoryMode = Literal["none", "failed", "all"]
+"""Which ends a worker keeps by itself: of no job, of permanently failed jobs, or of every job."""
+HISTORY_MODES: tuple[str, ...] = get_args(HistoryMode)
+
+KEEP_FLAG = "py:keep"
+"""Keep the end of this job and announce it; `py:keep=SECONDS` says for how long."""
+KEEP_PAYLOAD_FLAG = "py:keep_payload"
+MAX_KEEP = timedelta(days=3660)
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """How to keep the end of a job."""
+
+    seconds: float
+    payload: bool = False
+    """Whether to keep the payload too."""
+
+
+class KeepPolicy:
+    """What one worker keeps."""
+
+    def __init__(
+        self,
+        mode: str = "none",
+        *,
+        default: Keep,
+        tasks: Mapping[str, Keep | None] | None = None,
+    ) -> None:
+        """`tasks`: what tasks say themselves; None to keep nothing of the task."""
+        self._default = default
+        self._tasks = tasks or {}
+        self._completed = default if mode == "all" else None
+        self._failed = None if mode == "none" else default
+        self.keeps_completed = mode == "all" or any(self._tasks.values())
+        """Whether any task of this worker is kept when it completes; single jobs may be too."""
+
+    def for_completed(self, task_identifier: str, raw_flags: str | None) -> Keep | None:
+        """How to keep a completed job."""
+        return self._find(task_identifier, raw_flags, self._completed)
+
+    def for_failed(self, task_identifier: str, raw_flags: str | None) -> Keep | None:
+        """How to keep a permanently failed job."""
+        return self._find(task_identifier, raw_flags, self._failed)
+
+    def every(self) -> set[Keep]:
+        """All that this worker keeps without being asked by a job."""
+        return {keep for keep in (self._completed, self._failed, *self._tasks.values()) if keep is not None}
+
+    def _find(self, task_identifier: str, raw_flags: str | None, otherwise: Keep | None) -> Keep | None:
+        found = self._tasks.get(task_identifier, otherwise)
+        if raw_flags is not None and KEEP_FLAG in raw_flags:
+            return _by_flags(raw_flags, found or self._default)
+        return found
+
+
+def is_awaited(raw_flags: str | None) -> bool:
+    """Whether a client may wait for the end of a job with these flags."""
+    return raw_flags is not None and KEEP_FLAG in raw_flags
+
+
+def keep_flags(keep: bool | timedelta, *, payload: bool = False) -> list[str]:
+    """The flags of a job that is to be kept."""
+    if keep is False:
+        return []
+    seconds = "" if keep is True else f"={check_keep(keep, 'keep'):g}"
+    return [f"{KEEP_FLAG}{seconds}", *([KEEP_PAYLOAD_FLAG] if payload else [])]
+
+
+def check_keep(value: Any, argument: str) -> float:
+    """The seconds of a time to keep something."""
+    if not isinstance(value, timedelta) or not timedelta() < value <= MAX_KEEP:
+        raise InvalidArgumentError(
+            argument, f"expected True, False or a timedelta up to {MAX_KEEP.days} days, got {value!r}"
+        )
+    return value.total_seconds()
+
+
+def check_history_mode(value: object) -> None:
+    """Reject an unknown mode."""
+    if value not in HISTORY_MODES:
+        raise ConfigError(f"history: expected one of {', '.join(HISTORY_MODES)}; got {value!r}")
+
+
+def _by_flags(raw_flags: str, otherwise: Keep) -> Keep:
+    try:
+        flags = msgspec.json.decode(raw_flags)
+    except msgspec.DecodeError:
+        return otherwise
+    seconds = otherwise.seconds
+    for flag in flags if isinstance(flags, dict) else ():
+        if flag.startswith(f"{KEEP_FLAG}="):
+            seconds = _seconds(flag, seconds)
+    return Keep(seconds, otherwise.payload or KEEP_PAYLOAD_FLAG in flags)
+
+
+def _seconds(flag: str, otherwise: float) -> float:
+    """The number in `py:keep=SECONDS`; a flag that another program got wrong must not fail the job."""
+    try:
+        seconds = float(flag.partition("=")[2])
+    except ValueError:
+        return otherwise
+    return seconds if 0 < seconds <= MAX_KEEP.total_seconds() else otherwise

@@ -1,0 +1,134 @@
+-- write_outcomes for batches that leave something behind: the ends of kept jobs, and the errors of failed attempts. One
+-- statement, so that an end and its history are committed together. A write that is repeated because its answer was lost
+-- finds no job and inserts nothing.
+--
+-- $1 to $9: see write_outcomes; $2 are the completed jobs that are not kept
+-- failed jobs, in the order of $6:
+-- $10 float8[]    seconds that the attempt took
+-- $11 float8[]   seconds to keep the end if the failure is permanent, or null
+-- $12 boolean[]  whether to keep the payload with it
+-- $13 float8[]   seconds to keep the error, or null
+-- $14 text[]     types of the errors
+-- $15 text[]     tracebacks
+-- $16 text[]     fingerprints
+-- $17 float8[]   when they were due, in seconds since 1970; the row has the time of the next attempt
+-- completed jobs that are kept:
+-- $18 bigint[]   job ids
+-- $19 float8[]   seconds that the attempt took
+-- $20 text[]     results (JSON text), or null
+-- $21 float8     seconds to keep them
+-- $22 boolean    whether to keep the payload
+-- both:
+-- $23 bigint[]   jobs whose end is announced
+-- $24 text       version of the application
+-- $25 text       name of the schema
+-- Returns the same as write_outcomes; the deleted ids include those of $18.
+with
+:include completed
+,
+kept as (
+  delete from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  using unnest($18::bigint[], $19::double precision[], $20::text[]) as ran (job_id, seconds, result)
+  where job.id = ran.job_id and (job.locked_by = $1::text or job.key is null)
+  returning
+    job.id, job.task_id, job.job_queue_id, job.key, job.priority, job.attempts, job.max_attempts, job.created_at,
+    job.run_at, job.flags, case when $22::boolean then job.payload end as payload, ran.seconds, ran.result
+),
+failed as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set
+    last_error = failure.message,
+    payload = coalesce(failure.new_payload::json, job.payload),
+    max_attempts =
+:include new_max_attempts
+    ,
+    run_at = greatest(now(), job.run_at) + interval '1 second' *
+:include back_off
+    ,
+    locked_by = null,
+    locked_at = null
+  from unnest(
+    $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::double precision[], $11::double precision[], $12::boolean[],
+    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[]
+  ) as failure (
+    job_id, message, new_payload, own_max_attempts, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
+    fingerprint, due_at
+  )
+  where job.id = failure.job_id and job.locked_by = $1::text
+  returning job.*, failure.*
+),
+kept_end as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
+    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, started_at,
+    finished_at, duration, pool_id, flags, payload, result, expires_on
+  )
+  select
+    id, task_id, 'completed',
+:include queue_name
+    , key, priority, attempts, max_attempts, created_at, run_at, now() - interval '1 second' * seconds,
+    now(), seconds, $1, flags, payload, result::json,
+:include expires_on
+  from (select kept.*, $21::double precision as keep_seconds, now() as kept_at from kept) job
+),
+failed_end as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
+    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, started_at,
+    finished_at, duration, pool_id, flags, payload, error, expires_on
+  )
+  select
+    id, task_id, 'failed',
+:include queue_name
+    , key, priority, attempts, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
+    now(), seconds, $1, flags, case when keep_payload then payload end, message,
+:include expires_on
+  from (select failed.*, now() as kept_at from failed where not is_available and keep_seconds is not null) job
+),
+error as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_errors (
+    job_id, attempt, task_id, failed_at, duration, is_final, error_type, message, traceback, fingerprint, pool_id,
+    version, expires_on
+  )
+  select
+    id, attempts, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $24::text,
+:include expires_on
+  from (
+    select
+      id, attempts, task_id, seconds, is_available, error_type, message, traceback, fingerprint,
+      keep_error_seconds as keep_seconds, now() as kept_at
+    from failed where keep_error_seconds is not null
+  ) job
+),
+announced as materialized (
+  select pg_notify(
+    'worker:ended',
+    pg_catalog.json_build_object(
+      'schema', $25::text, 'ids', case when count(*) <= 300 then pg_catalog.json_agg(id) end
+    )::text
+  )
+  from (
+    select id from kept where id = any ($23::bigint[])
+    union all
+    select id from failed where not is_available and id = any ($23)
+  ) job
+  where pg_catalog.cardinality($23) > 0
+  having count(*) > 0
+),
+ended as (
+  select job_queue_id from completed
+  union all
+  select job_queue_id from kept
+  union all
+  select job_queue_id from failed
+),
+:include take_next
+select
+:include taken_columns
+  , (
+    select case
+      when count(*) < pg_catalog.cardinality($2) + pg_catalog.cardinality($18) then coalesce(pg_catalog.array_agg(id), '{}')
+    end
+    from (select id from completed union all select id from kept) deleted
+  ) as completed
+  , (select pg_catalog.array_agg(case when is_available then id else - id end) from failed) as failed
+from (select) always left join taken on true left join announced on true
+order by priority, run_at

@@ -1,0 +1,138 @@
+"""HistoryRecorder: what this pool keeps of the jobs it ends, and the partitions that it needs for that."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+
+from .. import sqlstates
+from ..db.connection import Connection
+from ..db.errors import sqlstate_of
+from ..error_parts import qualified_name
+from ..error_text import message_of
+from ..history.fingerprint import fingerprint
+from ..history.partitions import add_partitions, name_tasks
+from ..keep import Keep, KeepPolicy, is_awaited
+from ..outcome import Failed, Finished, Kept
+from ..queries.write_plan import ErrorRecord, Outcomes
+from ..schema_name import SchemaName
+from .error_counts import ErrorCounts
+
+MAX_ERRORS = 100
+"""Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""
+MINUTE = 60.0
+MAX_CACHED = 200
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class HistoryRecorder:
+    """Decides what is written beside the outcomes of one pool."""
+
+    def __init__(
+        self,
+        policy: KeepPolicy,
+        schema: SchemaName,
+        *,
+        error_retention: float,
+        version: str | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`error_retention`: seconds to keep errors; 0 not to keep them. `version`: of the application."""
+        self.version = version
+        self._policy = policy
+        self._schema = schema
+        self._error_retention = error_retention
+        self._monotonic = monotonic
+        self._fingerprints: dict[tuple[str, str, str], str] = {}
+        self._recent: Counter[str] = Counter()
+        self._minute = 0.0
+        self.counts: ErrorCounts | None = None
+        """Counts errors by fingerprint; set by the pool if errors are kept."""
+        self.is_on = True
+        """False if this role may not make partitions: then nothing is kept."""
+
+    def record(self, finished: Finished, outcome: Failed) -> ErrorRecord:
+        """What to keep of a failed attempt."""
+        job, error_type = finished.job, qualified_name(outcome.error)
+        mark = self._fingerprint(job.task_identifier, error_type, outcome)
+        is_kept = self._error_retention > 0 and self._is_below_limit(mark)
+        return ErrorRecord(
+            seconds=finished.duration,
+            keep=self._policy.for_failed(job.task_identifier, job.raw_flags),
+            keep_error_seconds=self._error_retention if is_kept else None,
+            error_type=error_type,
+            traceback=outcome.traceback if is_kept else "",
+            fingerprint=mark,
+            due_at=job.raw_run_at,
+            is_awaited=is_awaited(job.raw_flags),
+        )
+
+    def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: Collection[int]) -> None:
+        """Count the failures of a batch that was written; those in `final` are permanent."""
+        if self.counts is None:
+            return
+        records = {failure.job_id: failure.record for failure in outcomes.failed}
+        for finished in batch:
+            outcome, record = finished.outcome, records.get(finished.job.id)
+            if isinstance(outcome, Failed) and record is not None:
+                is_final = finished.job.id in final
+                self.counts.add(finished, outcome, record.fingerprint, record.error_type, is_final=is_final)
+
+    def _fingerprint(self, task_identifier: str, error_type: str, outcome: Failed) -> str:
+        """Cached, because a task that fails often fails in the same way."""
+        key = (task_identifier, outcome.message, outcome.traceback)
+        known = self._fingerprints.get(key)
+        if known is None:
+            known = fingerprint(task_identifier, error_type, message_of(outcome.error), outcome.traceback)
+            if len(self._fingerprints) >= MAX_CACHED:
+                self._fingerprints.clear()
+            self._fingerprints[key] = known
+        return known
+
+    def _is_below_limit(self, mark: str) -> bool:
+        now = self._monotonic()
+        if now - self._minute >= MINUTE:
+            self._minute = now
+            self._recent.clear()
+        self._recent[mark] += 1
+        return self._recent[mark] <= MAX_ERRORS
+
+    async def prepare(self, connection: Connection, identifiers: Sequence[str]) -> None:
+        """Make the partitions that the first writes need, and remember the names of these tasks."""
+        await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
+        await self.add_partitions(connection)
+
+    async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
+        """Make the partitions for what this pool keeps, and for these jobs."""
+        seconds = {keep.seconds for keep in (*self._policy.every(), *map(self._keep_of, batch)) if keep}
+        errors = [self._error_retention] if self._error_retention > 0 else []
+        if self.is_on:
+            await self._guarded(
+                lambda: add_partitions(connection, self._schema, history=seconds, errors=errors)
+            )
+
+    def _keep_of(self, finished: Finished) -> Keep | None:
+        outcome, job = finished.outcome, finished.job
+        if isinstance(outcome, Kept):
+            return outcome.keep
+        return self._policy.for_failed(job.task_identifier, job.raw_flags)
+
+    async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Keep nothing if this role may not."""
+        try:
+            await work()
+        except Exception as error:
+            if sqlstate_of(error) not in (
+                sqlstates.INSUFFICIENT_PRIVILEGE,
+                sqlstates.READ_ONLY_SQL_TRANSACTION,
+            ):
+                raise
+            self.is_on = False
+            logger.warning(
+                "this role may not write to the history (%s), so this worker keeps neither ends nor errors "
+                "of jobs; run workers as the owner of the schema to keep them",
+                message_of(error),
+            )

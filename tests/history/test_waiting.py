@@ -1,0 +1,252 @@
+"""Waiting for the end of a job, following its progress."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from graphile_worker import WorkerUtils, make_worker_utils, task
+from graphile_worker.errors import GraphileWorkerError, JobFailedError, JobGoneError
+from support.pgbouncer import pgbouncer_to
+from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
+
+LISTENING = "select count(*) from pg_stat_activity where query ~* '^listen' and datname = current_database()"
+
+
+@task
+async def double(payload: dict[str, int]) -> int:
+    return payload["n"] * 2
+
+
+@task
+async def fail(payload: Any) -> None:
+    raise ValueError("no")
+
+
+@task(keep=True)
+async def kept(payload: dict[str, int]) -> int:
+    return payload["n"]
+
+
+TASKS = [double, fail, kept]
+
+
+@pytest.fixture
+async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
+    async with make_worker_utils(connection_string=database_url) as utils:
+        yield utils
+
+
+async def test_a_handle_returns_the_result(utils: WorkerUtils, workers: Workers) -> None:
+    handle = await utils.add_job(double, {"n": 21}, keep=True)
+    assert (await handle.status()).state == "ready"
+    await workers.start(TASKS)
+    assert await handle.result(timeout=PATIENCE) == 42
+    status = await handle.status()
+    assert (status.state, status.has_ended, status.attempts) == ("completed", True, 1)
+
+
+async def test_a_job_that_ended_before_the_wait_began(utils: WorkerUtils, workers: Workers) -> None:
+    handle = await utils.add_job(double, {"n": 1}, keep=True)
+    await workers.once(TASKS)
+    assert await handle.result(timeout=PATIENCE) == 2
+    assert await utils.wait_for(handle.id, timeout=PATIENCE) == 2
+
+
+async def test_two_thousand_waiters_share_one_connection(
+    utils: WorkerUtils, workers: Workers, jobs: Jobs
+) -> None:
+    added = [await utils.add_job(double, {"n": n}, keep=True) for n in range(2000)]
+    waiting = asyncio.gather(*(handle.result(timeout=PATIENCE) for handle in added))
+
+    async def is_listening() -> bool:
+        return bool(await jobs.connection.fetchval(LISTENING))
+
+    await until(is_listening)
+    assert await jobs.connection.fetchval(LISTENING) == 1
+    await workers.start(TASKS, concurrency=10)
+    assert await waiting == [2 * n for n in range(2000)]
+
+
+async def test_a_failure_is_raised(utils: WorkerUtils, workers: Workers) -> None:
+    handle = await utils.add_job(fail, keep=True, max_attempts=1)
+    await workers.start(TASKS)
+    with pytest.raises(JobFailedError, match="failed permanently after 1 attempt: ValueError: no") as raised:
+        await handle.result(timeout=PATIENCE)
+    assert raised.value.job_id == handle.id
+
+
+async def test_a_retried_failure_is_not_the_end(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
+    is_broken = True
+
+    @task
+    async def step() -> str:
+        if is_broken:
+            raise ValueError("no")
+        return "mended"
+
+    handle = await utils.add_job(step, keep=True)
+    await workers.once([step])
+    waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
+    is_broken = False
+    await jobs.make_due()
+    await workers.once([step])
+    assert await waiting == "mended"
+
+
+async def test_a_failed_job_that_was_retried_by_hand(utils: WorkerUtils, workers: Workers) -> None:
+    is_broken = True
+
+    @task
+    async def step() -> str:
+        if is_broken:
+            raise ValueError("no")
+        return "mended"
+
+    handle = await utils.add_job(step, keep=True, max_attempts=1)
+    await workers.once([step])
+    with pytest.raises(JobFailedError):
+        await handle.result(timeout=PATIENCE)
+    is_broken = False
+    await utils.reschedule_jobs([handle.id], attempts=0, run_at=timedelta())
+    await workers.once([step])
+    assert await handle.result(timeout=PATIENCE) == "mended"
+    assert [end.state for end in await utils.get_job_ends(handle)] == ["completed", "failed"]
+    assert [error.attempt for error in await utils.get_job_errors(handle)] == [1]
+
+
+async def test_a_job_that_is_not_kept_is_gone(utils: WorkerUtils, workers: Workers) -> None:
+    job = await utils.add_job(double, {"n": 1})
+    await workers.once(TASKS)
+    with pytest.raises(JobGoneError, match=f"job {job.id} does not exist any more.* keep=True"):
+        await utils.wait_for(job, timeout=PATIENCE)
+    assert (await utils.get_job_status(job)).state == "gone"
+
+
+async def test_a_task_that_is_kept_is_found_by_looking(utils: WorkerUtils, workers: Workers) -> None:
+    job = await utils.add_job(kept, {"n": 5})
+    waiting = asyncio.ensure_future(utils.wait_for(job, timeout=PATIENCE))
+    await workers.start(TASKS)
+    assert await waiting == 5
+
+
+async def test_a_timeout(utils: WorkerUtils) -> None:
+    handle = await utils.add_job(double, {"n": 1}, keep=True)
+    with pytest.raises(TimeoutError):
+        await handle.result(timeout=0.05)
+    assert not utils._waiters._waiting
+
+
+async def test_a_lost_listener_is_replaced(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
+    handle = await utils.add_job(double, {"n": 1}, keep=True)
+    waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
+
+    async def was_ended() -> bool:
+        return bool(
+            await jobs.connection.fetchval(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where query ~* '^listen' and datname = current_database()"
+            )
+        )
+
+    await until(was_ended)
+    await workers.start(TASKS)
+    assert await waiting == 2
+
+
+async def test_releasing_the_client_ends_the_wait(database_url: str) -> None:
+    async with make_worker_utils(connection_string=database_url) as utils:
+        handle = await utils.add_job(double, {"n": 1}, keep=True)
+        waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
+        await asyncio.sleep(0)
+    with pytest.raises(GraphileWorkerError, match="the client was released"):
+        await waiting
+
+
+async def test_one_connection_is_enough(database_url: str, workers: Workers) -> None:
+    async with make_worker_utils(connection_string=database_url, max_pool_size=1) as utils:
+        handle = await utils.add_job(double, {"n": 1}, keep=True)
+        await workers.start(TASKS)
+        assert await handle.result(timeout=PATIENCE) == 2
+
+
+async def test_behind_a_pooler_in_transaction_mode(database_url: str, workers: Workers) -> None:
+    with pgbouncer_to(database_url) as url:
+        async with make_worker_utils(connection_string=url, prepared_statements=False) as utils:
+            handle = await utils.add_job(double, {"n": 1}, keep=True)
+            waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
+            await workers.start(TASKS)
+            assert await waiting == 2
+
+
+async def test_where_there_is_no_history(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
+    handle = await utils.add_job(fail, keep=True, max_attempts=1)
+    await workers.once(TASKS)
+    await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history")
+    with pytest.raises(JobFailedError):
+        await handle.result(timeout=PATIENCE)
+
+
+async def test_progress_is_followed_until_the_end(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
+    gate = asyncio.Event()
+
+    @task
+    async def step(payload: Any, helpers: Any) -> None:
+        await helpers.progress(0.25, "page 1 of 4", data={"page": 1})
+        await gate.wait()
+
+    handle = await utils.add_job(step, {}, keep=True)
+    await workers.start([step])
+    seen = []
+    async for progress in handle.watch():
+        seen.append((progress.share, progress.note, progress.data))
+        status = await handle.status()
+        assert status.state == "locked"
+        assert status.progress is not None
+        gate.set()
+    assert seen == [(0.25, "page 1 of 4", {"page": 1})]
+
+    async def is_deleted() -> bool:
+        return not await jobs.connection.fetchval(f"select count(*) from {SCHEMA}._private_py_progress")
+
+    await until(is_deleted)
+
+
+async def test_progress_from_a_thread(utils: WorkerUtils, workers: Workers) -> None:
+    end = threading.Event()
+
+    @task
+    def step(payload: Any, helpers: Any) -> None:
+        helpers.sync.progress(note="half-way")
+        end.wait(PATIENCE)
+
+    handle = await utils.add_job(step, {}, keep=True)
+    await workers.start([step])
+    async for progress in handle.watch():
+        assert (progress.share, progress.note) == (None, "half-way")
+        end.set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("half",), "share: expected a number from 0 to 1"),
+        ((float("nan"),), "share: expected a number from 0 to 1"),
+        ((0.5, 7), "note: expected text, got 7"),
+    ],
+)
+async def test_a_report_that_makes_no_sense_is_refused(
+    jobs: Jobs, workers: Workers, arguments: tuple[Any, ...], message: str
+) -> None:
+    @task
+    async def step(payload: Any, helpers: Any) -> None:
+        await helpers.progress(*arguments)
+
+    await jobs.add("step", max_attempts=1)
+    await workers.once([step])
+    assert message in (await jobs.one())["last_error"]
