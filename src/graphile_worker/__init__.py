@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from .outcome import Failed as Failed
     from .outcome import Interrupted as Interrupted
     from .outcome import Outcome as Outcome
+    from .queries.figures import BacklogSample as BacklogSample
+    from .queries.figures import FigureGroup as FigureGroup
+    from .queries.figures import FigureList as FigureList
+    from .queries.figures import Figures as Figures
     from .queries.inspection import JobCounts as JobCounts
     from .queries.inspection import JobDetails as JobDetails
     from .queries.inspection import JobFilter as JobFilter
@@ -84,6 +88,7 @@ export_lazily(
         "migrate": "MigrationReport",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Completed Failed Interrupted Outcome",
+        "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.sweep": "RecoveredWorker SweepReport",

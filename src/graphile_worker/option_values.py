@@ -47,3 +47,4 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     sweep_interval: Duration | None
     recovery_delay: Duration | None
     max_recoveries: int | None
+    figures: bool | None

@@ -117,6 +117,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a recovered job waits before it may run again."""
     max_recoveries: int = 5
     """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
+    figures: bool = True
+    """Record figures per minute for each task, and samples of the backlog. `stats --since` shows them."""
 
     if TYPE_CHECKING:
         # Durations may be a timedelta and groups a mapping, which the fields do not say.

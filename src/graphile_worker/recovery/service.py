@@ -26,15 +26,18 @@ from ..job import Job
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..version import __version__
 from .connections import from_dsn, from_pool
+from .duties import Duties, Duty
 from .heartbeat import UNAVAILABLE, Heartbeat
 from .lease import Lease
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
 from .rust_heartbeat import HEARTBEAT_INTERVAL, RustHeartbeat
+from .sweep import StatementRunner
 from .sweeper import Sweeper
 from .worker_rows import JobReport, Registration, deregister_worker, register_worker
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
+DUTIES_AFTER = 3.0  # seconds after the start
 ONCE_DELAY = 0.5  # seconds until a run that may be short opens a connection for heartbeats
 RENEW_INTERVAL = 1800.0  # seconds between renewals of locks that are more than an hour old
 RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
@@ -66,8 +69,22 @@ class RecoverablePool(Protocol):
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
 
 
+class PoolFigures(Protocol):
+    """Writes what the pool has counted; failures are its own affair."""
+
+    interval: float
+    has_written: bool
+
+    @property
+    def is_pending(self) -> bool: ...
+
+    async def write_if_due(self, connection: Connection, timeout: float) -> None: ...
+
+    async def write(self, connection: Connection, timeout: float) -> None: ...
+
+
 class Recovery:
-    """Heartbeats, sweeps and lock renewals of one pool."""
+    """Heartbeats, sweeps, lock renewals and regular work of one pool."""
 
     def __init__(
         self,
@@ -80,6 +97,8 @@ class Recovery:
         clock: Clock,
         *,
         has_tables: bool,
+        figures: PoolFigures | None = None,
+        duties: Sequence[Duty] = (),
     ) -> None:
         self._pool = pool
         self._options = options
@@ -88,6 +107,8 @@ class Recovery:
         self._dsn = dsn
         self._clock = clock
         self._has_tables = has_tables
+        self._figures = figures
+        self._duties = duties
         self._registration = Registration(
             id=pool.id,
             host=socket.gethostname(),
@@ -118,6 +139,9 @@ class Recovery:
                 is_alive=lambda: pool.lease.is_open,
             )
             self._loops.append(sweeper.loop)
+        if duties and not pool.once:
+            regular = self._make_duties(pool.run_statement, is_alive=lambda: pool.lease.is_open)
+            self._loops.append(Periodic("regular work", regular.run_due, clock, first_after=DUTIES_AFTER))
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -178,6 +202,11 @@ class Recovery:
             loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=1.0)
             self._loops.append(loop)
             loop.start()
+            if self._figures is not None:
+                interval = self._figures.interval
+                loop = Periodic("figures", self._write_due_figures, self._clock, first_after=interval)
+                self._loops.append(loop)
+                loop.start()
 
     def _warn_off(self, reason: str) -> None:
         logger.warning(
@@ -197,6 +226,7 @@ class Recovery:
             on_heartbeat=self._renew_lease,
             on_unavailable=self._pool.lease.suspend,
             get_report=lambda: JobReport(*self._pool.running_report()),
+            write_figures=self._write_figures,
         )
         if dsn is None:
             self._task = asyncio.get_running_loop().create_task(
@@ -245,6 +275,24 @@ class Recovery:
         await self._pool.run_statement(self._rust_heartbeat.send_if_due)
         return HEARTBEAT_INTERVAL
 
+    async def _write_figures(self, connection: Connection, is_last: bool) -> None:
+        """Called after each heartbeat, in its thread."""
+        if self._figures is not None:
+            write = self._figures.write if is_last else self._figures.write_if_due
+            await write(connection, self._registration.grace / 3)
+
+    async def _write_due_figures(self) -> float:
+        """Write figures without heartbeats."""
+        figures = self._figures
+        if figures is None:
+            return RENEW_INTERVAL
+        if figures.is_pending:
+            await self._pool.run_statement(lambda connection: figures.write(connection, STOP_TIMEOUT))
+        return figures.interval
+
+    def _make_duties(self, run: StatementRunner, is_alive: Callable[[], bool] = lambda: True) -> Duties:
+        return Duties(self._duties, run, self._schema, self._clock, pool_id=self._pool.id, is_alive=is_alive)
+
     async def _note_rerun(self, job: Job) -> None:
         try:
             async with asyncio.timeout(RERUN_TIMEOUT):
@@ -279,6 +327,18 @@ class Recovery:
             with suppress(Exception):
                 async with asyncio.timeout(STOP_TIMEOUT):
                     await self._deregister()
+        figures = self._figures
+        if figures is not None and (figures.is_pending or (self._pool.once and figures.has_written)):
+            with suppress(Exception):
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await self._finish_figures(figures)
+
+    async def _finish_figures(self, figures: PoolFigures) -> None:
+        """Write the last figures. If all runs drain the queue and end, they must do the regular work too."""
+        async with self._database.acquire() as connection:
+            await figures.write(connection, STOP_TIMEOUT)
+            if self._pool.once:
+                await self._make_duties(lambda work: work(connection)).run_due()
 
     async def _deregister(self) -> None:
         """Deregister on a connection of the pool, as there is none for heartbeats."""

@@ -64,7 +64,9 @@ class WorkerBuilder:
     dsn: Dsn | None
     """The address of the database; None for a pool of the caller."""
     has_tables: bool
-    """Whether the Python-only tables and indexes exist. This and the fields above are set by `open`."""
+    """Whether the Python-only tables and indexes exist."""
+    has_figures: bool
+    """Whether figures are counted. This and the fields above are set by `open`."""
 
     def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
         _check_conflicts(arguments)
@@ -78,7 +80,7 @@ class WorkerBuilder:
         if once and is_connection(self._pg_pool):
             self._pg_pool = SingleConnection(self._pg_pool)
             # Leave no state in the caller's session. Other sessions cannot see what it has not committed.
-            self.options = self.options.with_values(recovery=False, prepared_statements=False)
+            self.options = self.options.with_values(recovery=False, figures=False, prepared_statements=False)
         hooks = call_hooks(arguments)
         self.events: Events = hooks.events
         """The caller's observers; they may serve other runs too."""
@@ -113,6 +115,7 @@ class WorkerBuilder:
             await self.close()
             raise
         self.has_tables = report.has_tables
+        self.has_figures = options.figures and report.has_figures
 
     async def open_if_needed(self) -> bool:
         """Open for a run that drains the queue; False if no job is waiting and there are no observers."""
@@ -219,11 +222,20 @@ class WorkerBuilder:
             once=self.once,
             has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
+            counts_figures=self.has_figures,
         )
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
+        from ..figures.upkeep import figure_duties
+        from ..figures.write import FigureWriter
         from ..recovery.service import Recovery
 
+        options = self.options
+        figures = None
+        if pool.figures is not None:
+            figures = FigureWriter(
+                pool.figures, options.schema_name, pool.id, heartbeat_interval=options.heartbeat_interval
+            )
         return Recovery(
             pool,
             self.options,
@@ -233,6 +245,8 @@ class WorkerBuilder:
             self.hooks,
             self._clock,
             has_tables=self.has_tables,
+            figures=figures,
+            duties=figure_duties(options.schema_name) if figures is not None else (),
         )
 
     def make_cron(self) -> CronScheduler:

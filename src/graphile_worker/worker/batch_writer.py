@@ -17,6 +17,7 @@ from ..db.connection import Connection
 from ..db.retry import is_refusal, may_pass
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
+from ..figures.counter import FigureCounter
 from ..hooks import Events
 from ..job import Job
 from ..outcome import Finished, Interrupted, failed
@@ -91,6 +92,7 @@ class BatchWriter:
         interrupted_delay: float,
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None],
+        figures: FigureCounter | None = None,
     ) -> None:
         self._session = session
         self._schema = schema
@@ -100,6 +102,7 @@ class BatchWriter:
         self._interrupted_delay = interrupted_delay
         self._on_error = on_error
         self._on_written = on_written
+        self._figures = figures
         self._maybe_written: set[int] = set()  # ids of jobs whose write got no answer
         self._given_up_in_a_row = 0
         self.queues: QueueContinuation | None = None
@@ -161,6 +164,8 @@ class BatchWriter:
         final: Collection[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
+        if self._figures is not None and batch:
+            self._figures.count(batch, final, has_failures=bool(outcomes.failed))
         self._events.written(batch, final, seconds)
 
     async def _run(

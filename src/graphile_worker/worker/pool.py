@@ -16,6 +16,7 @@ from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
 from ..errors import WorkerStoppedError
+from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
@@ -66,6 +67,7 @@ class WorkerPool:
         once: bool = False,
         reserved: int = 0,
         has_queue_indexes: bool = True,
+        counts_figures: bool = False,
     ) -> None:
         """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive."""
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
@@ -111,6 +113,8 @@ class WorkerPool:
             has_queue_indexes=has_queue_indexes,
             failures=None if once else fetch_failures,
         )
+        self.figures = FigureCounter(self._tasks) if counts_figures else None
+        """What this pool has done and not yet reported."""
         self._sink = Sink(
             self._write_session,
             schema,
@@ -122,6 +126,7 @@ class WorkerPool:
             interrupted_delay=options.interrupted_job_retry_delay,
             on_error=self._write_failed,
             on_written=self._write_failures.succeeded,
+            figures=self.figures,
         )
         self._source = choose_source(
             options,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from ..clock import Clock
 from ..db.retry import Backoff, Delays
 from ..errors import JobError
+from ..figures.counter import FigureCounter
 from ..hooks import Events
 from ..outcome import Completed, Failed, Finished, Interrupted, queues_of
 from ..schema_name import SchemaName
@@ -48,6 +49,7 @@ class Sink:
         interrupted_delay: float = 0.0,
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
+        figures: FigureCounter | None = None,
     ) -> None:
         """`on_error` is called after each failed write, `on_written` after each successful one."""
         self._writer = BatchWriter(
@@ -58,6 +60,7 @@ class Sink:
             interrupted_delay=interrupted_delay,
             on_error=self._write_failed,
             on_written=self._write_succeeded,
+            figures=figures,
         )
         self._clock = clock
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
