@@ -60,6 +60,22 @@ def parse_when(text: str) -> datetime | timedelta:
     return time
 
 
+class Since(_ParamType):
+    """The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
+
+    name = "since"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime | timedelta:
+        if isinstance(value, datetime | timedelta):
+            return value
+        try:
+            return parse_when(value.strip().removeprefix("-"))
+        except ValueError as error:
+            self.fail(str(error).replace("from now", "before now"), param, ctx)
+
+
 class JobId(_ParamType):
     """The id of a job, a positive number."""
 
