@@ -17,7 +17,7 @@ _SMALLEST = 2.0**-SHIFT  # seconds, the upper limit of bucket 0
 
 def bucket_of(seconds: float) -> int:
     """The bucket that counts this time."""
-    return min(max(frexp(seconds)[1] + SHIFT, 0), BUCKETS - 1)
+    return min(max(frexp(seconds)[1] + SHIFT, 0), BUCKETS - 1) if seconds else 0
 
 
 def limits_of(bucket: int) -> tuple[float, float]:

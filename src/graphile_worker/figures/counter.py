@@ -143,7 +143,8 @@ class FigureCounter:
         run_times, wait_times = figures.run_times, figures.wait_times
         for number, finished in enumerate(batch):
             jobs = weight + 1 if number < more else weight
-            bucket = frexp(finished.duration)[1] + SHIFT  # `bucket_of`, without the call
+            duration = finished.duration
+            bucket = frexp(duration)[1] + SHIFT if duration else 0  # `bucket_of`, without the call
             run_times[0 if bucket < 0 else bucket if bucket < _LAST else _LAST] += jobs
             wait = wait_of(finished.job)
             figures.wait_seconds += wait * jobs
