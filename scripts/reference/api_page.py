@@ -26,7 +26,8 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "Statistics JobCounts QueueSummary WorkerList WorkerSummary RunningJob CleanupTask CleanupReport "
+        "Statistics JobCounts QueueSummary FigureList Figures FigureGroup BacklogSample "
+        "WorkerList WorkerSummary RunningJob CleanupTask CleanupReport "
         "SweepReport RecoveredWorker MigrationReport AwaitableContext"
     ),
     "runner.md": "run run_once Runner WorkerOptions TaskList FlagSource Clock",

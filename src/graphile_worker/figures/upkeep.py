@@ -13,7 +13,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 
 STEP = 5_000  # rows per statement, so that no statement takes long
-FOLD_AFTER = timedelta(minutes=4)
+FOLD_AFTER = timedelta(minutes=2)
 MINUTES_KEPT = timedelta(hours=48)
 HOURS_KEPT = timedelta(days=90)
 SAMPLES_KEPT = timedelta(hours=48)
