@@ -17,7 +17,8 @@ _SMALLEST = 2.0**-SHIFT  # seconds, the upper limit of bucket 0
 
 def bucket_of(seconds: float) -> int:
     """The bucket that counts this time."""
-    return min(max(frexp(seconds)[1] + SHIFT, 0), BUCKETS - 1) if seconds else 0
+    bucket = frexp(seconds)[1] + SHIFT if seconds else 0
+    return 0 if bucket < 0 else bucket if bucket < BUCKETS else BUCKETS - 1
 
 
 def limits_of(bucket: int) -> tuple[float, float]:

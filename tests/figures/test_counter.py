@@ -72,6 +72,22 @@ def test_completed_and_failed_jobs_are_counted_apart() -> None:
     assert sum(found.run_times) == sum(found.wait_times) == 4
 
 
+def test_jobs_that_are_written_one_by_one_are_counted_like_a_batch() -> None:
+    error = failed(ValueError("no"))
+    jobs = [
+        ended(1, took=0.0, waited=3.0),
+        ended(2, took=0.2, outcome=error),
+        ended(3, took=1e5, waited=0.01, outcome=error),
+    ]
+    together, apart = Counting(), Counting()
+    together.count(jobs, final=[3])
+    for job in jobs:
+        apart.count([job], final=[3])
+    one, other = together.only(), apart.only()
+    for name in TaskFigures.__slots__:
+        assert getattr(one, name) == getattr(other, name), name
+
+
 def test_each_task_has_figures_of_its_own() -> None:
     counting = Counting("one", "two")
     counting.count([ended(1, task="one"), ended(2, task="two", took=2.0), ended(3, task="two", took=4.0)])

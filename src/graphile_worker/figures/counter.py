@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import frexp
 from typing import NamedTuple
 
-from ..histogram import BUCKETS, SHIFT
+from ..histogram import BUCKETS, SHIFT, bucket_of
 from ..job import Job
 from ..outcome import Completed, Finished
 
@@ -85,10 +85,10 @@ class FigureCounter:
             return
         minute = int(self._wall_time()) // 60 * 60
         with self._mutex:
-            if len(self._tasks) == 1 or len(batch) == 1:
-                parts: Collection[Sequence[Finished]] = (batch,)
-            else:
-                parts = _by_task(batch)
+            if len(batch) == 1:
+                self._count_one(self._of(minute, batch[0].job.task_identifier), batch[0], final)
+                return
+            parts = (batch,) if len(self._tasks) == 1 else _by_task(batch)
             sampled = max(SAMPLED // len(parts), SAMPLED_OF_TASK)
             for part in parts:
                 figures = self._of(minute, part[0].job.task_identifier)
@@ -126,6 +126,22 @@ class FigureCounter:
         if figures is None:
             figures = self._minutes[minute, task] = TaskFigures()
         return figures
+
+    def _count_one(self, figures: TaskFigures, finished: Finished, final: Collection[int]) -> None:
+        """The same as for a batch, without what a single job does not need."""
+        duration, wait = finished.duration, wait_of(finished.job)
+        figures.run_seconds += duration
+        figures.wait_seconds += wait
+        if duration > figures.longest:
+            figures.longest = duration
+        figures.run_times[bucket_of(duration)] += 1
+        figures.wait_times[bucket_of(wait)] += 1
+        if type(finished.outcome) is Completed:
+            figures.completed += 1
+        elif finished.job.id in final:
+            figures.permanently_failed += 1
+        else:
+            figures.failed += 1
 
     def _count_part(self, figures: TaskFigures, batch: Sequence[Finished], sampled: int) -> None:
         count, weight, more = len(batch), 1, 0
