@@ -77,16 +77,19 @@ def test_json_has_everything(tables: Tables, stats: Any) -> None:
 def test_samples_tell_about_all_runtimes(tables: Tables, stats: Any, execute: Execute) -> None:
     execute(
         f"insert into {table_of('samples')} values "
+        "(now() - interval '1 h', 0, 0, 0, 0, 0, 0, 0, false, 0), "
         "(now() - interval '50 s', 100, 100, 0, 0, 70, 0, 0, false, 12.5), "
-        "(now() - interval '40 s', 130, 5000, 0, 0, 3, 0, 0, false, 0)"
+        "(now() - interval '40 s', 130, 4900, 0, 0, 3, 0, 0, false, 0)"
     )
     out = stats("--since", "1h").check().out
     assert "Ready jobs: 3 at" in out
     assert "at most 70 at" in out
-    assert "The longest wait of the oldest ready job was 12.5s at" in out
-    assert "Others completed or removed about 4,294 jobs." in out
-    (step, *_) = stats("--since", "1h", "--json").check().json["backlog"]
-    assert step["oldest_wait"] == 12.5
+    assert "Longest wait of a ready job: 12.5s, at" in out
+    assert "About 4,294 jobs were completed by other runtimes, or removed." in out
+    backlog = stats("--since", "1h", "--json").check().json["backlog"]
+    assert max(step["oldest_wait"] for step in backlog) == 12.5
+    assert "other runtimes" not in stats("--since", "7d").check().out  # samples are kept for two days
+    assert stats("--since", "1h", "--task", "resize", "--json").check().json["backlog"] == []
 
 
 def test_without_figures_it_says_so(stats: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ class FigureReport(msgspec.Struct, frozen=True):
     step: timedelta
     """The time between two rows of `series`."""
     samples: list[BacklogSample]
+    """Of the whole queue; none for a single task."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -109,7 +109,7 @@ class FigureReport(msgspec.Struct, frozen=True):
 
     def _backlog_lines(self) -> list[str]:
         """Sentences about all runtimes, which only the samples know."""
-        if not self.samples or self.task is not None:
+        if not self.samples:
             return []
         last = self.samples[-1]
         most = max(self.samples, key=lambda sample: sample.ready)
@@ -121,14 +121,19 @@ class FigureReport(msgspec.Struct, frozen=True):
             else "Ready jobs: none in any sample."
         ]
         if slowest.oldest_wait:
-            lines.append(
-                f"The longest wait of the oldest ready job was {Time(slowest.oldest_wait)} "
-                f"at {cell(slowest.at)}."
-            )
-        others = other_runtimes(self.total, self.samples)
-        if others:
-            lines.append(f"Others completed or removed about {count(others, 'job')}.")
+            lines.append(f"Longest wait of a ready job: {Time(slowest.oldest_wait)}, at {cell(slowest.at)}.")
+        if others := self._by_others():
+            lines.append(f"About {count(others, 'job')} were completed by other runtimes, or removed.")
         return lines
+
+    def _by_others(self) -> int | None:
+        """Jobs that were deleted and that no worker of this package completed; None if that is unknown."""
+        begin = self.samples[0].at
+        if begin - self.tasks.since > UNSAMPLED:  # samples are kept for a shorter time than figures
+            return None
+        completed = 0 if self.total is None else self.total.completed
+        others = sum(sample.deleted or 0 for sample in self.samples) - completed
+        return others if others > max(FEW, completed // 100) else 0
 
 
 COLUMNS = (
@@ -137,6 +142,8 @@ COLUMNS = (
 )  # fmt: skip
 COUNTS = 5  # columns before the times
 WIDE = 120  # columns of a terminal that has room for all
+UNSAMPLED = timedelta(minutes=5)  # at the beginning of a period
+FEW = 10  # jobs that mean nothing, because the server's counters lag behind by some seconds
 
 
 async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str | None) -> FigureReport:
@@ -152,20 +159,8 @@ async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str
         total[0] if total else None,
         series,
         timedelta(seconds=60 if is_short else 3600),
-        await utils.samples(since=tasks.since),
+        [] if task is not None else await utils.samples(since=tasks.since),
     )
-
-
-def other_runtimes(total: Figures | None, samples: Sequence[BacklogSample]) -> int | None:
-    """How many jobs were deleted that no worker of this package completed; None if that is not known.
-
-    The server's counters lag behind by some seconds, so a few jobs mean nothing.
-    """
-    known = [sample.deleted for sample in samples if sample.deleted is not None]
-    if not known or total is None:
-        return None
-    others = sum(known) - total.completed
-    return others if others > max(10, total.completed // 100) else 0
 
 
 def _row(name: str, figures: Figures, seconds: float) -> list[Any]:
