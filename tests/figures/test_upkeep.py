@@ -167,15 +167,41 @@ async def test_the_oldest_wait_begins_when_a_job_could_run(
     assert 3600 <= (await sampled(tables, utils)).oldest_wait < 4200
 
 
-async def test_large_numbers_are_estimated(
+async def test_few_jobs_of_a_large_table_are_counted(
     tables: Tables, utils: WorkerUtils, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table is small enough to be read in full, so the estimate happens to be exact."""
-    monkeypatch.setattr(upkeep, "COUNTED", 5)
-    await jobs.add_many("work", 20)
-    await jobs.add("work", run_at=NOW + timedelta(days=1))
+    monkeypatch.setattr(upkeep, "SCANNED_PAGES", 1)
+    await tables.connection.execute(
+        f"select {SCHEMA}.add_job('work', run_at => now() + interval '1 d') from generate_series(1, 2000)"
+    )
+    for priority in range(-3, 4):
+        await jobs.add("work", priority=priority)
+    await tables.connection.execute(
+        f"update {SCHEMA}._private_jobs set attempts = max_attempts where run_at > now() and id % 100 = 0"
+    )
     found = await sampled(tables, utils)
-    assert (found.ready, found.scheduled, found.failed, found.is_estimate) == (20, 1, 0, True)
+    assert (found.ready, found.failed, found.is_estimate) == (7, 20, True)
+    assert found.scheduled > upkeep.COUNTED  # from one page
+    assert 0 < found.oldest_wait < 600
+    monkeypatch.setattr(upkeep, "COUNTED", 3000)
+    found = await sampled(tables, utils)
+    assert (found.ready, found.scheduled, found.failed, found.is_estimate) == (7, 1980, 20, False)
+
+
+async def test_many_ready_jobs_are_estimated(
+    tables: Tables, utils: WorkerUtils, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "SCANNED_PAGES", 20)
+    monkeypatch.setattr(upkeep, "MANY", 10)
+    await jobs.add_many("work", 5000)
+    pages = await tables.connection.fetchval(
+        f"select pg_relation_size('{SCHEMA}._private_jobs') / current_setting('block_size')::bigint"
+    )
+    assert pages > 60  # so a third of the table is read, at most
+    found = await sampled(tables, utils)
+    assert found.is_estimate
+    assert 500 < found.ready < 20_000
+    assert 0 < found.oldest_wait < 600
 
 
 async def test_differences_of_counters_tell_what_happened_in_between(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ..db.connection import Connection
-from ..queries.inspection import estimated_counts
+from ..db.connection import Connection, Row
+from ..queries.inspection import jobs_table_pages
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -17,38 +17,53 @@ FOLD_AFTER = timedelta(minutes=2)
 MINUTES_KEPT = timedelta(hours=48)
 HOURS_KEPT = timedelta(days=90)
 SAMPLES_KEPT = timedelta(hours=48)
-COUNTED = 1_000  # jobs of one state that a sample counts; more are estimated
-ESTIMATED_PAGES = 300  # of the jobs table that an estimate reads
+STATES = ("ready", "scheduled", "failed")
+SCANNED_PAGES = 200  # of the jobs table that a sample reads
+MANY = 5_000  # ready jobs that need not be counted one by one
+COUNTED = 1_000  # jobs of one state that are; more are estimated
 
 
 class SampleJobs:
-    """Records what is waiting, every ten seconds."""
+    """Records what is waiting, every ten seconds.
+
+    A small table is read in full, a large one in part. Only if that finds few ready jobs, or none, they are
+    counted through the index. Beside a long backlog that would be expensive: the index begins with the
+    entries of all jobs that ran since the last vacuum.
+    """
 
     name = "samples"
     interval = 10.0
 
     def __init__(self, schema: SchemaName) -> None:
         self._schema = schema
+        self._table = f"{schema.quoted}._private_jobs"
 
     async def run(self, connection: Connection) -> bool:
         """Add one sample."""
-        table = f"{self._schema.quoted}._private_jobs"
-        row = await connection.fetchrow(load("figures/look_at_jobs", self._schema), table, COUNTED + 1)
-        if row is None:
-            return False
-        counts = {state: row[state] for state in ("ready", "scheduled", "failed")}
-        uncounted = [state for state, count in counts.items() if count > COUNTED]
-        if uncounted:
-            estimate = await estimated_counts(connection, self._schema, ESTIMATED_PAGES)
-            counts |= {state: max(counts[state], getattr(estimate, state)) for state in uncounted}
+        pages = await jobs_table_pages(connection, self._schema)
+        percentage = 100.0 if pages <= SCANNED_PAGES else 100.0 * SCANNED_PAGES / pages
+        found = await self._read(connection, "scan_jobs", percentage)
+        counts = {state: round(found[state] * 100 / percentage) for state in STATES}
+        is_estimate = percentage < 100
+        if is_estimate and counts["ready"] <= MANY:
+            estimates = counts
+            found = await self._read(connection, "look_at_jobs", COUNTED + 1)
+            counts = {state: found[state] for state in STATES}
+            uncounted = [state for state in STATES if counts[state] > COUNTED]
+            counts |= {state: max(counts[state], estimates[state]) for state in uncounted}
+            is_estimate = bool(uncounted)
         await connection.execute(
             load("figures/add_sample", self._schema),
-            *(row["added"], row["deleted"], row["updated"], row["live"]),
-            *(counts["ready"], counts["scheduled"], counts["failed"]),
-            bool(uncounted),
-            row["oldest_wait"],
+            *(found[counter] for counter in ("added", "deleted", "updated", "live")),
+            *(counts[state] for state in STATES),
+            is_estimate,
+            found["oldest_wait"],
         )
         return False
+
+    async def _read(self, connection: Connection, statement: str, limit: float) -> Row:
+        (row,) = await connection.fetch(load(f"figures/{statement}", self._schema), self._table, limit)
+        return row
 
 
 class FoldMinutes:

@@ -103,7 +103,7 @@ class BacklogSample(msgspec.Struct, frozen=True):
     failed: int
     """Permanently failed jobs."""
     is_estimate: bool
-    """Whether `ready`, `scheduled` or `failed` is estimated; counts up to 1,000 are exact."""
+    """Whether `ready`, `scheduled` or `failed` is estimated. Up to 1,000 ready jobs are always counted."""
     oldest_wait: float
     """Seconds since the oldest ready job could run; 0 if none is ready."""
 

@@ -169,16 +169,6 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
     )
 
 
-async def estimated_counts(connection: Connection, schema: SchemaName, pages: int) -> JobCounts:
-    """Jobs by state, from this many pages of the table; exact if it has no more."""
-    size = await _pages(connection, schema)
-    percentage = 100.0 if size <= pages else 100.0 * pages / size
-    total = dict.fromkeys(JOB_STATES, 0)
-    for row in await connection.fetch(load("inspect/count_jobs", schema), percentage):
-        total[row["state"]] += _scaled(row["jobs"], percentage)
-    return JobCounts(**total)
-
-
 async def list_queues(
     connection: Connection, schema: SchemaName, *, limit: int = 100, exact: bool = False
 ) -> list[QueueSummary]:
@@ -202,11 +192,11 @@ async def _percentage(connection: Connection, schema: SchemaName, exact: bool) -
     """How much of the jobs table to read, in per cent."""
     if exact:
         return 100.0
-    pages = await _pages(connection, schema)
+    pages = await jobs_table_pages(connection, schema)
     return 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
 
 
-async def _pages(connection: Connection, schema: SchemaName) -> int:
+async def jobs_table_pages(connection: Connection, schema: SchemaName) -> int:
     """The size of the jobs table."""
     table = f"{schema.quoted}._private_jobs"
     pages: int = await connection.fetchval(load("inspect/jobs_table_size", schema), table)
