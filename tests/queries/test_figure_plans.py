@@ -69,7 +69,7 @@ async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> Asy
 
 @pytest.fixture(params=STATISTICS)
 async def tuned_desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
-    """With the settings of the connection that does the regular work."""
+    """With the settings of the connection that duties run on."""
     async with desk_in(databases[request.param]) as desk:
         yield desk
 

@@ -139,10 +139,10 @@ async def test_one_that_fails_is_logged_once_and_does_not_stop_the_others(
         await let_pass(connection, 10)
     assert other.calls == 3
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings == ["regular work (failing) failed: column x does not exist; retrying"]
+    assert warnings == ["the duty 'failing' failed: column x does not exist; retrying"]
 
 
-async def test_without_the_table_there_is_no_regular_work(
+async def test_without_the_table_there_are_no_duties(
     connection: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await connection.execute(f"drop table {SCHEMA}._private_py_duties")

@@ -85,7 +85,7 @@ class Duties:
                     lambda connection: claim_duties(connection, self._schema, self._pool_id, due)
                 )
             except Exception as error:
-                logger.debug("regular work cannot be claimed: %s", explained(error))
+                logger.debug("duties cannot be claimed: %s", explained(error))
                 return OFF_FOR if sqlstate_of(error) in UNAVAILABLE else RETRY
             for name, (is_ours, wait) in claims.items():
                 self._due[name] = now + max(wait, SHORTEST_WAIT)
@@ -102,7 +102,7 @@ class Duties:
         except Exception as error:
             is_about_connection = sqlstate_of(error) is None or is_retryable(error)
             level = logging.DEBUG if is_about_connection or duty.name in self._failing else logging.WARNING
-            logger.log(level, "regular work (%s) failed: %s; retrying", duty.name, explained(error))
+            logger.log(level, "the duty %r failed: %s; retrying", duty.name, explained(error))
             if not is_about_connection:
                 self._failing.add(duty.name)
         else:

@@ -84,7 +84,7 @@ class PoolFigures(Protocol):
 
 
 class Recovery:
-    """Heartbeats, sweeps, lock renewals and regular work of one pool."""
+    """Heartbeats, sweeps, lock renewals and duties of one pool."""
 
     def __init__(
         self,
@@ -140,8 +140,8 @@ class Recovery:
             )
             self._loops.append(sweeper.loop)
         if duties and not pool.once:
-            regular = self._make_duties(pool.run_statement, is_alive=lambda: pool.lease.is_open)
-            self._loops.append(Periodic("regular work", regular.run_due, clock, first_after=DUTIES_AFTER))
+            shared = self._make_duties(pool.run_statement, is_alive=lambda: pool.lease.is_open)
+            self._loops.append(Periodic("duties", shared.run_due, clock, first_after=DUTIES_AFTER))
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class Recovery:
                     await self._finish_figures(figures)
 
     async def _finish_figures(self, figures: PoolFigures) -> None:
-        """Write the last figures. If all runs drain the queue and end, they must do the regular work too."""
+        """Write the last figures. If all runs drain the queue and end, they must do the duties too."""
         async with self._database.acquire() as connection:
             await figures.write(connection, STOP_TIMEOUT)
             if self._pool.once:
