@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from .outcome import Outcome as Outcome
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
+    from .queries.figures import BacklogSample as BacklogSample
+    from .queries.figures import FigureGroup as FigureGroup
+    from .queries.figures import FigureList as FigureList
+    from .queries.figures import Figures as Figures
     from .queries.inspection import JobCounts as JobCounts
     from .queries.inspection import JobDetails as JobDetails
     from .queries.inspection import JobFilter as JobFilter
@@ -114,6 +118,7 @@ export_lazily(
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Completed Failed Interrupted Outcome",
         "queries.bulk_changes": "BulkOptions BulkReport",
+        "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.blocked_loop": "BlockedLoop",

@@ -5,16 +5,19 @@ The keys are written out here, so that renaming an attribute cannot change them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from .diagnostics.finding import Finding
     from .history.error_groups import ErrorGroup
     from .history.records import AttemptError, JobEnd
     from .job import Job
     from .migrate.run import MigrationReport
     from .queries.bulk_changes import BulkReport
+    from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
     from .queries.maintenance import CleanupReport
     from .recovery.sweep import RecoveredWorker, SweepReport
@@ -127,6 +130,41 @@ def _counts(counts: JobCounts) -> dict[str, int]:
         "locked": counts.locked,
         "failed": counts.failed,
         "total": counts.total,
+    }
+
+
+def figures_as_json(figures: Figures, seconds: float) -> dict[str, Any]:
+    """Figures of a period of this many seconds; all times in seconds."""
+    return {
+        "completed": figures.completed,
+        "failed": figures.failed,
+        "permanently_failed": figures.permanently_failed,
+        "completed_per_second": figures.completed / seconds,
+        "run_seconds": figures.run_seconds,
+        "wait_seconds": figures.wait_seconds,
+        "longest": figures.longest,
+        "run": _percentiles(figures.run_percentile),
+        "wait": _percentiles(figures.wait_percentile),
+    }
+
+
+def _percentiles(percentile: Callable[[float], float | None]) -> dict[str, float | None]:
+    return {"p50": percentile(0.5), "p95": percentile(0.95), "p99": percentile(0.99)}
+
+
+def backlog_as_json(start: datetime, samples: Sequence[BacklogSample]) -> dict[str, Any]:
+    """Several samples as one: sums of what happened, and the largest backlog."""
+    added = [sample.added for sample in samples if sample.added is not None]
+    deleted = [sample.deleted for sample in samples if sample.deleted is not None]
+    return {
+        "start": start,
+        "added": sum(added) if added else None,
+        "deleted": sum(deleted) if deleted else None,
+        "ready": max(sample.ready for sample in samples),
+        "scheduled": max(sample.scheduled for sample in samples),
+        "failed": max(sample.failed for sample in samples),
+        "is_estimate": any(sample.is_estimate for sample in samples),
+        "oldest_wait": max(sample.oldest_wait for sample in samples),
     }
 
 

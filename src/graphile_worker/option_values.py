@@ -44,6 +44,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     history: str | None
     history_retention: Duration | None
     error_retention: Duration | None
+    failed_retention: Duration | None
     app_version: str | None
     recovery: bool | None
     heartbeat_interval: Duration | None
@@ -51,3 +52,4 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     sweep_interval: Duration | None
     recovery_delay: Duration | None
     max_recoveries: int | None
+    figures: bool | None

@@ -113,6 +113,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long to keep them, unless the task or the job says."""
     error_retention: float = 7 * DAY
     """How long to keep the errors of failed attempts; 0 keeps none."""
+    failed_retention: float | None = None
+    """How long permanently failed jobs stay in the queue; then they move to the history. None keeps them."""
     app_version: str | None = None
     """The version of your application, stored with errors: it shows which release brought one."""
 
@@ -128,6 +130,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a recovered job waits before it may run again."""
     max_recoveries: int = 5
     """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
+    figures: bool = True
+    """Record figures per minute for each task, and samples of the backlog. `stats --since` shows them."""
 
     if TYPE_CHECKING:
         # Durations may be a timedelta and groups a mapping, which the fields do not say.
@@ -203,6 +207,7 @@ _DURATIONS = (
     "interrupted_job_retry_delay",
     "history_retention",
     "error_retention",
+    "failed_retention",
     "heartbeat_interval",
     "recovery_grace",
     "sweep_interval",

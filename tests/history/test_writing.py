@@ -7,11 +7,14 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
-from graphile_worker import Hooks, task
+from graphile_worker import Hooks, WorkerOptions, task
 from graphile_worker.history.partitions import drop_expired
+from graphile_worker.history.upkeep import MoveFailed, history_duties
 from graphile_worker.hooks.events import JobFailed
+from graphile_worker.keep import Keep, KeepPolicy
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import MODES, SCHEMA, Jobs, Workers, headline, until
@@ -283,3 +286,59 @@ async def test_names_outlive_the_rows_of_tasks(jobs: Jobs, workers: Workers) -> 
     await workers.once([double])
     await jobs.connection.execute(f"delete from {SCHEMA}._private_tasks")
     assert [end["identifier"] for end in await history(jobs)] == ["double"]
+
+
+async def test_failed_jobs_move_to_the_history_after_a_while(jobs: Jobs, workers: Workers) -> None:
+    known = await jobs.add("fail", {"n": 1}, max_attempts=1)
+    await workers.once([fail])
+    foreign = await jobs.add("fail", {"n": 2}, max_attempts=1, queue="serial")  # as if Node had run it
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set attempts = 1, last_error = 'Node said no', "
+        "run_at = now() + interval '2 seconds' where id = $1",
+        foreign,
+    )
+    await jobs.add("quiet")
+    young = MoveFailed(SchemaName(), after=3600.0, keep=86_400.0)
+    assert not await young.run(jobs.connection)
+    assert await jobs.count() == 3
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set run_at = run_at - interval '2 hours', "
+        "updated_at = updated_at - interval '2 hours', created_at = created_at - interval '2 hours'"
+    )
+    await young.run(jobs.connection)
+    assert await jobs.count() == 1
+    ends = await history(jobs)
+    assert [(end["job_id"], end["state"]) for end in ends] == [(known, "failed"), (foreign, "failed")]
+    assert (ends[1]["error"], ends[1]["queue_name"]) == ("Node said no", "serial")
+
+
+async def test_duties_keep_the_history_in_order(jobs: Jobs, workers: Workers) -> None:
+    await jobs.connection.execute(
+        f"select {SCHEMA}._private_py_add_partition('{HISTORY}'::regclass, current_date - 9)"
+    )
+    await jobs.connection.execute(
+        f"insert into {SCHEMA}._private_py_progress (job_id, note, updated_at) values (1, 'x', '2020-01-01')"
+    )
+    policy = KeepPolicy("all", default=Keep(3 * 86_400.0))
+    for duty in history_duties(WorkerOptions(), policy):
+        assert not await duty.run(jobs.connection)
+    days = await jobs.connection.fetch(
+        f"select inhrelid::regclass::text as name from pg_inherits where inhparent = '{HISTORY}'::regclass"
+    )
+    assert len(days) == 4
+    assert not await jobs.connection.fetchval(f"select count(*) from {SCHEMA}._private_py_progress")
+
+
+async def test_dropping_waits_for_no_reader(jobs: Jobs, database_url: str) -> None:
+    await jobs.connection.execute(
+        f"select {SCHEMA}._private_py_add_partition('{HISTORY}'::regclass, current_date - 9)"
+    )
+    reader = await asyncpg.connect(database_url)
+    try:
+        async with reader.transaction():
+            await reader.fetch(f"select * from {HISTORY}")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await drop_expired(jobs.connection, SchemaName())
+        assert await drop_expired(jobs.connection, SchemaName()) == 1
+    finally:
+        await reader.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
     from ..options import WorkerOptions
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
+    from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..queries.manage_jobs import CancelReport
@@ -634,6 +635,50 @@ class WorkerUtils:
 
         return Waiters(self.pool, self.schema, look)
 
+    async def figures(
+        self,
+        *,
+        since: datetime | timedelta,
+        until: datetime | None = None,
+        task_identifier: str | None = None,
+        by: FigureGroup | Collection[FigureGroup] = (),
+        connection: Connection | None = None,
+    ) -> FigureList:
+        """What workers of this package did: counts of completed and failed jobs, run times and wait times.
+
+        `since` is a time, or a period before now. `by` groups by "minute", "hour", "task", "pool", or several
+        of them; without it there is one row. Minutes are kept for two days and hours for 90 days; a period of
+        more than two hours begins with a full hour. Groups without jobs are left out.
+        """
+        from ..queries import figures
+
+        now = self._clock.now()
+        begin = _beginning(since, until, now)
+        async with self._connection(connection) as session:
+            return await figures.read_figures(
+                session,
+                self.schema,
+                since=begin,
+                until=until,
+                now=now,
+                task_identifier=task_identifier,
+                by=by,
+            )
+
+    async def samples(
+        self,
+        *,
+        since: datetime | timedelta,
+        until: datetime | None = None,
+        connection: Connection | None = None,
+    ) -> list[BacklogSample]:
+        """Samples of the backlog, one every ten seconds of the last two days, with what all runtimes did."""
+        from ..queries import figures
+
+        begin = _beginning(since, until, self._clock.now())
+        async with self._connection(connection) as session:
+            return await figures.read_samples(session, self.schema, since=begin, until=until)
+
     # -- workers -------------------------------------------------------------------------------------------
 
     async def list_workers(
@@ -767,6 +812,18 @@ def _job_ids(job_ids: Iterable[int] | None, options: BulkOptions) -> Iterable[in
     if options:
         raise InvalidArgumentError(next(iter(options)), "is for a filter and has no effect on job ids")
     return _rereadable(job_ids)
+
+
+def _beginning(since: datetime | timedelta, until: datetime | None, now: datetime) -> datetime:
+    """The beginning of a period that may be given by its length."""
+    end = now if until is None else until
+    begin = end - since if isinstance(since, timedelta) else since
+    for name, value in (("since", begin), ("until", end)):
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            raise InvalidArgumentError(name, f"expected a time with a time zone, got {value!r}")
+    if begin >= end:
+        raise InvalidArgumentError("since", f"must be before {end}, got {begin}")
+    return begin
 
 
 def _rereadable(values: Iterable[T]) -> Iterable[T]:

@@ -40,6 +40,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.missing_own_objects & {"history", "progress"}
 
     @property
+    def has_figures(self) -> bool:
+        """Whether the tables for figures exist."""
+        return "figures" not in self.missing_own_objects
+
+    @property
     def changed(self) -> bool:
         """Whether anything was applied."""
         return bool(self.applied_revisions or self.applied_own_objects)

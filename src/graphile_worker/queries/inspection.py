@@ -169,9 +169,15 @@ async def _percentage(connection: Connection, schema: SchemaName, exact: bool) -
     """How much of the jobs table to read, in per cent."""
     if exact:
         return 100.0
+    pages = await jobs_table_pages(connection, schema)
+    return 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
+
+
+async def jobs_table_pages(connection: Connection, schema: SchemaName) -> int:
+    """The size of the jobs table."""
     table = f"{schema.quoted}._private_jobs"
     pages: int = await connection.fetchval(load("inspect/jobs_table_size", schema), table)
-    return 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
+    return pages
 
 
 def _scaled(count: int, percentage: float) -> int:

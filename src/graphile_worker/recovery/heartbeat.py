@@ -13,7 +13,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from heapq import nsmallest
@@ -70,10 +70,12 @@ class Heartbeat:
         on_heartbeat: Callable[[float, bool], bool],
         on_unavailable: Callable[[], None],
         get_report: Callable[[], JobReport],
+        write_figures: Callable[[Connection, bool], Awaitable[None]],
         get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
-        it returns False if the pool's event loop is closed. Callbacks are called in the thread of `run`.
+        it returns False if the pool's event loop is closed. `write_figures` gets whether it is the last call.
+        Callbacks are called in the thread of `run`.
         """
         self._registration = registration
         self._schema = schema
@@ -84,6 +86,7 @@ class Heartbeat:
         self._on_unavailable = on_unavailable
         self._get_report = get_report
         self._blockage = BlockageReporter(schema, registration.id, get_blockage)
+        self._write_figures = write_figures
         self._timeout = registration.grace / 3
         self._backoff = Backoff(RECONNECT)
         self._can_lock = True
@@ -127,6 +130,7 @@ class Heartbeat:
             while not self._stop_requested.is_set() and not is_gone(connection):
                 await self._beat(connection, liveness, pid)
                 await self._rust_heartbeat.send_if_due(connection)
+                await self._write_figures(connection, False)
                 await self._wait(self._registration.heartbeat_interval)
             if is_gone(connection):
                 raise ConnectionError("the connection was closed by the server")
@@ -222,6 +226,7 @@ class Heartbeat:
             await self._rust_heartbeat.deregister(connection)
         if liveness == "lock":
             await unlock_worker(connection, schema, pool_id, timeout=self._timeout)
+        await self._write_figures(connection, True)
 
     # -- failures and waiting ------------------------------------------------------------------------------
 

@@ -28,16 +28,19 @@ from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..version import __version__
 from .blocked_loop import LoopBlockage
 from .connections import from_dsn, from_pool
+from .duties import Duties, Duty
 from .heartbeat import UNAVAILABLE, Heartbeat
 from .lease import Lease
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
 from .rust_heartbeat import HEARTBEAT_INTERVAL, RustHeartbeat
+from .sweep import StatementRunner
 from .sweeper import Sweeper
 from .unknown_tasks import UnknownTasks
 from .worker_rows import JobReport, Registration, deregister_worker, register_worker
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
+DUTIES_AFTER = 3.0  # seconds after the start
 ONCE_DELAY = 0.5  # seconds until a run that may be short opens a connection for heartbeats
 RENEW_INTERVAL = 1800.0  # seconds between renewals of locks that are more than an hour old
 RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
@@ -71,8 +74,22 @@ class RecoverablePool(Protocol):
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
 
 
+class PoolFigures(Protocol):
+    """Writes what the pool has counted; failures are its own affair."""
+
+    interval: float
+    has_written: bool
+
+    @property
+    def is_pending(self) -> bool: ...
+
+    async def write_if_due(self, connection: Connection, timeout: float) -> None: ...
+
+    async def write(self, connection: Connection, timeout: float) -> None: ...
+
+
 class Recovery:
-    """Heartbeats, sweeps and lock renewals of one pool."""
+    """Heartbeats, sweeps, lock renewals and duties of one pool."""
 
     def __init__(
         self,
@@ -86,6 +103,8 @@ class Recovery:
         *,
         has_tables: bool,
         has_history: bool = False,
+        figures: PoolFigures | None = None,
+        duties: Sequence[Duty] = (),
     ) -> None:
         self._pool = pool
         self._options = options
@@ -94,6 +113,8 @@ class Recovery:
         self._dsn = dsn
         self._clock = clock
         self._has_tables = has_tables
+        self._figures = figures
+        self._duties = duties
         self._registration = Registration(
             id=pool.id,
             host=socket.gethostname(),
@@ -126,6 +147,9 @@ class Recovery:
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]
+        if duties and not pool.once:
+            shared = self._make_duties(pool.run_statement, is_alive=lambda: pool.lease.is_open)
+            self._loops.append(Periodic("duties", shared.run_due, clock, first_after=DUTIES_AFTER))
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -186,6 +210,11 @@ class Recovery:
             loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=1.0)
             self._loops.append(loop)
             loop.start()
+            if self._figures is not None:
+                interval = self._figures.interval
+                loop = Periodic("figures", self._write_due_figures, self._clock, first_after=interval)
+                self._loops.append(loop)
+                loop.start()
 
     def _warn_off(self, reason: str) -> None:
         logger.warning(
@@ -206,6 +235,7 @@ class Recovery:
             on_unavailable=self._pool.lease.suspend,
             get_report=lambda: JobReport(*self._pool.running_report()),
             get_blockage=self._pool.blockage,
+            write_figures=self._write_figures,
         )
         if dsn is None:
             self._task = asyncio.get_running_loop().create_task(
@@ -254,6 +284,24 @@ class Recovery:
         await self._pool.run_statement(self._rust_heartbeat.send_if_due)
         return HEARTBEAT_INTERVAL
 
+    async def _write_figures(self, connection: Connection, is_last: bool) -> None:
+        """Called after each heartbeat, in its thread."""
+        if self._figures is not None:
+            write = self._figures.write if is_last else self._figures.write_if_due
+            await write(connection, self._registration.grace / 3)
+
+    async def _write_due_figures(self) -> float:
+        """Write figures without heartbeats."""
+        figures = self._figures
+        if figures is None:
+            return RENEW_INTERVAL
+        if figures.is_pending:
+            await self._pool.run_statement(lambda connection: figures.write(connection, STOP_TIMEOUT))
+        return figures.interval
+
+    def _make_duties(self, run: StatementRunner, is_alive: Callable[[], bool] = lambda: True) -> Duties:
+        return Duties(self._duties, run, self._schema, self._clock, pool_id=self._pool.id, is_alive=is_alive)
+
     async def _note_rerun(self, job: Job) -> None:
         try:
             async with asyncio.timeout(RERUN_TIMEOUT):
@@ -294,6 +342,18 @@ class Recovery:
             with suppress(Exception):
                 async with asyncio.timeout(STOP_TIMEOUT):
                     await self._deregister()
+        figures = self._figures
+        if figures is not None and (figures.is_pending or (self._pool.once and figures.has_written)):
+            with suppress(Exception):
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await self._finish_figures(figures)
+
+    async def _finish_figures(self, figures: PoolFigures) -> None:
+        """Write the last figures. If all runs drain the queue and end, they must do the duties too."""
+        async with self._database.acquire() as connection:
+            await figures.write(connection, STOP_TIMEOUT)
+            if self._pool.once:
+                await self._make_duties(lambda work: work(connection)).run_due()
 
     async def _deregister(self) -> None:
         """Deregister on a connection of the pool, as there is none for heartbeats."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
+    from ..recovery.duties import Duty
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
     from ..worker.fetcher import FlagSource
@@ -72,7 +73,9 @@ class WorkerBuilder:
     has_tables: bool
     """Whether the Python-only tables and indexes exist."""
     has_history: bool
-    """Whether the tables of the history exist. This and the fields above are set by `open`."""
+    """Whether the tables of the history exist."""
+    has_figures: bool
+    """Whether figures are counted. This and the fields above are set by `open`."""
 
     def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
         _check_conflicts(arguments)
@@ -90,7 +93,7 @@ class WorkerBuilder:
         if once and is_connection(self._pg_pool):
             self._pg_pool = SingleConnection(self._pg_pool)
             # Leave no state in the caller's session. Other sessions cannot see what it has not committed.
-            self.options = self.options.with_values(recovery=False, prepared_statements=False)
+            self.options = self.options.with_values(recovery=False, figures=False, prepared_statements=False)
         hooks = call_hooks(arguments)
         self.events: Events = hooks.events
         """The caller's observers; they may serve other runs too."""
@@ -121,6 +124,7 @@ class WorkerBuilder:
                     report = await migrate(connection, options.schema_name)
             self.has_tables = report.has_tables
             self.has_history = report.has_history
+            self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
             self._install_plugins()
@@ -274,7 +278,8 @@ class WorkerBuilder:
             once=self.once,
             has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
-            policy=self._keep_policy() if self.has_history else None,
+            policy=self._keep_policy if self.has_history else None,
+            counts_figures=self.has_figures,
         )
 
     def _extensions(self) -> Extensions:
@@ -290,6 +295,7 @@ class WorkerBuilder:
 
         return joined_flags(self._app.forbidden_flags, given)
 
+    @cached_property
     def _keep_policy(self) -> KeepPolicy:
         options = self.options
         retention = options.history_retention
@@ -297,8 +303,15 @@ class WorkerBuilder:
         return KeepPolicy(options.history, default=Keep(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
+        from ..figures.write import FigureWriter
         from ..recovery.service import Recovery
 
+        options = self.options
+        figures = None
+        if pool.figures is not None:
+            figures = FigureWriter(
+                pool.figures, options.schema_name, pool.id, heartbeat_interval=options.heartbeat_interval
+            )
         return Recovery(
             pool,
             self.options,
@@ -309,7 +322,22 @@ class WorkerBuilder:
             self._clock,
             has_tables=self.has_tables,
             has_history=self.has_history,
+            figures=figures,
+            duties=self._duties(),
         )
+
+    def _duties(self) -> list[Duty]:
+        """Regular work that one pool does for all."""
+        from ..figures.upkeep import figure_duties
+        from ..history.upkeep import history_duties
+
+        options = self.options
+        duties: list[Duty] = []
+        if self.has_figures:
+            duties += figure_duties(options.schema_name)
+        if self.has_history:
+            duties += history_duties(options, self._keep_policy)
+        return duties
 
     def make_cron(self) -> CronScheduler:
         from ..cron import CronScheduler

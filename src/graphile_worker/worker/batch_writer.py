@@ -18,6 +18,7 @@ from ..db.connection import Connection
 from ..db.retry import is_refusal, may_pass
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError
+from ..figures.counter import FigureCounter
 from ..history.partitions import is_partition_missing
 from ..hooks import Events
 from ..job import Job
@@ -102,6 +103,7 @@ class BatchWriter:
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None],
         recorder: HistoryRecorder | None = None,
+        figures: FigureCounter | None = None,
     ) -> None:
         """`recorder`: what to keep in the history; None if there is no history."""
         self._session = session
@@ -115,6 +117,7 @@ class BatchWriter:
         self._interrupted_delay = interrupted_delay
         self._on_error = on_error
         self._on_written = on_written
+        self._figures = figures
         self._maybe_written: set[int] = set()  # ids of jobs whose write got no answer
         self._given_up_in_a_row = 0
         self.queues: QueueContinuation | None = None
@@ -190,6 +193,8 @@ class BatchWriter:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
         if recorder is not None and outcomes.failed:
             recorder.count(outcomes, batch, final)
+        if self._figures is not None and batch:
+            self._figures.count(batch, final, has_failures=bool(outcomes.failed))
         self._events.written(batch, final, seconds)
 
     async def _run(

@@ -16,6 +16,7 @@ from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
 from ..errors import WorkerStoppedError
+from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
@@ -72,6 +73,7 @@ class WorkerPool:
         reserved: int = 0,
         has_queue_indexes: bool = True,
         policy: KeepPolicy | None = None,
+        counts_figures: bool = False,
     ) -> None:
         """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
@@ -128,6 +130,8 @@ class WorkerPool:
             if policy is not None
             else None
         )
+        self.figures = FigureCounter(self._tasks) if counts_figures else None
+        """What this pool has done and not yet reported."""
         self._sink = Sink(
             self._write_session,
             schema,
@@ -140,6 +144,7 @@ class WorkerPool:
             on_error=self._write_failed,
             on_written=self._write_failures.succeeded,
             recorder=self._recorder,
+            figures=self.figures,
         )
         self._source = choose_source(
             options,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from ..clock import Clock
 from ..db.retry import Backoff, Delays
 from ..errors import JobError
+from ..figures.counter import FigureCounter
 from ..hooks import Events
 from ..keep import Keep
 from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
@@ -51,6 +52,7 @@ class Sink:
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
         recorder: HistoryRecorder | None = None,
+        figures: FigureCounter | None = None,
     ) -> None:
         """`on_error` is called after each failed write, `on_written` after each successful one.
 
@@ -65,6 +67,7 @@ class Sink:
             on_error=self._write_failed,
             on_written=self._write_succeeded,
             recorder=recorder,
+            figures=figures,
         )
         self._clock = clock
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)

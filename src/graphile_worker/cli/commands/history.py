@@ -12,7 +12,7 @@ from ...observability.log_words import elapsed
 from ...text import count
 from ..support.command import Output, client_command
 from ..support.output import print_fields, print_table
-from ..support.parameters import Period, limit_option
+from ..support.parameters import Since, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -26,7 +26,7 @@ NOTHING_KEPT = (
 )
 
 SINCE_OPTION = click.option(
-    "--since", type=Period(), metavar="PERIOD", help="Only the last minutes, hours or days: 30m, 12h, 7d."
+    "--since", type=Since(), metavar="WHEN", help="Only since this time, or the last 30m, 12h or 7d."
 )
 
 
@@ -36,7 +36,7 @@ SINCE_OPTION = click.option(
 @SINCE_OPTION
 @limit_option("jobs", default=50)
 async def history_command(
-    utils: WorkerUtils, state: Any, task: str | None, since: timedelta | None, limit: int
+    utils: WorkerUtils, state: Any, task: str | None, since: datetime | timedelta | None, limit: int
 ) -> Output:
     """List jobs that have ended, the latest first, as far as their ends are kept.
 
@@ -57,7 +57,11 @@ async def history_command(
 @SINCE_OPTION
 @limit_option("errors", default=20)
 async def errors_command(
-    utils: WorkerUtils, fingerprint: str | None, task: str | None, since: timedelta | None, limit: int
+    utils: WorkerUtils,
+    fingerprint: str | None,
+    task: str | None,
+    since: datetime | timedelta | None,
+    limit: int,
 ) -> Output:
     """List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.
 
@@ -77,8 +81,8 @@ async def errors_command(
     )
 
 
-def _moment(period: timedelta | None) -> datetime | None:
-    return None if period is None else datetime.now(UTC) - period
+def _moment(since: datetime | timedelta | None) -> datetime | None:
+    return datetime.now(UTC) - since if isinstance(since, timedelta) else since
 
 
 def _print_ends(found: list[JobEnd], limit: int) -> None:

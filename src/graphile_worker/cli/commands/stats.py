@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from ...json_shapes import queue_as_json, statistics_as_json
 from ...text import count
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
-from ..support.parameters import limit_option
+from ..support.parameters import Since, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -20,17 +21,40 @@ ESTIMATE = "The table is large, so the numbers are estimates; --exact counts eve
 EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 
 
-@client_command("stats")
-@EXACT_OPTION
-async def stats_command(utils: WorkerUtils, exact: bool) -> Output:
-    """Count jobs by state and task.
+def _check(exact: bool, since: datetime | timedelta | None, task: str | None) -> None:
+    if since is None and task is not None:
+        raise click.UsageError("--task needs --since")
+    if since is not None and exact:
+        raise click.UsageError("--exact counts the jobs of now; it cannot be used with --since")
 
-    In a large table the numbers are estimates, and are labelled as such.
+
+@client_command("stats", check=_check)
+@EXACT_OPTION
+@click.option(
+    "--since",
+    type=Since(),
+    metavar="PERIOD",
+    help="Show what workers did since then: 15m, 1h, 7d, or a time.",
+)
+@click.option("--task", metavar="TASK", help="With --since: only this task.")
+async def stats_command(
+    utils: WorkerUtils, exact: bool, since: datetime | timedelta | None, task: str | None
+) -> Output:
+    """Count jobs by state and task, or show what workers did.
+
+    In a large table the numbers are estimates, and are labelled as such. With --since: completed and failed
+    jobs, run times and wait times by task, as workers of this package recorded them.
 
     \b
     graphile-worker stats
-    graphile-worker stats --json
+    graphile-worker stats --since 1h
+    graphile-worker stats --since 7d --task send_email --json
     """
+    if since is not None:
+        from ..support.figure_report import read_report
+
+        report = await read_report(utils, since, task)
+        return Output(report.as_json, report.print)
     found = await utils.statistics(exact=exact)
     return Output(lambda: statistics_as_json(found), lambda: _print_statistics(found))
 

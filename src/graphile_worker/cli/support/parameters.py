@@ -63,18 +63,20 @@ def parse_when(text: str) -> datetime | timedelta:
     return time
 
 
-class Period(_ParamType):
-    """A period such as `30m`, `12h` or `7d`."""
+class Since(_ParamType):
+    """The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
 
-    name = "period"
+    name = "since"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime | timedelta:
+        if isinstance(value, datetime | timedelta):
             return value
         try:
-            return timedelta(seconds=parse_time_phrase(str(value).strip().lower()))
-        except ValueError:
-            self.fail(f"{value!r} is not a period such as 30m, 12h or 7d", param, ctx)
+            return parse_when(value.strip().removeprefix("-"))
+        except ValueError as error:
+            self.fail(str(error).replace("from now", "before now"), param, ctx)
 
 
 class JobId(_ParamType):

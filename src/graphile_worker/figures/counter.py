@@ -1,0 +1,197 @@
+"""Counts the outcomes that a pool has written, by minute and task.
+
+Called once for each written batch, because a call for each job would be noticeable. Counts, the sum of run
+times and the longest one are exact. The histograms and the sum of wait times of a large batch come from a
+sample of its jobs, weighted so that they add up to the exact number.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import frexp
+from typing import NamedTuple
+
+from ..histogram import BUCKETS, SHIFT, bucket_of
+from ..job import Job
+from ..outcome import Completed, Finished
+
+SAMPLED = 24  # jobs of a batch whose times go into the histograms
+SAMPLED_OF_TASK = 4  # at least, however many tasks are in the batch
+LONGEST_WAIT = 1e9  # seconds; more comes from a run_at of infinity
+MINUTES_KEPT = 60  # that could not be written
+
+_LAST = BUCKETS - 1
+
+
+class TaskFigures:
+    """What became of the jobs of one task in one minute."""
+
+    __slots__ = (
+        "completed",
+        "failed",
+        "longest",
+        "permanently_failed",
+        "run_seconds",
+        "run_times",
+        "wait_seconds",
+        "wait_times",
+    )
+
+    def __init__(self) -> None:
+        self.completed = self.failed = self.permanently_failed = 0
+        self.run_seconds = self.wait_seconds = self.longest = 0.0
+        self.run_times = [0] * BUCKETS
+        self.wait_times = [0] * BUCKETS
+
+    def add(self, other: TaskFigures) -> None:
+        """Add what was counted separately."""
+        self.completed += other.completed
+        self.failed += other.failed
+        self.permanently_failed += other.permanently_failed
+        self.run_seconds += other.run_seconds
+        self.wait_seconds += other.wait_seconds
+        self.longest = max(self.longest, other.longest)
+        for mine, others in ((self.run_times, other.run_times), (self.wait_times, other.wait_times)):
+            for bucket, count in enumerate(others):
+                mine[bucket] += count
+
+
+class MinuteFigures(NamedTuple):
+    """The figures of one task in one minute, which is given in seconds since 1970."""
+
+    minute: int
+    task: str
+    figures: TaskFigures
+
+
+class FigureCounter:
+    """The figures of one pool that are not written yet. Thread-safe."""
+
+    def __init__(self, tasks: Mapping[str, object], wall_time: Callable[[], float] = time.time) -> None:
+        """`tasks`: those of the pool, also when they change. `wall_time`: seconds since 1970."""
+        self._tasks = tasks
+        self._wall_time = wall_time
+        self._mutex = threading.Lock()
+        self._minutes: dict[tuple[int, str], TaskFigures] = {}
+        self._turn = 0
+        self._is_on = True
+
+    def count(self, batch: Sequence[Finished], final: Collection[int], *, has_failures: bool) -> None:
+        """Count completed and failed jobs that were written; failed ones in `final` are not retried."""
+        if not self._is_on:
+            return
+        minute = int(self._wall_time()) // 60 * 60
+        with self._mutex:
+            if len(batch) == 1:
+                self._count_one(self._of(minute, batch[0].job.task_identifier), batch[0], final)
+                return
+            parts = (batch,) if len(self._tasks) == 1 else _by_task(batch)
+            sampled = max(SAMPLED // len(parts), SAMPLED_OF_TASK)
+            for part in parts:
+                figures = self._of(minute, part[0].job.task_identifier)
+                self._count_part(figures, part, sampled)
+                if has_failures:
+                    _count_failures(figures, part, final)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not self._minutes
+
+    def take(self) -> list[MinuteFigures]:
+        """Everything that was counted since the last call."""
+        with self._mutex:
+            taken, self._minutes = self._minutes, {}
+        return [MinuteFigures(minute, task, figures) for (minute, task), figures in taken.items()]
+
+    def put_back(self, unwritten: Iterable[MinuteFigures]) -> None:
+        """Keep what could not be written for the next time; very old figures are dropped."""
+        with self._mutex:
+            for minute, task, figures in unwritten:
+                self._of(minute, task).add(figures)
+            newest = max((minute for minute, _ in self._minutes), default=0)
+            for key in [key for key in self._minutes if key[0] < newest - 60 * MINUTES_KEPT]:
+                del self._minutes[key]
+
+    def switch_off(self) -> None:
+        """Count no more: the figures cannot be written."""
+        self._is_on = False
+        self.take()
+
+    def _of(self, minute: int, task: str) -> TaskFigures:
+        figures = self._minutes.get((minute, task))
+        if figures is None:
+            figures = self._minutes[minute, task] = TaskFigures()
+        return figures
+
+    def _count_one(self, figures: TaskFigures, finished: Finished, final: Collection[int]) -> None:
+        """The same as for a batch, without what a single job does not need."""
+        duration, wait = finished.duration, wait_of(finished.job)
+        figures.run_seconds += duration
+        figures.wait_seconds += wait
+        if duration > figures.longest:
+            figures.longest = duration
+        figures.run_times[bucket_of(duration)] += 1
+        figures.wait_times[bucket_of(wait)] += 1
+        if type(finished.outcome) is Completed:
+            figures.completed += 1
+        elif finished.job.id in final:
+            figures.permanently_failed += 1
+        else:
+            figures.failed += 1
+
+    def _count_part(self, figures: TaskFigures, batch: Sequence[Finished], sampled: int) -> None:
+        count, weight, more = len(batch), 1, 0
+        durations = [finished.duration for finished in batch]
+        longest = max(durations)
+        figures.completed += count
+        figures.run_seconds += sum(durations)
+        if longest > figures.longest:
+            figures.longest = longest
+        if count > sampled:
+            step = -(-count // sampled)
+            self._turn += 1
+            batch = batch[self._turn % step :: step]
+            weight, more = divmod(count, len(batch))
+        run_times, wait_times = figures.run_times, figures.wait_times
+        for number, finished in enumerate(batch):
+            jobs = weight + 1 if number < more else weight
+            duration = finished.duration
+            bucket = frexp(duration)[1] + SHIFT if duration else 0  # `bucket_of`, without the call
+            run_times[0 if bucket < 0 else bucket if bucket < _LAST else _LAST] += jobs
+            wait = wait_of(finished.job)
+            figures.wait_seconds += wait * jobs
+            bucket = frexp(wait)[1] + SHIFT if wait else 0
+            wait_times[0 if bucket < 0 else bucket if bucket < _LAST else _LAST] += jobs
+
+
+def _by_task(batch: Sequence[Finished]) -> Collection[list[Finished]]:
+    parts: defaultdict[str, list[Finished]] = defaultdict(list)
+    for finished in batch:
+        parts[finished.job.task_identifier].append(finished)
+    return parts.values()
+
+
+def wait_of(job: Job) -> float:
+    """Seconds from the time when the job could run until a pool locked it, by the clock that locked it."""
+    locked_at, since, created_at = job.raw_locked_at, job.raw_run_at, job.raw_created_at
+    if locked_at is None:
+        return 0.0
+    if created_at is not None and created_at > since:
+        since = created_at
+    wait = locked_at - since
+    return wait if 0.0 < wait < LONGEST_WAIT else 0.0
+
+
+def _count_failures(figures: TaskFigures, batch: Sequence[Finished], final: Collection[int]) -> None:
+    """Move failures out of `completed`."""
+    for finished in batch:
+        if type(finished.outcome) is not Completed:
+            figures.completed -= 1
+            if finished.job.id in final:
+                figures.permanently_failed += 1
+            else:
+                figures.failed += 1

@@ -1,0 +1,121 @@
+"""Writes the figures of a pool to the database, every third heartbeat or so, and when the pool ends.
+
+What was counted is added to what is there. If the server refuses a statement, the figures are kept for the
+next one. If it is unknown whether a statement took effect, as after a lost connection, they are dropped:
+counts may miss some seconds, but nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from .. import sqlstates
+from ..clock import uptime
+from ..db.array_types import teach_arrays
+from ..db.connection import Connection
+from ..db.errors import explained, is_dead_session, sqlstate_of
+from ..schema_name import SchemaName
+from ..sql import load
+from .counter import FigureCounter, MinuteFigures
+
+LONGEST_INTERVAL = 12.0  # seconds between two writes; a crash loses what was counted since the last one
+HEARTBEATS = 3  # between two writes, if that is shorter
+UNAVAILABLE = (
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.UNDEFINED_COLUMN,
+    sqlstates.INVALID_SCHEMA_NAME,
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+)
+LOST = ("08", "57")
+"""Classes of errors about the session, which may have ended after the commit."""
+
+logger = logging.getLogger("graphile_worker.figures")
+
+
+class FigureWriter:
+    """Writes what one pool has counted."""
+
+    def __init__(
+        self, counter: FigureCounter, schema: SchemaName, pool_id: str, *, heartbeat_interval: float
+    ) -> None:
+        self._counter = counter
+        self._schema = schema
+        self._pool_id = pool_id
+        self.interval = min(LONGEST_INTERVAL, HEARTBEATS * heartbeat_interval)
+        """Seconds between two writes."""
+        self.has_written = False
+        """Whether anything was written so far."""
+        self._last_at = uptime()
+        self._is_on = True
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something was counted and not written yet."""
+        return self._is_on and not self._counter.is_empty
+
+    async def write_if_due(self, connection: Connection, timeout: float) -> None:
+        """Write, unless that was done a moment ago or nothing was counted."""
+        if uptime() - self._last_at > self.interval * 0.9:  # heartbeats are never quite on time
+            await self.write(connection, timeout)
+
+    async def write(self, connection: Connection, timeout: float) -> None:
+        """Write what was counted; a failure is logged at most."""
+        self._last_at = uptime()
+        figures = self._counter.take()
+        if not figures or not self._is_on:
+            return
+        try:
+            await write_minutes(connection, self._schema, self._pool_id, figures, timeout=timeout)
+        except Exception as error:
+            self._failed(error, figures)
+        else:
+            self.has_written = True
+
+    def _failed(self, error: Exception, figures: list[MinuteFigures]) -> None:
+        state = sqlstate_of(error)
+        if state in UNAVAILABLE:
+            self._is_on = False
+            self._counter.switch_off()
+            logger.warning("figures are off: %s; jobs run as usual", explained(error))
+        elif is_dead_session(error) or (state is not None and not state.startswith(LOST)):
+            self._counter.put_back(figures)
+            logger.debug("figures could not be written and are kept: %s", explained(error))
+        else:
+            logger.debug("figures of the last seconds are lost: %s", explained(error))
+
+
+async def write_minutes(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    figures: Sequence[MinuteFigures],
+    *,
+    timeout: float | None = None,
+) -> None:
+    """Add these figures to those in the database."""
+    teach_arrays(connection)
+    counted = [each.figures for each in figures]
+    await connection.execute(
+        load("figures/write_minutes", schema),
+        pool_id,
+        [float(each.minute) for each in figures],
+        [each.task for each in figures],
+        [each.completed for each in counted],
+        [each.failed for each in counted],
+        [each.permanently_failed for each in counted],
+        [each.run_seconds for each in counted],
+        [each.wait_seconds for each in counted],
+        [each.longest for each in counted],
+        [_as_array(each.run_times) for each in counted],
+        [_as_array(each.wait_times) for each in counted],
+        timeout=timeout,
+    )
+
+
+def _as_array(counts: list[int]) -> str:
+    """An array as PostgreSQL reads it, without trailing zeros."""
+    end = len(counts)
+    while end and not counts[end - 1]:
+        end -= 1
+    return "{" + ",".join(map(str, counts[:end])) + "}"

@@ -1,0 +1,104 @@
+"""What one pool does for all: partitions ahead, dropping those that have expired, moving failed jobs here.
+
+Each class is a duty: see `recovery/duties.py`.
+"""
+
+from __future__ import annotations
+
+from ..db.connection import Connection
+from ..keep import KeepPolicy
+from ..options import WorkerOptions
+from ..schema_name import SchemaName
+from ..sql import load
+from .error_groups import purge_error_groups
+from .partitions import add_partitions, drop_expired
+from .progress import purge_progress
+
+STEP = 1_000  # jobs per statement
+
+
+class AddPartitions:
+    """Makes the partitions of the next days, so that no write has to."""
+
+    name = "partitions"
+    interval = 3600.0
+
+    def __init__(self, schema: SchemaName, policy: KeepPolicy, error_retention: float) -> None:
+        self._schema = schema
+        self._ends = {keep.seconds for keep in policy.every()}
+        self._errors = {error_retention} if error_retention > 0 else set()
+
+    async def run(self, connection: Connection) -> bool:
+        """Make what is missing."""
+        await add_partitions(connection, self._schema, history=self._ends, errors=self._errors)
+        return False
+
+
+class DropExpired:
+    """Drops partitions whose rows have expired, and forgets old groups of errors."""
+
+    name = "expired history"
+    interval = 900.0
+
+    def __init__(self, schema: SchemaName, error_retention: float) -> None:
+        self._schema = schema
+        self._error_retention = error_retention
+
+    async def run(self, connection: Connection) -> bool:
+        """Drop what has expired; return whether there may be more."""
+        await drop_expired(connection, self._schema)
+        if not self._error_retention:
+            return False
+        purged = await purge_error_groups(
+            connection, self._schema, older_than=self._error_retention, limit=STEP
+        )
+        return purged >= STEP
+
+
+class PurgeProgress:
+    """Deletes the progress of jobs whose worker died."""
+
+    name = "progress"
+    interval = 300.0
+
+    def __init__(self, schema: SchemaName) -> None:
+        self._schema = schema
+
+    async def run(self, connection: Connection) -> bool:
+        """Delete what is left over."""
+        await purge_progress(connection, self._schema)
+        return False
+
+
+class MoveFailed:
+    """Moves jobs that failed permanently a while ago from the queue to the history."""
+
+    name = "failed jobs"
+    interval = 300.0
+
+    def __init__(self, schema: SchemaName, *, after: float, keep: float) -> None:
+        self._schema = schema
+        self._after = after
+        self._keep = keep
+
+    async def run(self, connection: Connection) -> bool:
+        """Move some; return whether there may be more."""
+        await add_partitions(connection, self._schema, history=[self._keep], errors=[], days_ahead=0)
+        statement = load("history/move_failed", self._schema)
+        moved: int = await connection.fetchval(statement, self._after, self._keep, STEP)
+        return moved >= STEP
+
+
+def history_duties(
+    options: WorkerOptions, policy: KeepPolicy
+) -> list[AddPartitions | DropExpired | PurgeProgress | MoveFailed]:
+    """All duties of this module."""
+    schema, errors = options.schema_name, options.error_retention
+    duties: list[AddPartitions | DropExpired | PurgeProgress | MoveFailed] = [
+        AddPartitions(schema, policy, errors),
+        DropExpired(schema, errors),
+        PurgeProgress(schema),
+    ]
+    if options.failed_retention is not None:
+        duties.append(MoveFailed(schema, after=options.failed_retention, keep=options.history_retention))
+    return duties

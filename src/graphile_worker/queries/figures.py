@@ -1,0 +1,207 @@
+"""Reads the figures of this package's workers, and samples of the backlog, which covers all runtimes.
+
+Minutes are kept for two days, hours for 90 days. Periods up to two hours are read from the minutes, longer
+ones from the hours, and then begin with a full hour. Either way the cost depends on the number of tasks, not
+on the number of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Literal, get_args
+
+import msgspec
+
+from ..db.array_types import teach_arrays
+from ..db.connection import Connection, Row
+from ..errors import InvalidArgumentError
+from ..histogram import percentile
+from ..job import instant
+from ..schema_name import SchemaName
+from ..sql import load
+
+FigureGroup = Literal["minute", "hour", "task", "pool"]
+FIGURE_GROUPS: tuple[FigureGroup, ...] = get_args(FigureGroup)
+LONGEST_IN_MINUTES = timedelta(hours=2)
+"""Longer periods are read from the hours."""
+MINUTES_KEPT = timedelta(hours=47)
+"""Minutes are kept a little longer than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What workers of this package did, in all or in one group."""
+
+    start: datetime | None
+    """The minute or the hour; None if the figures are not grouped by time."""
+    task_identifier: str | None
+    """None if the figures are not grouped by task."""
+    pool_id: str | None
+    """None if the figures are not grouped by pool, or are older than a few minutes."""
+    completed: int
+    failed: int
+    """Attempts that failed and were to be retried."""
+    permanently_failed: int
+    run_seconds: float
+    """The run time of all attempts together."""
+    wait_seconds: float
+    """The wait time of all attempts together: from when a job could run until a worker locked it."""
+    longest: float
+    """The longest run time in seconds."""
+    run_times: Sequence[int]
+    """Attempts by run time; the buckets are those of `graphile_worker.histogram`."""
+    wait_times: Sequence[int]
+    """Attempts by wait time."""
+
+    @property
+    def attempts(self) -> int:
+        """All attempts that ended."""
+        return self.completed + self.failed + self.permanently_failed
+
+    def run_percentile(self, share: float) -> float | None:
+        """The run time in seconds that this share of attempts did not exceed: 0.95 for p95."""
+        return percentile(self.run_times, share, self.longest)
+
+    def wait_percentile(self, share: float) -> float | None:
+        """The wait time in seconds that this share of attempts did not exceed."""
+        return percentile(self.wait_times, share)
+
+
+class FigureList(list[Figures]):
+    """Figures by group, and the period that they cover."""
+
+    def __init__(
+        self, figures: Sequence[Figures], *, since: datetime, until: datetime, is_recorded: bool
+    ) -> None:
+        super().__init__(figures)
+        self.since = since
+        """The beginning of the first minute or hour."""
+        self.until = until
+        self.is_recorded = is_recorded
+        """False if the tables for figures are missing: run a migration."""
+
+
+class BacklogSample(msgspec.Struct, frozen=True):
+    """The jobs table at one moment, and what happened to it since the sample before, by all runtimes."""
+
+    at: datetime
+    seconds: float | None
+    """Since the sample before; None for the first one."""
+    added: int | None
+    """Jobs that were added; None if unknown, as after a restart of the server."""
+    deleted: int | None
+    """Jobs that completed or were removed; None if unknown."""
+    updated: int | None
+    """Jobs that were locked, failed, returned or changed; None if unknown."""
+    live: int
+    """All jobs, as the server's statistics say."""
+    ready: int
+    scheduled: int
+    failed: int
+    """Permanently failed jobs."""
+    is_estimate: bool
+    """Whether `ready`, `scheduled` or `failed` is estimated. Up to 1,000 ready jobs are always counted."""
+    oldest_wait: float
+    """Seconds since the oldest ready job could run; 0 if none is ready."""
+
+
+async def read_figures(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    since: datetime,
+    until: datetime | None,
+    now: datetime,
+    task_identifier: str | None = None,
+    by: FigureGroup | Collection[FigureGroup] = (),
+) -> FigureList:
+    """Figures of a period, summed up for each group; without a group, at most one row.
+
+    `until`: None for everything since then, also by workers whose clock is ahead of `now`.
+    """
+    groups = _checked_groups(by)
+    end = until or now
+    is_fine = _reads_minutes(groups, since, end, now)
+    since = _floor(since, 60 if is_fine else 3600)
+    if not await connection.fetchval(load("figures/has_figures", schema), schema.name):
+        return FigureList([], since=since, until=end, is_recorded=False)
+    teach_arrays(connection)
+    statement = load("figures/read_minutes" if is_fine else "figures/read_hours", schema)
+    flags = [not groups.isdisjoint({"minute", "hour"}), "task" in groups]
+    if is_fine:
+        flags.append("pool" in groups)
+    rows = await connection.fetch(statement, since, until, task_identifier, *flags)
+    return FigureList([_figures(row) for row in rows], since=since, until=end, is_recorded=True)
+
+
+async def read_samples(
+    connection: Connection, schema: SchemaName, *, since: datetime, until: datetime | None
+) -> list[BacklogSample]:
+    """Samples of the backlog, one every ten seconds; none if the table is missing."""
+    if not await connection.fetchval(load("figures/has_figures", schema), schema.name):
+        return []
+    rows = await connection.fetch(load("figures/read_samples", schema), since, until)
+    begin = since.timestamp()
+    first = [_sample(None, rows[0])] if rows and rows[0]["at"] >= begin else []
+    return [*first, *(_sample(earlier, row) for earlier, row in pairwise(rows))]
+
+
+def _checked_groups(by: FigureGroup | Collection[FigureGroup]) -> frozenset[str]:
+    groups = frozenset((by,) if isinstance(by, str) else by)
+    if unknown := groups.difference(FIGURE_GROUPS):
+        names = ", ".join(FIGURE_GROUPS)
+        raise InvalidArgumentError("by", f"expected names from {names}; got {min(unknown)!r}")
+    if "hour" in groups and groups & {"minute", "pool"}:
+        raise InvalidArgumentError("by", "'hour' cannot be combined with 'minute' or 'pool'")
+    return groups
+
+
+def _reads_minutes(groups: frozenset[str], since: datetime, until: datetime, now: datetime) -> bool:
+    if groups & {"minute", "pool"}:
+        return True
+    is_kept = since > now - MINUTES_KEPT
+    return "hour" not in groups and is_kept and until - since <= LONGEST_IN_MINUTES
+
+
+def _floor(moment: datetime, seconds: int) -> datetime:
+    return datetime.fromtimestamp(moment.timestamp() // seconds * seconds, UTC)
+
+
+def _figures(row: Row) -> Figures:
+    return Figures(
+        start=None if row["start"] is None else instant(row["start"]),
+        task_identifier=row["task"],
+        pool_id=row["pool_id"] or None,
+        completed=row["completed"],
+        failed=row["failed"],
+        permanently_failed=row["permanently_failed"],
+        run_seconds=row["run_seconds"],
+        wait_seconds=row["wait_seconds"],
+        longest=row["longest"],
+        run_times=row["run_times"],
+        wait_times=row["wait_times"],
+    )
+
+
+def _sample(earlier: Row | None, row: Row) -> BacklogSample:
+    """A day has thousands of them, so this is written for speed."""
+    at, added, deleted, updated, *rest = row
+    if earlier is None:
+        return BacklogSample(instant(at), None, None, None, None, *rest)
+    before, added_before, deleted_before, updated_before, *_ = earlier
+    return BacklogSample(
+        instant(at),
+        at - before,
+        _growth(added_before, added),
+        _growth(deleted_before, deleted),
+        _growth(updated_before, updated),
+        *rest,
+    )
+
+
+def _growth(before: int, now: int) -> int | None:
+    """How much a counter grew. It falls when the server has crashed or its statistics were reset."""
+    return now - before if now >= before else None

@@ -1,0 +1,124 @@
+"""Duties: regular work that one pool does for all pools of a database, such as folding figures.
+
+The pool that did it last goes on; the others ask now and then, and take over when it is late. So an idle pool
+sends next to nothing, and it does not matter which pool dies. A duty must do no harm if it is done twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from .. import sqlstates
+from ..clock import Clock
+from ..db.array_types import teach_arrays
+from ..db.connection import Connection
+from ..db.errors import explained, sqlstate_of
+from ..db.retry import is_retryable
+from ..schema_name import SchemaName
+from ..sql import load
+from .sweep import StatementRunner
+
+LATE = 30.0  # seconds after which other pools take over
+MOST_STEPS = 20  # of one duty in a row
+SHORTEST_WAIT = 0.5  # seconds between two claims
+RETRY = 10.0  # seconds after a claim that failed
+OFF_FOR = 3600.0  # seconds, if the table is missing or must not be used
+UNAVAILABLE = (
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.INVALID_SCHEMA_NAME,
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+)
+
+logger = logging.getLogger("graphile_worker.recovery")
+
+
+class Duty(Protocol):
+    """One kind of regular work."""
+
+    @property
+    def name(self) -> str:
+        """Its key in the database, and what log lines call it."""
+        ...
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one time to the next."""
+        ...
+
+    async def run(self, connection: Connection, /) -> bool:
+        """Do a step that takes well below a second; return whether there is more to do at once."""
+        ...
+
+
+class Duties:
+    """The duties of one pool, whether they are its turn or not."""
+
+    def __init__(
+        self,
+        duties: Sequence[Duty],
+        run: StatementRunner,
+        schema: SchemaName,
+        clock: Clock,
+        *,
+        pool_id: str,
+        is_alive: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`run` is called for each step. `is_alive`: whether this pool's own heartbeats arrive."""
+        self._duties = {duty.name: duty for duty in duties}
+        self._run = run
+        self._schema = schema
+        self._clock = clock
+        self._pool_id = pool_id
+        self._is_alive = is_alive
+        self._due = dict.fromkeys(self._duties, 0.0)
+        self._failing: set[str] = set()
+
+    async def run_due(self) -> float:
+        """Do what is due and this pool's turn; return the seconds until something may be due again."""
+        now = self._clock.monotonic()
+        due = [duty for name, duty in self._duties.items() if self._due[name] <= now]
+        if due and self._is_alive():
+            try:
+                claims = await self._run(
+                    lambda connection: claim_duties(connection, self._schema, self._pool_id, due)
+                )
+            except Exception as error:
+                logger.debug("duties cannot be claimed: %s", explained(error))
+                return OFF_FOR if sqlstate_of(error) in UNAVAILABLE else RETRY
+            for name, (is_ours, wait) in claims.items():
+                self._due[name] = now + max(wait, SHORTEST_WAIT)
+                if is_ours:
+                    await self._do(self._duties[name])
+        return max(min(self._due.values()) - self._clock.monotonic(), SHORTEST_WAIT)
+
+    async def _do(self, duty: Duty) -> None:
+        """All steps of a duty. A failure is logged once until it works again; it must not stop the others."""
+        try:
+            for _ in range(MOST_STEPS):
+                if not await self._run(duty.run):
+                    break
+        except Exception as error:
+            is_about_connection = sqlstate_of(error) is None or is_retryable(error)
+            level = logging.DEBUG if is_about_connection or duty.name in self._failing else logging.WARNING
+            logger.log(level, "the duty %r failed: %s; retrying", duty.name, explained(error))
+            if not is_about_connection:
+                self._failing.add(duty.name)
+        else:
+            self._failing.discard(duty.name)
+
+
+async def claim_duties(
+    connection: Connection, schema: SchemaName, pool_id: str, duties: Sequence[Duty]
+) -> dict[str, tuple[bool, float]]:
+    """By name: whether it is this pool's turn, and the seconds until it may be the next time."""
+    teach_arrays(connection)
+    rows = await connection.fetch(
+        load("recovery/claim_duties", schema),
+        pool_id,
+        [duty.name for duty in duties],
+        [duty.interval for duty in duties],
+        LATE,
+    )
+    return {row["name"]: (row["is_ours"], row["wait"]) for row in rows}

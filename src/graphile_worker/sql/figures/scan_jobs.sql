@@ -1,0 +1,25 @@
+-- What is waiting in the jobs table, from some of its pages or from all.
+--
+-- $1 text  the jobs table, with its schema, quoted
+-- $2 real  the percentage of the table's pages to read
+-- Returns the server's counters for the table (added, deleted, updated, live); ready, scheduled and failed as counted,
+-- not extrapolated; and oldest_wait in seconds.
+select
+  pg_stat_get_tuples_inserted($1::text::regclass::oid) as added,
+  pg_stat_get_tuples_deleted($1::text::regclass::oid) as deleted,
+  pg_stat_get_tuples_updated($1::text::regclass::oid) as updated,
+  pg_stat_get_live_tuples($1::text::regclass::oid) as live,
+  count(*) filter (where jobs.is_available and jobs.run_at <= now()) as ready,
+  count(*) filter (where jobs.is_available and jobs.run_at > now()) as scheduled,
+  count(*) filter (where not jobs.is_available and jobs.locked_at is null) as failed,
+  coalesce(
+    greatest(
+      date_part('epoch', now()) - date_part(
+        'epoch',
+        min(greatest(jobs.run_at, jobs.created_at)) filter (where jobs.is_available and jobs.run_at <= now())
+      ),
+      0::double precision
+    ),
+    0::double precision
+  ) as oldest_wait
+from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs tablesample system ($2::real)

@@ -1,0 +1,152 @@
+"""Duties: one pool does what is due, and another one when it is late."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+import pytest
+
+from graphile_worker.clock import SystemClock
+from graphile_worker.recovery.duties import LATE, MOST_STEPS, OFF_FOR, Duties
+from graphile_worker.schema_name import SchemaName
+from support.working import SCHEMA
+
+T = TypeVar("T")
+SCHEMA_NAME = SchemaName()
+
+
+class Hands(SystemClock):
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class Counted:
+    """A duty that counts its calls."""
+
+    def __init__(self, name: str = "counted", interval: float = 10.0, *, steps: int = 1) -> None:
+        self.name = name
+        self.interval = interval
+        self.steps = steps
+        self.calls = 0
+        self.error: Exception | None = None
+
+    async def run(self, connection: Any) -> bool:
+        if self.error is not None:
+            raise self.error
+        self.calls += 1
+        return self.calls % self.steps != 0
+
+
+def duties_of(connection: Any, *duties: Counted, pool_id: str = "pool-1", clock: Any = None) -> Duties:
+    async def run(work: Callable[[Any], Awaitable[T]]) -> T:
+        return await work(connection)
+
+    return Duties(duties, run, SCHEMA_NAME, clock or Hands(), pool_id=pool_id)
+
+
+async def let_pass(connection: Any, seconds: float) -> None:
+    """Make the server believe that everything was done this much earlier."""
+    await connection.execute(
+        f"update {SCHEMA}._private_py_duties set done_at = done_at - make_interval(secs => $1)", seconds
+    )
+
+
+async def test_a_duty_is_done_at_once_and_then_at_its_interval(connection: Any) -> None:
+    duty, clock = Counted(), Hands()
+    duties = duties_of(connection, duty, clock=clock)
+    assert await duties.run_due() == pytest.approx(10)
+    await duties.run_due()
+    assert duty.calls == 1
+    clock.time += 10
+    await let_pass(connection, 10)
+    await duties.run_due()
+    assert duty.calls == 2
+
+
+async def test_the_pool_that_did_it_last_goes_on(connection: Any) -> None:
+    first, second = Counted(), Counted()
+    await duties_of(connection, first).run_due()
+    await let_pass(connection, 10)
+    wait = await duties_of(connection, second, pool_id="pool-2").run_due()
+    assert second.calls == 0
+    assert LATE - 5 < wait <= LATE  # it asks again when the other one would be late
+    await duties_of(connection, first).run_due()
+    assert first.calls == 2
+
+
+async def test_another_pool_takes_over_when_it_is_late(connection: Any) -> None:
+    first, second = Counted(), Counted()
+    await duties_of(connection, first).run_due()
+    await let_pass(connection, 10 + LATE)
+    await duties_of(connection, second, pool_id="pool-2").run_due()
+    assert second.calls == 1
+    await let_pass(connection, 10)
+    await duties_of(connection, first).run_due()
+    assert first.calls == 1
+
+
+async def test_a_clock_that_was_set_back_stops_nothing(connection: Any) -> None:
+    duty = Counted()
+    await duties_of(connection, duty).run_due()
+    await let_pass(connection, -7200)
+    await duties_of(connection, duty, pool_id="pool-2").run_due()
+    assert duty.calls == 2
+
+
+async def test_of_many_pools_one_does_it(connection: Any, database_url: str) -> None:
+    """Also when all of them ask at the same time."""
+    counted = [Counted(str(number)) for number in range(5)]
+    connections = [await asyncpg.connect(database_url) for _ in range(8)]
+    try:
+        for _ in range(5):
+            pools = [
+                duties_of(each, *counted, pool_id=f"pool-{number}") for number, each in enumerate(connections)
+            ]
+            await asyncio.gather(*(duties.run_due() for duties in pools))
+            await let_pass(connection, 10 + LATE)
+    finally:
+        for each in connections:
+            await each.close(timeout=60)
+    assert [duty.calls for duty in counted] == [5] * 5
+
+
+async def test_a_duty_goes_on_while_there_is_more_to_do(connection: Any) -> None:
+    duty, endless = Counted(steps=3), Counted("endless", steps=1_000_000)
+    await duties_of(connection, duty, endless).run_due()
+    assert duty.calls == 3
+    assert endless.calls == MOST_STEPS  # then it is the turn of others
+
+
+async def test_one_that_fails_is_logged_once_and_does_not_stop_the_others(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing, other = Counted("failing"), Counted("other")
+    failing.error = asyncpg.UndefinedColumnError("column x does not exist")
+    clock = Hands()
+    duties = duties_of(connection, failing, other, clock=clock)
+    for _ in range(3):
+        await duties.run_due()
+        clock.time += 10
+        await let_pass(connection, 10)
+    assert other.calls == 3
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["the duty 'failing' failed: column x does not exist; retrying"]
+
+
+async def test_without_the_table_there_are_no_duties(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.execute(f"drop table {SCHEMA}._private_py_duties")
+    duty = Counted()
+    assert await duties_of(connection, duty).run_due() == OFF_FOR
+    assert duty.calls == 0
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
