@@ -56,6 +56,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD].close()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Captured output may hold half a surrogate pair, which pytest-xdist cannot send."""
+    report = yield
+    report.sections[:] = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 def _server_choice() -> str:
     if os.environ.get("TEST_DATABASE_URL"):
         return "the server of TEST_DATABASE_URL"

@@ -116,3 +116,10 @@ def test_an_add_that_got_lost_has_no_job() -> None:
     statement = add_statement(SchemaName(), JobSpec("a", job_key="k"))
     assert job_from_row((None,) * 16, statement) is None
     assert job_from_row(None, statement) is None
+
+
+def test_all_sql_is_ascii() -> None:
+    """Comments are sent too, and a database may have another encoding."""
+    assert [
+        path.name for path in FOLDER.rglob("*.sql") if not path.read_text(encoding="utf-8").isascii()
+    ] == []

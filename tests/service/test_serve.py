@@ -96,7 +96,7 @@ async def test_the_log_is_that_of_the_command_also_as_json(start: Start, tmp_pat
     program = start("worker.py")
     assert program.ended() == 0
     lines = [json.loads(line) for line in program.output.splitlines()]
-    assert [line["task"] for line in lines if line["msg"].startswith("completed")] == ["hello"]
+    assert [line["task"] for line in lines if "completed in" in line["msg"]] == ["hello"]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ async def test_logging_that_the_program_has_set_up_is_kept_unless_a_format_is_wa
     await jobs.add("hello")
     program = start("worker.py", **environment)
     assert program.ended() == 0
-    assert ("MINE completed in" in program.output) == (is_ours is False)
-    assert ("INFO: completed in" in program.output) == (is_ours is True)
+    assert ("MINE task hello" in program.output) == (is_ours is False)
+    assert ("INFO [worker] task hello" in program.output) == (is_ours is True)
 
 
 async def test_the_health_file_is_that_of_the_command(start: Start, tmp_path: Path) -> None:
