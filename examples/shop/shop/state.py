@@ -11,7 +11,7 @@ import httpx
 from .bank import Bank
 from .database import Database
 from .mailer import Mailer
-from .settings import Settings
+from .settings import read_settings
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class State:
 
 @asynccontextmanager
 async def open_state() -> AsyncIterator[State]:
-    settings = Settings()
+    settings = read_settings()
     database = Database(settings.database_url)
     try:
         async with (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import httpx
 
@@ -13,7 +12,7 @@ from shop.worker import app
 
 
 async def test_signing_up_sends_a_welcome(
-    web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, mail: FakeMail
+    web: httpx.AsyncClient, run_jobs: RunJobs, services: tuple[object, ...], mail: FakeMail
 ) -> None:
     (await web.post("/customers", json={"name": "Grace", "email": "grace@example.com"})).raise_for_status()
     (await run_jobs(app=app, extensions=services)).check()
@@ -27,7 +26,11 @@ async def test_an_address_that_is_taken_adds_no_job(web: httpx.AsyncClient, adde
 
 
 async def test_an_email_that_is_refused_is_retried(
-    graphile_worker_clock: FakeClock, web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, mail: FakeMail
+    graphile_worker_clock: FakeClock,
+    web: httpx.AsyncClient,
+    run_jobs: RunJobs,
+    services: tuple[object, ...],
+    mail: FakeMail,
 ) -> None:
     (await web.post("/customers", json={"name": "Bob", "email": "bob@greylist.example"})).raise_for_status()
     ran = await run_jobs(app=app, extensions=services, until=timedelta(minutes=1))

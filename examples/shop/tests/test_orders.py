@@ -39,7 +39,7 @@ async def test_an_order_adds_a_job_that_charges_the_card(
 
 
 async def test_an_order_is_paid_and_the_invoice_sent(
-    web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, mail: FakeMail, bank: FakeBank
+    web: httpx.AsyncClient, run_jobs: RunJobs, services: tuple[object, ...], mail: FakeMail, bank: FakeBank
 ) -> None:
     order = await place_order(web)
 
@@ -51,7 +51,7 @@ async def test_an_order_is_paid_and_the_invoice_sent(
 
 
 async def test_the_invoice_is_archived(
-    web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, archive: Path
+    web: httpx.AsyncClient, run_jobs: RunJobs, services: tuple[object, ...], archive: Path
 ) -> None:
     order = await place_order(web)
     (await run_jobs(app=app, extensions=services)).check()
@@ -71,7 +71,11 @@ async def test_a_declined_card_leaves_neither_an_order_nor_a_job(
 
 
 async def test_a_payment_that_fails_later_is_not_retried(
-    web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, added_jobs: AddedJobs, mail: FakeMail
+    web: httpx.AsyncClient,
+    run_jobs: RunJobs,
+    services: tuple[object, ...],
+    added_jobs: AddedJobs,
+    mail: FakeMail,
 ) -> None:
     order = await place_order(web, card="4001")
     (await run_jobs(app=app, extensions=services)).check()
@@ -81,7 +85,7 @@ async def test_a_payment_that_fails_later_is_not_retried(
 
 
 async def test_invoices_of_a_customer_are_numbered_without_gaps(
-    web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, mail: FakeMail
+    web: httpx.AsyncClient, run_jobs: RunJobs, services: tuple[object, ...], mail: FakeMail
 ) -> None:
     for _ in range(5):
         await place_order(web)
@@ -94,7 +98,7 @@ async def test_the_shop_asks_for_a_review_a_week_later(
     graphile_worker_clock: FakeClock,
     web: httpx.AsyncClient,
     run_jobs: RunJobs,
-    services: Any,
+    services: tuple[object, ...],
     added_jobs: AddedJobs,
     mail: FakeMail,
 ) -> None:

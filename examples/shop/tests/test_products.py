@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import httpx
 
@@ -17,7 +16,7 @@ async def test_several_changes_update_the_index_once(
     graphile_worker_clock: FakeClock,
     web: httpx.AsyncClient,
     run_jobs: RunJobs,
-    services: Any,
+    services: tuple[object, ...],
     added_jobs: AddedJobs,
 ) -> None:
     for cents in (1000, 900, 800):
@@ -32,7 +31,7 @@ async def test_several_changes_update_the_index_once(
 
 
 async def test_only_the_bad_row_of_an_import_stays(
-    web: httpx.AsyncClient, run_jobs: RunJobs, services: Any, added_jobs: AddedJobs
+    web: httpx.AsyncClient, run_jobs: RunJobs, services: tuple[object, ...], added_jobs: AddedJobs
 ) -> None:
     good = {"sku": "lamp", "name": "Desk lamp", "price": "49.00"}
     bad = {"sku": "chair", "name": "Chair", "price": "a lot"}

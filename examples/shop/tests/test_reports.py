@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import select
 
@@ -16,7 +15,11 @@ from shop.worker import app
 
 
 async def test_each_night_reports_the_orders_of_the_day_before(
-    graphile_worker_clock: FakeClock, database: Database, run_jobs: RunJobs, services: Any, mail: FakeMail
+    graphile_worker_clock: FakeClock,
+    database: Database,
+    run_jobs: RunJobs,
+    services: tuple[object, ...],
+    mail: FakeMail,
 ) -> None:
     await graphile_worker_clock.set(datetime(2027, 6, 1, 12, tzinfo=UTC))
     in_the_evening = datetime(2027, 6, 1, 21, tzinfo=UTC)
@@ -34,7 +37,7 @@ async def test_each_night_reports_the_orders_of_the_day_before(
 
 
 async def test_there_is_one_report_in_the_night_in_which_clocks_are_set_back(
-    graphile_worker_clock: FakeClock, database: Database, run_jobs: RunJobs, services: Any
+    graphile_worker_clock: FakeClock, database: Database, run_jobs: RunJobs, services: tuple[object, ...]
 ) -> None:
     await graphile_worker_clock.set(datetime(2027, 10, 30, 12, tzinfo=UTC))
     ran = await run_jobs(app=app, extensions=services, until=timedelta(days=1))  # half past two comes twice

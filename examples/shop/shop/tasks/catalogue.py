@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from graphile_worker import JobHelpers, task
 
@@ -39,7 +40,7 @@ async def import_products(payload: list[ProductRow], helpers: JobHelpers) -> lis
 
 def parse_row(row: ProductRow) -> Product:
     try:
-        cents = round(float(row.price) * 100)
-    except ValueError:
+        cents = round(Decimal(row.price) * 100)
+    except (ArithmeticError, ValueError):
         raise ValueError(f"{row.sku}: {row.price!r} is not a price") from None
     return Product(sku=row.sku, name=row.name, cents=cents)

@@ -53,6 +53,7 @@ async def place_order(new: NewOrder, session: Session, bank: TheBank) -> Order:
     await jobs.add_job(send_email, email)
     await jobs.add_job(charge_card, ChargeCard(order.id))
 
+    # The bank comes last. If the commit fails after this, no job captures the payment, and it expires.
     try:
         order.authorization = await bank.authorize(new.card, order.cents)
     except DeclinedError as error:
