@@ -73,7 +73,11 @@ class Example:
         process, _ = self._started[-1]
         if process.poll() is None:
             os.killpg(process.pid, number)
-        return process.wait(PATIENCE)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until the process that was started last has ended; its exit status."""
+        return self._started[-1][0].wait(PATIENCE)
 
     def processes(self) -> dict[int, str]:
         """What it has started and is still running; only Linux can tell."""

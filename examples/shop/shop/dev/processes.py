@@ -91,4 +91,5 @@ class Process:
     async def _print_lines(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            print(f"{self.name:6} | {line.decode(errors='replace').rstrip()}", flush=True)
+            with suppress(OSError):  # the terminal may have been closed
+                print(f"{self.name:6} | {line.decode(errors='replace').rstrip()}", flush=True)
