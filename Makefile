@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test check format reference docs interop bench chaos fuzz soak clean
+.PHONY: setup demo shop test check format reference docs interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,10 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo
+
+# The example application; Ctrl-C stops it.
+shop: $(STAMP)
+	cd examples/shop && $(abspath $(BIN))/python -m shop $(SHOP_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

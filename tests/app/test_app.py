@@ -51,6 +51,13 @@ def test_tasks_of_a_module() -> None:
     assert list(App(tasks=[module, plain]).tasks) == ["first", "other/second", "plain"]
 
 
+def test_a_module_may_import_the_tasks_of_another() -> None:
+    billing, emails = types.ModuleType("billing"), types.ModuleType("emails")
+    vars(billing).update(first=first, second=second)
+    vars(emails).update(first=first)
+    assert list(App(tasks=[billing, emails]).tasks) == ["first", "other/second"]
+
+
 def test_a_decorated_function_is_a_task_of_the_app() -> None:
     app = App(tasks=[first])
 

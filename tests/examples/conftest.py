@@ -20,13 +20,14 @@ from graphile_worker.errors import EmbeddedPostgresError
 from support.command_line import clean_environment
 
 PATIENCE = 60
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "archive")  # what running it there has left behind
 
 
 class Example:
     """One example; `run` and `start` take the next command block of its README."""
 
     def __init__(self, name: str, folder: Path, database_url: str) -> None:
-        self.folder = shutil.copytree(ROOT / "examples" / name, folder / name)
+        self.folder = shutil.copytree(ROOT / "examples" / name, folder / name, ignore=LEFT_OUT)
         self.blocks = [
             block.text for block in blocks_of(self.folder / "README.md") if block.language == "bash"
         ]
@@ -37,7 +38,7 @@ class Example:
         self._next = 0
         self._started: list[tuple[subprocess.Popen[bytes], Path]] = []
 
-    def run(self) -> str:
+    def run(self, *, timeout: float = PATIENCE) -> str:
         """Run the next block to its end and return its output."""
         done = subprocess.run(
             self._command(),
@@ -45,7 +46,7 @@ class Example:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=timeout,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -67,12 +68,26 @@ class Example:
         self._started.append((process, log))
         return log
 
-    def stop(self) -> None:
-        """Stop the process that was started last, as a supervisor would."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop the process that was started last, as a supervisor would; its exit status."""
         process, _ = self._started[-1]
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait(PATIENCE)
+            os.killpg(process.pid, number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until the process that was started last has ended; its exit status."""
+        return self._started[-1][0].wait(PATIENCE)
+
+    def processes(self) -> dict[int, str]:
+        """What it has started and is still running; only Linux can tell."""
+        mark = f"PORT={self.port}".encode()
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
 
     @property
     def is_done(self) -> bool:

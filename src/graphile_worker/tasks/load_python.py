@@ -58,7 +58,8 @@ def add_tasks_of_module(registry: TaskRegistry, module: ModuleType, path: str | 
     own = getattr(module, _function_name(Path(path).name.partition(".")[0]), None) if path else None
     if _is_function_like(own):
         registry.add(as_task(own))
-    if len(registry) == before:
+    # Its tasks may be known already, because another module has imported them.
+    if len(registry) == before and not decorated and not _is_function_like(own):
         raise TaskLoadError(
             f"no task found in the module {module.__name__}: expected functions with @task, or functions "
             f"named in __all__; {_functions_of(module)}",
