@@ -20,6 +20,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "clock.py": "where it comes from",
     "spec.py": "an example in a message",
     "cli/commands/crontab.py": "shows what would be due from now on",
+    "cli/commands/history.py": "turns periods before now into times",
     "cli/support/job_filter.py": "turns periods before now into times",
     "cli/live_view/feed.py": "shows when something happened",
     "testing/job_factory.py": "the times of a made-up job",
