@@ -61,13 +61,14 @@ MEANT = {
     **dict.fromkeys(("delete", "rm", "revoke", "purge"), "Did you mean 'cancel'?"),
     **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule --run-at now --attempts 0'?"),
     **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
+    **dict.fromkeys(("inspect", "active"), "Did you mean 'workers'?"),
 }
 """Commands of other job queues, and ours for the same purpose."""
 MEANT_FLAGS = {
     **dict.fromkeys(("--concurrency", "--workers", "--threads"), "--jobs"),
     **dict.fromkeys(("--database", "--database-url", "--url", "--db", "--dsn"), "--connection"),
     **dict.fromkeys(("--task-directory", "--tasks-dir"), "--tasks"),
-    "--application": "--app",
+    **dict.fromkeys(("--application", "-A"), "--app"),
     "--burst": "--once",
     "--reload": "--watch",
 }

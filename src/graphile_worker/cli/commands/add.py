@@ -124,7 +124,7 @@ async def _add_one(settings: Settings, spec: JobSpec, local: LocalTasks, *, stri
         job = await utils.add_job(spec)
         _warn(
             names,
-            f"The job waits for a worker with this task; to remove it: `graphile-worker complete {job.id}`.",
+            f"The job waits for a worker with this task; to remove it: `graphile-worker cancel {job.id}`.",
         )
         return job
 
