@@ -186,6 +186,27 @@ async def test_a_payload_that_does_not_fit_is_refused_when_it_is_added(database_
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("countdown", "run_at"),
+        ("max_retries", "max_attempts"),
+        ("queue", "queue_name"),
+        ("jobkey", "job_key"),
+    ],
+)
+async def test_options_of_other_job_queues_are_refused_with_ours(
+    database_url: str, option: str, meant: str
+) -> None:
+    options: Any = {option: 5}
+    async with make_worker_utils(connection_string=database_url) as utils:
+        with pytest.raises(TypeError) as caught:
+            await utils.add_job("hello", **options)
+    assert str(caught.value) == (
+        f"add_job() got an unexpected keyword argument {option!r}; did you mean {meant!r}?"
+    )
+
+
 def test_the_answer_of_a_hook_is_no_success(printed: Any) -> None:
     assert (
         "task declines (job 1) permanently failed on attempt 1 of 1: the task returned FailJob, which only "
