@@ -154,6 +154,7 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     \b
     graphile-worker dev                          start a database and a worker for development
     graphile-worker -c postgres:///my_db -j 10   run ten jobs at a time
+    graphile-worker --app shop.worker:app        run the tasks of an App
     graphile-worker --once                       run all ready jobs, then exit
     """
     if ctx.invoked_subcommand is not None:
