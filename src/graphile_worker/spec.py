@@ -172,6 +172,27 @@ class CronJob(JobSpec, frozen=True, kw_only=True):
         return CronJob(**values, identifier=self.identifier)
 
 
+_NAMES_ELSEWHERE = {
+    **dict.fromkeys(("countdown", "delay", "eta", "schedule_in", "schedule_at", "at"), "run_at"),
+    **dict.fromkeys(("retries", "max_retries", "max_tries", "retry"), "max_attempts"),
+    **dict.fromkeys(("queue", "lock"), "queue_name"),
+    **dict.fromkeys(("key", "job_id", "task_id", "queueing_lock"), "job_key"),
+}
+"""Options of other job queues, and ours for the same purpose."""
+
+
+def refuse_unknown_options(options: Mapping[str, Any], error: TypeError) -> None:
+    """Raise an error that suggests an option, if `error` is due to one that does not exist."""
+    from .text import closest  # only errors need it
+
+    known = [*JobOptions.__annotations__, "connection"]
+    for name in options:
+        if name not in known:
+            near = _NAMES_ELSEWHERE.get(name) or closest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise TypeError(f"add_job() got an unexpected keyword argument {name!r}{hint}") from error
+
+
 def check_name(argument: str, value: object, max_length: int) -> None:
     """Reject anything but text of 1 to `max_length` characters that PostgreSQL can store."""
     if not isinstance(value, str):

@@ -40,7 +40,7 @@ class Plugin:
 
 
 def say(text):
-    print(f"{text} in {os.getpid()}", flush=True)
+    print(f"{text} in {os.getpid()}\\n", end="", flush=True)  # one write, even if PYTHONUNBUFFERED is set
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ def refuse(job):
 
 
 @app.task(max_attempts=3)
-async def send(payload: dict[str, str], helpers: JobHelpers) -> None:
+async def send(payload: dict[str, object], helpers: JobHelpers) -> None:
     await helpers.extension(Mailer).send(payload.get("to"))
 
 
@@ -237,7 +237,7 @@ async def test_a_lifespan_that_fails_at_its_end_is_reported(
     worker.wait_for("observed send")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 1
-    worker.wait_for("[app] ERROR: the lifespan of shop.worker:app failed at its end")
+    worker.wait_for("ERROR [app] the lifespan of shop.worker:app failed at its end")
     worker.wait_for("graphile-worker: error: the lifespan of shop.worker:app failed at its end: OSError")
     assert await jobs.count() == 0
 

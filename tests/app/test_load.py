@@ -73,9 +73,9 @@ def test_a_lifespan_and_a_context_manager_make_an_app(shop: Path, name: str) -> 
         ("worker.py:app", "app: 'worker.py' is neither an existing Python file nor the name of a module"),
         ("shop.worker:ap", "app: shop.worker has no attribute 'ap'; did you mean 'app'?"),
         ("shop.worker:app.nothing", "app: shop.worker has no attribute 'app.nothing'; did you mean 'app'?"),
-        ("shop.worker:tasks", "shop.worker:tasks: an object of type list is no app; expected an App"),
+        ("shop.worker:tasks", "shop.worker:tasks: an object of type list is not an app; expected an App"),
         ("shop.worker:hello", "shop.worker:hello: <Task 'hello' at "),
-        ("shop.worker:number", "shop.worker:number: an object of type int is no app; expected an App"),
+        ("shop.worker:number", "shop.worker:number: an object of type int is not an app; expected an App"),
         ("shop.worker:generator", "shop.worker:generator: lifespan: shop.worker.generator is a generator"),
         ("shop.worker:App", "shop.worker:App: this is the class App itself; expected an object"),
     ],
@@ -122,6 +122,6 @@ def test_run_takes_an_app_a_lifespan_and_a_name(shop: Path) -> None:
     for app in (App(), lifespan, lifespan(), "shop.worker:app"):
         run(app=app, connection_string="postgres:///unused")
     wrong: Any = [print]
-    with pytest.raises(AppLoadError, match="app: an object of type list is no app"):
+    with pytest.raises(AppLoadError, match="app: an object of type list is not an app"):
         run(app=wrong, connection_string="postgres:///unused")
     assert as_app(lifespan).name.endswith("lifespan")

@@ -203,10 +203,10 @@ def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
     advises(
         result,
         "the database has no task 'helo'; did you mean 'hello'?",
-        "The job waits for a worker with this task; to remove it: `graphile-worker complete 1`.",
+        "The job waits for a worker with this task; to remove it: `graphile-worker cancel 1`.",
         status=0,
     )
-    spawn("complete", 1, DATABASE_URL=database_url).check()
+    spawn("cancel", 1, DATABASE_URL=database_url).check()
     refused = spawn("add", "helllo", "--strict", DATABASE_URL=database_url)
     advises(refused, "did you mean 'hello'", "Nothing was added, because of --strict")
     assert spawn("list", "--json", DATABASE_URL=database_url).json == []
@@ -219,11 +219,17 @@ def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
         (["run"], "Without a command, `graphile-worker` runs a worker"),
         (["help"], "Did you mean `graphile-worker --help`?"),
         (["retry", "1"], "Did you mean 'reschedule --run-at now --attempts 0'?"),
+        (["requeue", "--all"], "Did you mean 'reschedule --run-at now --attempts 0'?"),
+        (["inspect"], "Did you mean 'workers'?"),
+        (["-A", "shop.worker:app"], "Did you mean '--app'?"),
         (["--concurrency", "4"], "Did you mean '--jobs'?"),
         (["--database-url", "postgres:///x"], "Did you mean '--connection'?"),
         (["add", "hello", "name=Ada"], """quotes around it: '{"a": 1}'"""),
         (["show", "hello"], "is not a job id; ids are numbers, and `graphile-worker list` shows them"),
-        (["complete"], "Name the jobs by id or with --key, choose them by filters such as --state"),
+        (
+            ["complete"],
+            "Name the jobs by id or with --key, choose them by filters such as --state, or use --all",
+        ),
         (["add", "hello", "--run-at", "tomorrow"], "nor a period from now such as 5m, 2h or 1d12h"),
     ],
 )

@@ -543,5 +543,6 @@ async def test_a_payload_that_does_not_fit_is_warned_about_at_start(
     (record,) = caplog.records
     assert record.getMessage() == (
         "recurring jobs: crontab:1:11: payload: does not fit dict[str, int]: Expected `int`, got `object` "
-        "- at `$[...]` (task 'strict'); its jobs are added and will fail"
+        "- at `$[...]` (task 'strict'); payloads of recurring jobs have the member _cron, an object, which "
+        "the type must allow; its jobs are added and will fail"
     )

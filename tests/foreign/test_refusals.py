@@ -22,7 +22,7 @@ from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.foreign import as_blocking_connection
 from graphile_worker.errors import InvalidArgumentError
 
-SYNC = "use SyncWorkerUtils.bound(connection) from blocking code, or give "
+SQL = ", or execute the SQL function graphile_worker.add_job on this one"
 ASYNC = "use WorkerUtils.bound(connection) and await its methods"
 SESSION = "in which your transaction is open"
 
@@ -84,23 +84,23 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "a class": (lambda url, stack: AsyncSession, "is the class AsyncSession; give an object of it"),
     "psycopg.Connection": (
         lambda url, stack: stack.enter_context(psycopg.connect(url)),
-        f"is a blocking connection of psycopg; {SYNC}a psycopg.AsyncConnection",
+        f"is a blocking connection of psycopg; give a psycopg.AsyncConnection{SQL}",
     ),
     "psycopg2": (
         _psycopg2,
-        f"is a blocking connection of psycopg2; {SYNC}a connection of asyncpg or psycopg",
+        f"is a blocking connection of psycopg2; give a connection of asyncpg or psycopg{SQL}",
     ),
     "Session": (
         lambda url, stack: Session(_engine(url, stack)),
-        f"is a blocking Session of SQLAlchemy; {SYNC}an AsyncSession",
+        f"is a blocking Session of SQLAlchemy; give an AsyncSession{SQL}",
     ),
     "scoped_session": (
         lambda url, stack: scoped_session(sessionmaker()),
-        f"is a blocking scoped_session of SQLAlchemy; {SYNC}an async_scoped_session",
+        f"is a blocking scoped_session of SQLAlchemy; give an async_scoped_session{SQL}",
     ),
     "Connection": (
         lambda url, stack: stack.enter_context(_engine(url, stack).connect()),
-        f"is a blocking Connection of SQLAlchemy; {SYNC}an AsyncConnection",
+        f"is a blocking Connection of SQLAlchemy; give an AsyncConnection{SQL}",
     ),
 }
 

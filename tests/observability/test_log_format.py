@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -202,6 +203,19 @@ def test_the_handler_is_on_the_root_logger_and_a_second_call_replaces_it() -> No
     assert first.getvalue() == ""
     line = json.loads(second.getvalue())
     assert (line["logger"], line["label"], line["msg"], line["pid"]) == ("shop", "shop", "shown", os.getpid())
+
+
+def test_other_handlers_on_the_same_streams_are_replaced_and_the_rest_is_kept() -> None:
+    root = logging.getLogger()
+    console, other = logging.StreamHandler(sys.stderr), logging.StreamHandler(io.StringIO())
+    root.addHandler(console)
+    root.addHandler(other)
+    try:
+        configure_logging()
+        assert console not in root.handlers  # else each line would appear twice
+        assert other in root.handlers
+    finally:
+        root.removeHandler(other)
 
 
 def test_single_loggers_can_have_levels_of_their_own() -> None:

@@ -96,7 +96,7 @@ async def test_the_log_is_that_of_the_command_also_as_json(start: Start, tmp_pat
     program = start("worker.py")
     assert program.ended() == 0
     lines = [json.loads(line) for line in program.output.splitlines()]
-    assert [line["task"] for line in lines if "completed in" in line["msg"]] == ["hello"]
+    assert [line["task"] for line in lines if line.get("event") == "job:success"] == ["hello"]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ async def test_logging_that_the_program_has_set_up_is_kept_unless_a_format_is_wa
     await jobs.add("hello")
     program = start("worker.py", **environment)
     assert program.ended() == 0
-    assert ("MINE task hello" in program.output) == (is_ours is False)
-    assert ("INFO [worker] task hello" in program.output) == (is_ours is True)
+    assert ("MINE task hello (job 1) completed in" in program.output) == (is_ours is False)
+    assert ("INFO [worker] task hello (job 1) completed in" in program.output) == (is_ours is True)
 
 
 async def test_the_health_file_is_that_of_the_command(start: Start, tmp_path: Path) -> None:
@@ -201,6 +201,24 @@ def test_options_come_from_the_configuration_too(start: Start, tmp_path: Path) -
     write_program(tmp_path / "worker.py")
     program = start("worker.py").wait_for("7 jobs at a time", times=2)
     assert all(line.startswith('{"ts":') for line in program.output.splitlines())
+
+
+async def test_the_configured_app_is_used_unless_the_call_names_another_or_none(
+    start: Start, tmp_path: Path, jobs: Jobs
+) -> None:
+    (tmp_path / "graphile_worker.toml").write_text("app = 'shop:app'\n")
+    (tmp_path / "shop.py").write_text(
+        "from graphile_worker import App\napp = App(concurrency=7)\n@app.task\ndef of_the_app(): ...\n"
+    )
+    (tmp_path / "worker.py").write_text("from graphile_worker import serve\nserve(once=True)\n")
+    await jobs.add("of_the_app")
+    program = start("worker.py")
+    assert program.ended() == 0, program.output
+    assert "task of_the_app (job 1) completed in" in program.output
+    (tmp_path / "worker.py").write_text("from graphile_worker import serve\nserve('', once=True)\n")
+    program = start("worker.py")
+    assert program.ended() == 1
+    assert f"the task directory '{tmp_path}/tasks' does not exist" in program.output
 
 
 def test_a_module_can_be_the_program(start: Start, tmp_path: Path) -> None:

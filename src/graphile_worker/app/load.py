@@ -1,4 +1,4 @@
-"""Finds an app by its name, `module:attribute`, and refuses what is none."""
+"""Finds an app by its name, `module:attribute`, and refuses anything else."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def as_app(value: Any, source: str = "app") -> App:
     if isinstance(value, Task) or _holds_tasks(value):
         name = source if ":" in source else "module:attribute"
         raise AppLoadError(
-            f"{source}: {_shown(value)} is no app; {EXPECTED}. "
+            f"{source}: {_shown(value)} is not an app; {EXPECTED}. "
             f"For tasks use --tasks {name}, or App(tasks=...)"
         )
     if not is_context_manager(value) and not callable(value):
-        raise AppLoadError(f"{source}: {_shown(value)} is no app; {EXPECTED}")
+        raise AppLoadError(f"{source}: {_shown(value)} is not an app; {EXPECTED}")
     if value is App:
         raise AppLoadError(f"{source}: this is the class App itself; expected an object, as in app = App()")
     try:

@@ -63,13 +63,14 @@ MEANT = {
     **dict.fromkeys(("delete", "rm", "revoke", "purge"), "Did you mean 'cancel'?"),
     **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule --run-at now --attempts 0'?"),
     **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
+    **dict.fromkeys(("inspect", "active"), "Did you mean 'workers'?"),
 }
 """Commands of other job queues, and ours for the same purpose."""
 MEANT_FLAGS = {
     **dict.fromkeys(("--concurrency", "--workers", "--threads"), "--jobs"),
     **dict.fromkeys(("--database", "--database-url", "--url", "--db", "--dsn"), "--connection"),
     **dict.fromkeys(("--task-directory", "--tasks-dir"), "--tasks"),
-    "--application": "--app",
+    **dict.fromkeys(("--application", "-A"), "--app"),
     "--burst": "--once",
     "--reload": "--watch",
 }
@@ -155,6 +156,7 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     \b
     graphile-worker dev                          start a database and a worker for development
     graphile-worker -c postgres:///my_db -j 10   run ten jobs at a time
+    graphile-worker --app shop.worker:app        run the tasks of an App
     graphile-worker --once                       run all ready jobs, then exit
     """
     if ctx.invoked_subcommand is not None:

@@ -27,7 +27,7 @@ from ..migrate import MigrationReport, migrate
 from ..queries import add, add_many
 from ..queries.add_plain_job import PlainJobs
 from ..schema_name import SchemaName
-from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
+from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
 from .borrowing import BorrowedConnection
 from .new_names import NewNames, checked_names
 
@@ -187,7 +187,11 @@ class WorkerUtils:
         is kept, and the result is a `JobHandle`, which can wait for it.
         """
         if type(task) is str or not isinstance(task, JobSpec):
-            spec = JobSpec(task, payload, **options)
+            try:
+                spec = JobSpec(task, payload, **options)
+            except TypeError as error:
+                refuse_unknown_options(options, error)
+                raise
         else:
             spec = _whole(task, payload, options)
         if self.hooks._before_add:

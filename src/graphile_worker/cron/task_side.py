@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..errors import CrontabProblem, InvalidArgumentError
+from ..errors import CrontabProblem, InvalidArgumentError, InvalidPayloadError
 from ..tasks.task import AnyTask
 from .item import ParsedCronItem, ParsedCronOptions
 
 JOB_OPTIONS = ("max_attempts", "queue_name", "job_key", "job_key_mode", "priority")
 """Options of a recurring job that are those of the jobs it adds."""
 NO_OPTIONS: Mapping[str, Any] = {}
+CRON_MEMBER = "payloads of recurring jobs have the member _cron, an object, which the type must allow"
 
 
 def own_options(options: ParsedCronOptions) -> dict[str, Any]:
@@ -39,7 +40,12 @@ def payload_at(payload: Mapping[str, Any] | None, minute: datetime, *, backfille
 def check_payload_of(task: AnyTask, payload: Mapping[str, Any] | None) -> None:
     """Raise InvalidPayloadError if the task cannot take this payload together with `_cron`."""
     if task._takes_payload:
-        task.check_payload(payload_at(payload, datetime.now(UTC), backfilled=False))
+        try:
+            task.check_payload(payload_at(payload, datetime.now(UTC), backfilled=False))
+        except InvalidPayloadError as error:
+            task.check_payload(payload)
+            message = str(error).removeprefix("payload: ")
+            raise InvalidPayloadError(f"{message}; {CRON_MEMBER}") from None
     elif payload:  # `_cron` alone may be ignored
         task.check_payload(payload)
 

@@ -94,8 +94,9 @@ def check_failures(failures: Failures) -> Iterator[Finding]:
     yield Finding(
         "failures", "warning", f"{about}{_jobs(failures.jobs)} failed permanently: {names}",
         f"They have no attempts left and stay until they are rescheduled or deleted.{error}",
-        "List them: graphile-worker list --state failed. Retry: graphile-worker reschedule --attempts 0 "
-        "--run-at now ID... Delete them all: graphile-worker cleanup DELETE_PERMAFAILED_JOBS",
+        "List them: graphile-worker list --state failed. Retry them: graphile-worker reschedule "
+        "--state failed --run-at now --attempts 0. Delete them: graphile-worker cleanup "
+        "DELETE_PERMAFAILED_JOBS",
     )  # fmt: skip
 
 

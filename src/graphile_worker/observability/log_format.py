@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -91,14 +92,18 @@ def configure_logging(
 
     `level` is the lowest level to log; `levels` has others for single loggers and those below them. Python's
     warnings are logged too. `capture` also logs what the program prints and exceptions that nothing catches,
-    so that all output has the same format. A second call replaces the handler of the first.
+    so that all output has the same format. Handlers of the root logger that write to standard output or
+    standard error are removed, among them that of an earlier call; files and other handlers stay.
     """
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, PipeHandler)]:
-        root.removeHandler(old)
-        if old.captured is not None:
-            old.captured.release()
     real_stdout, real_stderr = original_streams()
+    for old in [*root.handlers]:
+        if isinstance(old, PipeHandler):
+            root.removeHandler(old)
+            if old.captured is not None:
+                old.captured.release()
+        elif getattr(old, "stream", None) in (sys.stdout, sys.stderr, real_stdout, real_stderr):
+            root.removeHandler(old)  # else each line would appear twice
     handler = PipeHandler(stdout or real_stdout, stderr or real_stderr)
     handler.on_broken_pipe = on_broken_pipe
     if log_format == "json":

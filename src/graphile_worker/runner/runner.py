@@ -116,7 +116,7 @@ class Runner:
         self._events._exclude_current_task()
         await asyncio.shield(self._ended)
 
-    async def stop(self, reason: str = "the worker is stopping") -> None:
+    async def stop(self, reason: str = "the program is stopping the worker") -> None:
         """Shut down gracefully: let running tasks end and write all outcomes. Stopping twice is an error."""
         if self._is_stopping:
             raise WorkerStoppedError("the worker is stopped already")

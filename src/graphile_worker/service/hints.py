@@ -10,7 +10,9 @@ from ..errors import NoDatabaseError, TaskLoadError
 
 
 def hint_for(error: BaseException) -> str | None:
-    """One sentence of advice, or None."""
+    """One sentence of advice, or None. A note on an error of ours is advice."""
+    if notes := getattr(error, "__notes__", None):
+        return str(notes[0])
     if isinstance(error, NoDatabaseError):
         return database_hint()
     if isinstance(error, TaskLoadError):

@@ -44,9 +44,6 @@ def start_program_logging(settings: Settings, *, has_logger: bool) -> PipeHandle
     """
     is_set_up = has_logger or logging.getLogger(ROOT).hasHandlers()
     if "log_format" in settings.places or not is_set_up:
-        root = logging.getLogger()
-        for handler in [each for each in root.handlers if type(each) is logging.StreamHandler]:
-            root.removeHandler(handler)  # ours takes its place; a line must not appear twice
         return start_logging(settings)
     if "log_level" in settings.places:
         logging.getLogger(ROOT).setLevel(settings.command_line.log_level.upper())

@@ -63,6 +63,7 @@ def serve(
     if app is not None:
         call["app"] = app
     _check_arguments(call, watch=watch, once=once)
+    call["app"] = _chosen_app(call)
     if "plugins" in call:
         call["plugins"] = tuple(call["plugins"])  # it is read more than once
     own = {
@@ -119,6 +120,14 @@ def _check_arguments(call: dict[str, Any], *, watch: bool, once: bool) -> None:
         )
     if watch and once:
         raise ConfigError("watch and once cannot be combined")
+
+
+def _chosen_app(call: dict[str, Any]) -> Any:
+    """The app of the call, else the configured one; an empty name means none, as on the command line."""
+    app = call.get("app")
+    if app is None and call.get("options") is None:
+        app = resolve_settings({}).command_line.app
+    return None if app == "" else app
 
 
 def _load(call: dict[str, Any], own: dict[str, Any], *, once: bool) -> Settings:

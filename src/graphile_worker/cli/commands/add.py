@@ -82,7 +82,8 @@ def add_command(
     graphile-worker add send_email '{"to": "a@example.com"}' --run-at 5m
     graphile-worker add --from jobs.jsonl
 
-    If TASK is in the task directory, its own options apply where none are given, and the payload must fit it.
+    If TASK is in the app or the task directory, its own options apply where none are given, and the
+    payload must fit it.
 
     A line of the file is an object with "task" and any of "payload", "queue", "run_at", "max_attempts",
     "key", "key_mode", "priority" and "flags". All lines are added in one transaction.
@@ -124,7 +125,7 @@ async def _add_one(settings: Settings, spec: JobSpec, local: LocalTasks, *, stri
         job = await utils.add_job(spec)
         _warn(
             names,
-            f"The job waits for a worker with this task; to remove it: `graphile-worker complete {job.id}`.",
+            f"The job waits for a worker with this task; to remove it: `graphile-worker cancel {job.id}`.",
         )
         return job
 

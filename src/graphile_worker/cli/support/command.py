@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from ...config import Settings
+from ...errors import AppLoadError
 from ...service.logs import start_logging
 from .client import load_settings, run_async, utils_for, with_app
 from .output import print_json
@@ -47,7 +48,7 @@ def command(
             settings = load_settings(ctx, options)
             start_logging(settings, quiet=True)
             if database:  # the app may name the database or the schema
-                settings, _ = with_app(settings)
+                settings = _over_app(settings, ctx)
             own = {key: value for key, value in parameters.items() if key not in SHARED_FLAGS}
             return _print(body(settings, **own), as_json=as_json)
 
@@ -57,6 +58,15 @@ def command(
         return click.command(name, cls=click.Command, **attributes)(callback)
 
     return decorate
+
+
+def _over_app(settings: Settings, ctx: click.Context) -> Settings:
+    """The settings over those of the app, for a command that can do without the app."""
+    try:
+        return with_app(settings)[0]
+    except AppLoadError as error:
+        error.add_note(f'to run this command without the app: graphile-worker --app "" {ctx.info_name}')
+        raise
 
 
 def client_command(

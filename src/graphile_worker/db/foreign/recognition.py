@@ -161,8 +161,8 @@ def _is_protocol(given: object) -> bool:
 def _wrong_client(kind: _Kind) -> str:
     if kind.is_blocking:
         return (
-            f"is {kind.name}; use SyncWorkerUtils.bound(connection) from blocking code, "
-            f"or give {kind.instead}"
+            f"is {kind.name}; give {kind.instead}, or execute the SQL function graphile_worker.add_job on "
+            "this one"
         )
     return f"is {kind.name}; use WorkerUtils.bound(connection) and await its methods"
 
