@@ -177,11 +177,10 @@ async def test_a_job_whose_end_cannot_be_written_stays(utils: WorkerUtils, jobs:
         "$$ begin raise exception 'disk full' using errcode = '53100'; end $$; "
         f"create trigger refuse before insert on {HISTORY} for each row execute function {SCHEMA}.refuse()"
     )
+    filter = JobFilter(task_identifier="work")
+    cancel: Any = handle.cancel() if by == "id" else utils.cancel_jobs(filter=filter)
     with pytest.raises(asyncpg.PostgresError, match="disk full"):
-        if by == "id":
-            await handle.cancel()
-        else:
-            await utils.cancel_jobs(filter=JobFilter(task_identifier="work"))
+        await cancel
     assert await jobs.count() == 1
 
 

@@ -313,8 +313,8 @@ class WorkerUtils:
     ) -> list[Job] | BulkReport:
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
 
-        Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter the
-        work is done in batches, each in a transaction of its own unless a `connection` is given.
+        Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
+        the work is done in batches, each in a transaction of its own unless a `connection` is given.
         """
         from ..history.removed import ManualEnd
         from ..queries import bulk_changes, manage_jobs

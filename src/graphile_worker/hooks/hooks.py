@@ -74,10 +74,10 @@ class Hooks:
         return interceptor
 
     def redact(self, redactor: Redactor) -> Redactor:
-        """Change what is kept and shown of jobs: `def redact(part, task_identifier, value)` returns the value.
+        """Change what is kept and shown of jobs: `def hide(part, task_identifier, value)` returns the value.
 
-        `part` is "payload", "result" or "error". Payloads and results are plain JSON values. An error is text:
-        the message and the traceback, one after the other.
+        `part` is "payload", "result" or "error". Payloads and results are plain JSON values. An error is a
+        text: the function gets the message and the traceback in turn.
         """
         check_redactor(redactor)
         self._add("_redactors", redactor)

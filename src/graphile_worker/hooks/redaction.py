@@ -1,7 +1,8 @@
 """Redaction: what of a job may be kept in the history and shown to people.
 
-Redactors are called with the part (`payload`, `result` or `error`), the task identifier and the JSON value, and
-return the value to keep. A redactor that fails must not let a secret pass: then the whole value is replaced.
+Redactors are called with the part (`payload`, `result` or `error`), the task identifier and the JSON value,
+and return the value to keep. A redactor that fails must not let a secret pass: then the whole value is
+replaced.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..error_parts import place_of, type_name
 from ..errors import ConfigError
 from ..payload import encode
 
@@ -37,10 +39,12 @@ def redacted(redactors: Sequence[Redactor], part: KeptPart, task_identifier: str
     for redactor in redactors:
         try:
             value = redactor(part, task_identifier, value)
-        except Exception:
-            logger.exception(
-                "the redactor %s failed for the %s of a job of %s, which is not kept",
-                getattr(redactor, "__qualname__", redactor), part, task_identifier,
+        except Exception as error:
+            # Only the place: a message may contain the value that must not be seen.
+            logger.error(
+                "the redactor %s failed for the %s of a job of %s, which is not kept: %s (%s)",
+                getattr(redactor, "__qualname__", redactor), part, task_identifier, type_name(error),
+                place_of(error),
             )  # fmt: skip
             return REDACTION_FAILED
     return value
