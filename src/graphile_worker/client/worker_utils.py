@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
-    from .following import JobStatus
+    from .following import JobRecord, JobStatus
     from .handle import JobHandle
     from .waiting import Waiters
 
@@ -627,6 +627,13 @@ class WorkerUtils:
         async with self._connection(connection) as session:
             return await read_status(session, self.schema, id_of(job))
 
+    async def get_job_record(self, job: Job | int, *, connection: UserConnection | None = None) -> JobRecord:
+        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        from .following import id_of, read_record
+
+        async with self._connection(connection) as session:
+            return await read_record(session, self.schema, id_of(job))
+
     async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
         from .following import id_of, watch_progress
@@ -706,7 +713,7 @@ class WorkerUtils:
             async with self._connection(None) as session:
                 return await read_standings(session, self.schema, list(job_ids))
 
-        return Waiters(self.pool, self.schema, look)
+        return Waiters(self.pool, self.schema, look, lambda: self._connection(None))
 
     async def figures(
         self,

@@ -42,7 +42,7 @@ def redacted(redactors: Sequence[Redactor], part: KeptPart, task_identifier: str
         except Exception as error:
             # Only the place: a message may contain the value that must not be seen.
             logger.error(
-                "the redactor %s failed for the %s of a job of %s, which is not kept: %s (%s)",
+                "the redactor %s failed for the %s of a job of %s, which is not kept: %s %s",
                 getattr(redactor, "__qualname__", redactor), part, task_identifier, type_name(error),
                 place_of(error),
             )  # fmt: skip
