@@ -73,15 +73,15 @@ class Hooks:
         self._add("_on_recovery", interceptor)
         return interceptor
 
-    def redact(self, redactor: Redactor) -> Redactor:
+    def redact(self, interceptor: Redactor) -> Redactor:
         """Change what is kept and shown of jobs: `def hide(part, task_identifier, value)` returns the value.
 
         `part` is "payload", "result" or "error". Payloads and results are plain JSON values. An error is a
         text: the function gets the message and the traceback in turn.
         """
-        check_redactor(redactor)
-        self._add("_redactors", redactor)
-        return redactor
+        check_redactor(interceptor)
+        self._add("_redactors", interceptor)
+        return interceptor
 
     def redacted(self, part: KeptPart, task_identifier: str, value: Any) -> Any:
         """The value as it may be kept and shown."""
