@@ -143,6 +143,8 @@ async def test_bulk_changes(
     assert [row["job_id"] for row in rows] == [job.id for job in kept]
     assert {(row["state"], row["error"]) for row in rows} == {(state, error)}
     assert [row["payload"] for row in rows] == [None, '{"half": "\\ud83d"}', None]
+    (end,) = await utils.get_job_ends(kept[1])
+    assert end.run_at.year == 9999
 
 
 async def test_a_job_that_is_not_kept_leaves_nothing(utils: WorkerUtils, jobs: Jobs) -> None:
