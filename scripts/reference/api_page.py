@@ -28,8 +28,8 @@ PAGES = {
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
         "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
-        "AwaitableContext JobHandle JobStatus Progress JobEnd EndState HistoryFilter AttemptError ErrorGroup "
-        "FigureList Figures FigureGroup BacklogSample"
+        "AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState HistoryFilter AttemptError "
+        "ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
     "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
@@ -41,8 +41,8 @@ PAGES = {
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
     "hooks.md": (
-        f"Hooks {_interceptor_types()} CallNext SkipJob FailJob LeaveLocked Plugin PluginWithLifecycle "
-        "WorkerContext Events"
+        f"Hooks {_interceptor_types()} CallNext KeptPart SkipJob FailJob LeaveLocked Plugin "
+        "PluginWithLifecycle WorkerContext Events"
     ),
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),

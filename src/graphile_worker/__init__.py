@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .client import add_job_adhoc as add_job_adhoc
     from .client import make_worker_utils as make_worker_utils
     from .client import run_migrations as run_migrations
+    from .client.following import JobRecord as JobRecord
     from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
     from .clock import Clock as Clock
@@ -100,7 +101,7 @@ export_lazily(
         "app.application": "Lifespan",
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
-        "client.following": "JobStatus",
+        "client.following": "JobRecord JobStatus",
         "client.handle": "JobHandle",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",

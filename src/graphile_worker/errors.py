@@ -21,9 +21,13 @@
     │   ├── UnknownTaskError         no task has the job's identifier
     │   ├── PayloadError             the payload does not match the task's annotation
     │   ├── BatchFailureError        some items of a batch job failed
+    │   ├── ResultError              the result of a kept job cannot be stored
     │   ├── JobInterruptedError      the task was asked to end early
     │   ├── ExecutableFailedError    an executable task exited with an error
     │   └── ExtensionMissingError    a task asked for an application object that was not passed
+    ├── JobFailedError               the job that a client waited for has failed permanently
+    ├── JobCancelledError            the job that a client waited for was cancelled
+    ├── JobGoneError                 the job that a client waited for is gone, and its end was not kept
     ├── JobRefusedError              an interceptor refused to add the job
     ├── PluginError                  a plugin failed to start
     ├── LifespanError                the lifespan of an app failed

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from .client.following import JobRecord
     from .diagnostics.finding import Finding
     from .history.error_groups import ErrorGroup
+    from .history.progress import Progress
     from .history.records import AttemptError, JobEnd
     from .job import Job
     from .migrate.run import MigrationReport
@@ -38,6 +40,47 @@ def job_as_json(job: Job, **more: Any) -> dict[str, Any]:
 def details_as_json(details: JobDetails) -> dict[str, Any]:
     """The same with the state, the name of the queue, and the time of a permanent failure."""
     return job_as_json(details, state=details.state, queue_name=details.queue_name)
+
+
+def record_as_json(record: JobRecord) -> dict[str, Any]:
+    """The same for a job that may be gone, with `ends`, `errors` and `progress`.
+
+    What only a row has is null once the job is gone; `state` is then how it ended, or `gone`.
+    """
+    job = _gone_as_json(record) if record.job is None else details_as_json(record.job)
+    return job | {
+        "ends": [end_as_json(end) for end in record.ends],
+        "errors": [error_as_json(error) for error in record.errors],
+        "progress": None if record.progress is None else progress_as_json(record.progress),
+    }
+
+
+def _gone_as_json(record: JobRecord) -> dict[str, Any]:
+    end = record.ends[0] if record.ends else None
+    known = {} if end is None else end_as_json(end)
+    named = end or (record.errors[0] if record.errors else None)
+    names = (
+        "queue_name", "payload", "priority", "run_at", "attempts", "max_attempts", "last_error", "created_at",
+        "updated_at", "key", "locked_at", "locked_by", "revision",
+    )  # fmt: skip
+    return {
+        "id": record.job_id,
+        "task_identifier": None if named is None else named.task_identifier,
+        "state": record.state,
+        **{name: known.get(name) for name in names},
+        "last_error": known.get("error"),
+        "failed_at": end.finished_at if end is not None and end.state == "failed" else None,
+        "flags": [] if end is None else sorted(end.flags),
+    }
+
+
+def progress_as_json(progress: Progress) -> dict[str, Any]:
+    return {
+        "share": progress.share,
+        "note": progress.note,
+        "data": progress.data,
+        "updated_at": progress.updated_at,
+    }
 
 
 def bulk_as_json(report: BulkReport) -> dict[str, Any]:

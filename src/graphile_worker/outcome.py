@@ -41,6 +41,8 @@ class Kept(Completed, frozen=True, kw_only=True):
     keep: Keep
     raw_result: str | None = None
     """The result as JSON text."""
+    raw_payload: str | None = None
+    """The payload to keep as JSON text, if it is redacted; None for that of the row."""
     is_awaited: bool = False
     """Whether the end is announced to clients."""
 

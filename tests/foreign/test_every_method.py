@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foreign.places import EACH_ADAPTER, Place
-from graphile_worker import JobFilter, JobSpec
+from graphile_worker import JobFilter, JobSpec, WorkerUtils
 from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.connection import pause
 from graphile_worker.migrate import BREAKING_REVISIONS
@@ -104,3 +104,26 @@ async def test_an_old_schema_is_upgraded(place: Place, observer: Any) -> None:
     await place.commit()
     breaking = await observer.fetch("select id from graphile_worker.migrations where breaking order by id")
     assert [row[0] for row in breaking] == sorted(BREAKING_REVISIONS)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_the_ends_of_kept_jobs_belong_to_the_users_transaction(
+    place: Place, observer: Any, is_committed: bool
+) -> None:
+    utils, do = place.utils(), place.do
+    specs = [JobSpec("work", n, keep=True, keep_payload=True, job_key=f"k{n}") for n in range(4)]
+    one, two, three, four = await WorkerUtils.bound(observer).add_jobs(specs)
+    await do(utils.cancel_jobs([one.id], reason="because"))
+    await do(utils.complete_jobs([two.id]))
+    await do(utils.remove_job("k2"))
+    await do(utils.cancel_jobs(filter=JobFilter(job_key="k3")))
+    record = await do(utils.get_job_record(one))
+    assert (record.ends[0].error, record.ends[0].payload) == ("because", 0)
+    await (place.commit if is_committed else place.rollback)()
+    rows = await observer.fetch(
+        "select job_id, state from graphile_worker._private_py_history where job_id >= $1", one.id
+    )
+    ends = {one.id: "cancelled", two.id: "completed", three.id: "cancelled", four.id: "cancelled"}
+    assert {row["job_id"]: row["state"] for row in rows} == (ends if is_committed else {})
+    left = await observer.fetchval("select count(*) from graphile_worker._private_jobs")
+    assert left == (0 if is_committed else 4)

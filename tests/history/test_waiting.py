@@ -135,6 +135,41 @@ async def test_a_task_that_is_kept_is_found_by_looking(utils: WorkerUtils, worke
     assert await waiting == 5
 
 
+async def test_two_connections_are_enough(database_url: str, workers: Workers) -> None:
+    """One listens, and the client keeps the other one idle between its calls."""
+    async with make_worker_utils(connection_string=database_url, max_pool_size=2) as utils:
+        handle = await utils.add_job(double, {"n": 4}, keep=True)
+        waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
+        assert (await handle.status()).state == "ready"
+        await workers.start(TASKS)
+        assert await waiting == 8
+
+
+async def test_a_record_has_all_that_is_known(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
+    handle = await utils.add_job(fail, keep=True, max_attempts=1)
+    record = await utils.get_job_record(handle)
+    assert (record.state, record.is_known, record.ends, record.errors) == ("ready", True, [], [])
+    await workers.once(TASKS)
+    record = await utils.get_job_record(handle.id)
+    assert (record.state, len(record.ends), len(record.errors)) == ("failed", 1, 1)
+    await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
+    record = await utils.get_job_record(handle.id)
+    assert (record.job, record.state, record.problem) == (None, "failed", None)
+    unknown = await utils.get_job_record(999)
+    assert (unknown.state, unknown.is_known) == ("gone", False)
+
+
+async def test_a_status_where_there_is_no_history(utils: WorkerUtils, jobs: Jobs) -> None:
+    await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history, {SCHEMA}._private_py_progress")
+    job = await utils.add_job(double, {"n": 1})
+    assert (await utils.get_job_status(job)).state == "ready"
+    async with jobs.connection.transaction():  # which goes on
+        record = await utils.get_job_record(999, connection=jobs.connection)
+        assert await jobs.count() == 1
+    assert "_private_py_history" in str(record.problem)
+    assert (await utils.get_job_status(999)).state == "gone"
+
+
 async def test_a_timeout(utils: WorkerUtils) -> None:
     handle = await utils.add_job(double, {"n": 1}, keep=True)
     with pytest.raises(TimeoutError):

@@ -25,13 +25,17 @@ from graphile_worker import (
     CleanupReport,
     Clock,
     CronItem,
+    EndState,
     Events,
     Hooks,
     Job,
     JobDetails,
     JobFilter,
+    JobHandle,
     JobHelpers,
+    JobRecord,
     JobSpec,
+    JobStatus,
     LeaveLocked,
     LocalQueueOptions,
     MigrationReport,
@@ -57,7 +61,7 @@ from graphile_worker import (
     task,
 )
 from graphile_worker.errors import GraphileWorkerError, JobNotAddedError
-from graphile_worker.hooks import CallNext, WorkerContext
+from graphile_worker.hooks import CallNext, KeptPart, WorkerContext
 from graphile_worker.hooks.events import JobFailed, JobSucceeded
 from graphile_worker.testing import AddedJobs, FakeClock, JobsRun, RunJobs
 
@@ -345,6 +349,38 @@ async def work_with_an_app(utils: WorkerUtils, run_jobs: RunJobs) -> None:
         await runner.wait()
     (await run_jobs(app=app, extensions=[Mailer()])).check()
     (await run_jobs(app.tasks)).check()
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+@task(keep=timedelta(days=1), keep_payload=True)
+async def kept(payload: Letter) -> int:
+    return len(payload.to)
+
+
+@task(keep=False)
+async def secret(payload: Letter) -> None: ...
+
+
+async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
+    handle = await utils.add_job(send, Letter("a"), keep=True, keep_payload=True)
+    assert_type(handle, JobHandle)
+    assert_type(await utils.add_job("loose", {"a": 1}, keep=timedelta(hours=1)), JobHandle)
+    assert_type(await utils.add_job(kept, Letter("a")), Job)
+    assert_type(await handle.status(), JobStatus)
+    assert_type(await handle.cancel("why"), bool)
+    assert_type(await utils.cancel_jobs([1], reason="why"), CancelReport)
+    assert_type(await utils.cancel_jobs(filter=JobFilter(task_identifier="a"), reason="why"), BulkReport)
+    assert_type(await utils.get_job_record(handle), JobRecord)
+    assert_type((await utils.get_job_ends(1))[0].state, EndState)
+    await utils.wait_for(handle, timeout=timedelta(seconds=5))
+    await utils.wait_for(1, timeout=0.5)
+    run(history="all", history_retention=timedelta(days=3))
+
+    @hooks.redact
+    def hide(part: KeptPart, task_identifier: str, value: object) -> object:
+        return None if part == "payload" else value
 
 
 # -- testing -----------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from sqlalchemy.orm import Session
 
 from graphile_worker import (
     App,
+    Hooks,
     Job,
+    JobHandle,
     JobHelpers,
     JobSpec,
     LocalQueueOptions,
@@ -160,6 +162,23 @@ async def work(run_jobs: RunJobs, event: JobFailed) -> None:
     await run_jobs(send)  # wrong
     await run_jobs([send], until=5)  # wrong
     print(event.errors)  # wrong
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+@task(keep="yes")  # wrong
+async def kept(payload: Letter) -> None: ...
+
+
+async def with_results(utils: WorkerUtils, job: Job, handle: JobHandle, hooks: Hooks) -> None:
+    await job.result()  # wrong
+    await utils.add_job(send, {"to": "a"}, keep=True)  # wrong
+    await utils.add_job(send, Letter("a"), keep="a day")  # wrong
+    await utils.wait_for("1")  # wrong
+    await handle.cancel(5)  # wrong
+    await utils.cancel_jobs([1], reason=5)  # wrong
+    hooks.redact(lambda value: value)  # wrong
 
 
 # -- connections of other libraries ------------------------------------------------------------------------

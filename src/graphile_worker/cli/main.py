@@ -44,7 +44,7 @@ COMMANDS = {
     "queues": "stats:queues_command",
     "remove": "jobs:remove_command",
     "reschedule": "jobs:reschedule_command",
-    "show": "list:show_command",
+    "show": "show:show_command",
     "stats": "stats:stats_command",
     "sweep": "workers:sweep_command",
     "workers": "workers:workers_command",

@@ -60,6 +60,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             use_local_time=chosen.use_local_time,
             hooks=_with_plugins(hooks, arguments.get("plugins", ())),
             clock=arguments.get("clock"),
+            history_retention=chosen.history_retention,
         )
 
     async def close(utils: WorkerUtils) -> None:

@@ -9,17 +9,29 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from .. import sqlstates
 from ..db.connection import Connection
-from ..db.errors import is_schema_missing
+from ..db.errors import is_schema_missing, sqlstate_of
+from ..error_text import message_of
 from ..errors import JobCancelledError, JobFailedError, JobGoneError
 from ..history.progress import Progress, get_progress
-from ..history.records import EndState, JobStanding, ends_of_job, standings
+from ..history.records import (
+    AttemptError,
+    EndState,
+    JobEnd,
+    JobStanding,
+    ends_of_job,
+    errors_of_job,
+    standings,
+)
 from ..job import Job
-from ..queries.inspection import JobState, get_job
+from ..queries.inspection import JobDetails, JobState, get_job
 from ..schema_name import SchemaName
 from .waiting import Waiters
 
 WATCH_INTERVAL = 1.0  # seconds; workers store progress as often
+CANNOT_READ = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
+"""There is no history, or this role may not read it."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +51,33 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     def has_ended(self) -> bool:
         """Whether it will not run again by itself."""
         return self.state not in ("ready", "scheduled", "locked")
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a job: its row while it is in the queue, and what the history has."""
+
+    job_id: int
+    job: JobDetails | None = None
+    """None if it has left the queue, or never existed."""
+    ends: list[JobEnd] = []
+    """The latest first; empty if none was kept."""
+    errors: list[AttemptError] = []
+    """Of its attempts, the latest first."""
+    progress: Progress | None = None
+    problem: str | None = None
+    """Why the history could not be read."""
+
+    @property
+    def state(self) -> JobState | EndState | Literal["gone"]:
+        """As in `JobStatus`."""
+        if self.job is not None:
+            return self.job.state
+        return self.ends[0].state if self.ends else "gone"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything about this job."""
+        return self.job is not None or bool(self.ends or self.errors)
 
 
 def id_of(job: Job | int) -> int:
@@ -71,19 +110,39 @@ async def read_standings(connection: Connection, schema: SchemaName, job_ids: li
         return await standings(connection, schema, job_ids, has_history=False)
 
 
+async def read_record(
+    connection: Connection, schema: SchemaName, job_id: int, *, with_errors: bool = True
+) -> JobRecord:
+    """All that is known of a job."""
+    job = await get_job(connection, schema, job_id)
+    if job is not None and job.state != "locked" and not with_errors:
+        return JobRecord(job_id=job_id, job=job)
+    progress = None
+    try:
+        async with connection.transaction():  # a savepoint, if the transaction is the caller's
+            if job is not None and job.state == "locked":
+                progress = await get_progress(connection, schema, job_id)
+            ends = await ends_of_job(connection, schema, job_id) if job is None or with_errors else []
+            errors = await errors_of_job(connection, schema, job_id) if with_errors else []
+    except Exception as error:
+        if sqlstate_of(error) not in CANNOT_READ:
+            raise
+        return JobRecord(job_id=job_id, job=job, problem=message_of(error))
+    return JobRecord(job_id=job_id, job=job, ends=ends, errors=errors, progress=progress)
+
+
 async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
     """How a job stands now."""
-    job = await get_job(connection, schema, job_id)
+    record = await read_record(connection, schema, job_id, with_errors=False)
+    job = record.job
     if job is not None:
-        progress = await get_progress(connection, schema, job_id) if job.state == "locked" else None
         return JobStatus(
-            job_id=job_id, state=job.state, attempts=job.attempts, error=job.last_error, progress=progress,
-            run_at=job.run_at,
+            job_id=job_id, state=job.state, attempts=job.attempts, error=job.last_error,
+            progress=record.progress, run_at=job.run_at,
         )  # fmt: skip
-    ends = await ends_of_job(connection, schema, job_id)
-    if not ends:
+    if not record.ends:
         return JobStatus(job_id=job_id, state="gone")
-    end = ends[0]
+    end = record.ends[0]
     return JobStatus(
         job_id=job_id, state=end.state, attempts=end.attempts, error=end.error, run_at=end.run_at,
         finished_at=end.finished_at,

@@ -27,6 +27,14 @@ class JobHandle(Job, frozen=True, kw_only=True):
         """How the job stands now."""
         return await self._client.get_job_status(self)
 
+    async def cancel(self, reason: str | None = None) -> bool:
+        """Delete the job unless it is running or has ended; those who wait get JobCancelledError.
+
+        Returns whether it was cancelled. The reason is kept with its end.
+        """
+        report = await self._client.cancel_jobs([self.id], reason=reason)
+        return bool(report.removed)
+
     def watch(self) -> AsyncIterator[Progress]:
         """The progress that the task reports, until the job ends."""
         return self._client.watch(self)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import msgspec
@@ -33,15 +33,20 @@ LOOKUP = 2_000  # jobs per statement
 
 logger = logging.getLogger("graphile_worker.client")
 
+Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 Look = Callable[[Sequence[int]], Awaitable[Iterable[JobStanding]]]
 
 
 class Waiters:
     """Everyone who waits for a job through one client."""
 
-    def __init__(self, pool: Pool, schema: SchemaName, look: Look) -> None:
-        """`look` reads how jobs stand."""
+    def __init__(self, pool: Pool, schema: SchemaName, look: Look, connect: Connect) -> None:
+        """`look` reads how jobs stand; `connect` is a connection for a statement of our own.
+
+        The client keeps idle connections, so a small pool may have no other one.
+        """
         self._pool = pool
+        self._connect = connect
         self._schema = schema
         self._look = look
         self._waiting: dict[int, list[asyncio.Future[JobStanding]]] = {}
@@ -115,7 +120,7 @@ class Waiters:
     async def _send_ping(self) -> None:
         """From another connection: a pooler in transaction mode may deliver on the one that sends."""
         self._ping = secrets.token_hex(8)
-        async with self._pool.acquire() as connection:
+        async with self._connect() as connection:
             await connection.execute(load("history/ping"), CHANNEL, self._ping)
 
     async def _look_until_idle(self) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..history.error_groups import ErrorGroup
     from ..history.progress import Progress
     from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
+    from ..history.removed import ManualEnd
     from ..options import WorkerOptions
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
@@ -44,12 +45,14 @@ if TYPE_CHECKING:
     from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
-    from .following import JobStatus
+    from .following import JobRecord, JobStatus
     from .handle import JobHandle
     from .waiting import Waiters
 
 P = TypeVar("P")
 T = TypeVar("T")
+
+DEFAULT_RETENTION = 7 * 86_400.0  # seconds, as the option `history_retention`
 
 
 class WorkerUtils:
@@ -71,8 +74,12 @@ class WorkerUtils:
         clock: Clock | None = None,
         source: AddSource = "client",
         checks_names: bool = True,
+        history_retention: float = DEFAULT_RETENTION,
     ) -> None:
-        """`checks_names`: whether to warn about jobs for tasks that no worker knows."""
+        """`checks_names`: whether to warn about jobs for tasks that no worker knows.
+
+        `history_retention`: how long to keep the ends of jobs that this client removes.
+        """
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
@@ -82,6 +89,7 @@ class WorkerUtils:
         self._use_local_time = use_local_time
         self._released = False
         self._source = source
+        self._history_retention = history_retention
         self._observed = self.hooks.events._observed
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
@@ -115,6 +123,7 @@ class WorkerUtils:
             schema=chosen.schema_name,
             use_local_time=chosen.use_local_time,
             hooks=hooks,
+            history_retention=chosen.history_retention,
         )
 
     # -- the schema ----------------------------------------------------------------------------------------
@@ -274,11 +283,18 @@ class WorkerUtils:
     # -- managing ------------------------------------------------------------------------------------------
 
     async def remove_job(self, job_key: str, *, connection: UserConnection | None = None) -> Job | None:
-        """Delete the job with this key. A running one loses its key and its remaining attempts instead."""
+        """Delete the job with this key. A running one loses its key and its remaining attempts instead.
+
+        If the job was added with `keep`, it ends as cancelled.
+        """
+        from ..history.removed import ManualEnd
         from ..queries import manage_jobs
 
-        return await self._manage(
-            connection, lambda session: manage_jobs.remove_job(session, self.schema, job_key)
+        return await self._end_jobs(
+            connection,
+            ManualEnd("cancelled", "removed by its job key"),
+            lambda session: manage_jobs.remove_job(session, self.schema, job_key),
+            lambda job: [] if job is None or job.key is None else [job],
         )
 
     @overload
@@ -301,16 +317,19 @@ class WorkerUtils:
     ) -> list[Job] | BulkReport:
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
 
-        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
-        `connection` is given.
+        Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
+        the work is done in batches, each in a transaction of its own unless a `connection` is given.
         """
+        from ..history.removed import ManualEnd
         from ..queries import bulk_changes, manage_jobs
 
+        end = ManualEnd("completed")
         if filter is not None:
-            return await self._change_in_batches(job_ids, filter, bulk_changes.COMPLETE, connection, options)
+            change = bulk_changes.COMPLETE
+            return await self._change_in_batches(job_ids, filter, change, connection, options, end)
         ids = _job_ids(job_ids, options)
-        return await self._manage(
-            connection, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
+        return await self._end_jobs(
+            connection, end, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
         )
 
     @overload
@@ -342,14 +361,17 @@ class WorkerUtils:
         Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
         `connection` is given.
         """
+        from ..history.removed import ManualEnd
         from ..queries import bulk_changes, manage_jobs
 
+        end = ManualEnd("failed")
         if filter is not None:
             change = bulk_changes.failure(reason)
-            return await self._change_in_batches(job_ids, filter, change, connection, options)
+            return await self._change_in_batches(job_ids, filter, change, connection, options, end)
         ids = _job_ids(job_ids, options)
-        return await self._manage(
+        return await self._end_jobs(
             connection,
+            end,
             lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, ids, reason),
         )
 
@@ -419,18 +441,28 @@ class WorkerUtils:
 
     @overload
     async def cancel_jobs(
-        self, job_ids: Iterable[int], *, connection: UserConnection | None = None
+        self,
+        job_ids: Iterable[int],
+        *,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
     ) -> CancelReport: ...
 
     @overload
     async def cancel_jobs(
-        self, *, filter: JobFilter, connection: UserConnection | None = None, **options: Unpack[BulkOptions]
+        self,
+        *,
+        filter: JobFilter,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
     async def cancel_jobs(
         self,
         job_ids: Iterable[int] | None = None,
         *,
+        reason: str | None = None,
         filter: JobFilter | None = None,
         connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
@@ -439,16 +471,50 @@ class WorkerUtils:
 
         By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
         work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
-        are counted as skipped.
+        are counted as skipped. A job that was added with `keep` ends as cancelled, for this `reason`.
         """
+        from ..history.removed import ManualEnd
         from ..queries import bulk_changes, manage_jobs
 
+        end = ManualEnd("cancelled", *manage_jobs.failure_values(reason))
         if filter is not None:
-            return await self._change_in_batches(job_ids, filter, bulk_changes.CANCEL, connection, options)
+            change = bulk_changes.CANCEL
+            return await self._change_in_batches(job_ids, filter, change, connection, options, end)
         ids = _job_ids(job_ids, options)
-        return await self._manage(
-            connection, lambda session: manage_jobs.cancel_jobs(session, self.schema, ids)
+        return await self._end_jobs(
+            connection,
+            end,
+            lambda session: manage_jobs.cancel_jobs(session, self.schema, ids),
+            lambda report: report.removed,
         )
+
+    async def _end_jobs(
+        self,
+        connection: UserConnection | None,
+        end: ManualEnd,
+        work: Callable[[Connection], Awaitable[T]],
+        ended: Callable[[T], Sequence[Job]] | None = None,
+    ) -> T:
+        """Remove or fail jobs; in the same transaction, keep the ends of those that ask for it.
+
+        `ended` finds these jobs in the result; without it, the result is a list of them.
+        """
+
+        async def both(session: Connection) -> T:
+            async with session.transaction():
+                result: Any = await work(session)
+                jobs = result if ended is None else ended(result)
+                if any(job.raw_flags is not None for job in jobs):
+                    await self._keep_ends(session, jobs, end)
+            return result  # type: ignore[no-any-return]
+
+        return await self._manage(connection, both)
+
+    async def _keep_ends(self, session: Connection, jobs: Sequence[Job], end: ManualEnd) -> None:
+        from ..history.removed import keep_removed
+
+        retention, redactors = self._history_retention, self.hooks._redactors
+        await keep_removed(session, self.schema, jobs, end, retention=retention, redactors=redactors)
 
     async def _change_in_batches(
         self,
@@ -457,13 +523,20 @@ class WorkerUtils:
         change: BulkChange,
         connection: UserConnection | None,
         options: BulkOptions,
+        end: ManualEnd | None = None,
     ) -> BulkReport:
+        """`end`: how the jobs end by this change."""
         from ..queries.bulk_changes import BulkWalk
         from .bulk import change_in_batches
 
         if job_ids is not None:
             raise InvalidArgumentError("filter", "give either job_ids or a filter, not both")
-        walk = BulkWalk(self.schema, filter, change, options)
+
+        async def keep_ends(session: Connection, jobs: list[Job]) -> None:
+            if end is not None:
+                await self._keep_ends(session, jobs, end)
+
+        walk = BulkWalk(self.schema, filter, change, options, on_kept=keep_ends)
         return await change_in_batches(
             walk, lambda work: self._manage(connection, work), options, self._clock
         )
@@ -558,6 +631,13 @@ class WorkerUtils:
         async with self._connection(connection) as session:
             return await read_status(session, self.schema, id_of(job))
 
+    async def get_job_record(self, job: Job | int, *, connection: UserConnection | None = None) -> JobRecord:
+        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        from .following import id_of, read_record
+
+        async with self._connection(connection) as session:
+            return await read_record(session, self.schema, id_of(job))
+
     async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
         from .following import id_of, watch_progress
@@ -637,7 +717,7 @@ class WorkerUtils:
             async with self._connection(None) as session:
                 return await read_standings(session, self.schema, list(job_ids))
 
-        return Waiters(self.pool, self.schema, look)
+        return Waiters(self.pool, self.schema, look, lambda: self._connection(None))
 
     async def figures(
         self,

@@ -48,6 +48,11 @@ class JobEnd(msgspec.Struct, frozen=True):
     error: str | None
 
     @property
+    def flags(self) -> dict[str, bool]:
+        """The flags of the job by name."""
+        return {} if self.raw_flags is None else msgspec.json.decode(self.raw_flags)
+
+    @property
     def payload(self) -> Any:
         """The payload as plain JSON values; None if it was not kept."""
         return None if self.raw_payload is None else msgspec.json.decode(self.raw_payload)

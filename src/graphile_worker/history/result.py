@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ..errors import InvalidArgumentError, ResultError
+from ..hooks.redaction import Redactor, redacted_json
 from ..job import Job
 from ..keep import Keep, is_awaited
 from ..outcome import Kept
@@ -14,17 +17,20 @@ MAX_RESULT = 64 * 1024
 """Bytes of JSON."""
 
 
-def kept(job: Job, result: object, keep: Keep) -> Kept:
+def kept(job: Job, result: object, keep: Keep, redactors: Sequence[Redactor] = ()) -> Kept:
     """The outcome of a completed job that is kept. Raises ResultError if the result cannot be."""
     return Kept(
         keep=keep,
-        raw_result=None if result is None else encoded_result(job.task_identifier, result),
+        raw_result=None if result is None else encoded_result(job.task_identifier, result, redactors),
+        raw_payload=redacted_json(redactors, "payload", job.task_identifier, job.raw_payload)
+        if redactors and keep.payload
+        else None,
         is_awaited=is_awaited(job.raw_flags),
     )
 
 
-def encoded_result(task_identifier: str, result: object) -> str:
-    """The result as JSON text."""
+def encoded_result(task_identifier: str, result: object, redactors: Sequence[Redactor] = ()) -> str:
+    """The result as JSON text, redacted."""
     try:
         text = encode(result)
     except InvalidArgumentError as error:
@@ -33,6 +39,8 @@ def encoded_result(task_identifier: str, result: object) -> str:
             f"the result of the task {task_identifier} cannot be kept: {problem}; return values that JSON "
             "can express, or None"
         ) from error
+    if redactors:
+        text = redacted_json(redactors, "result", task_identifier, text)
     size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_RESULT:
         raise ResultError(

@@ -17,6 +17,7 @@ from .interceptors import (
     SkipJob,
 )
 from .plugins import Plugin, PluginWithLifecycle, WorkerContext
+from .redaction import KeptPart, Redactor
 
 __all__ = [
     "AfterRun",
@@ -27,10 +28,12 @@ __all__ = [
     "Events",
     "FailJob",
     "Hooks",
+    "KeptPart",
     "LeaveLocked",
     "OnRecovery",
     "Plugin",
     "PluginWithLifecycle",
+    "Redactor",
     "SkipJob",
     "WorkerContext",
 ]

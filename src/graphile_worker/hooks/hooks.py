@@ -9,12 +9,15 @@ from weakref import WeakSet
 from .emitter import Events, RunEvents
 from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery, resolve
 from .plugins import Plugin, Plugins, WorkerContext
+from .redaction import KeptPart, Redactor, check_redactor, redacted
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
-_INTERCEPTORS = ("_before_add", "_before_run", "_around_run", "_after_run", "_on_recovery", "_loop_blocked")
+_INTERCEPTORS = (
+    "_before_add", "_before_run", "_around_run", "_after_run", "_on_recovery", "_loop_blocked", "_redactors",
+)  # fmt: skip
 
 
 class Hooks:
@@ -29,6 +32,7 @@ class Hooks:
         self._after_run: list[AfterRun] = []
         self._on_recovery: list[OnRecovery] = []
         self._loop_blocked: list[Callable[[str, float], None]] = []
+        self._redactors: list[Redactor] = []
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
@@ -68,6 +72,20 @@ class Hooks:
         """Decide about each job of a dead worker."""
         self._add("_on_recovery", interceptor)
         return interceptor
+
+    def redact(self, interceptor: Redactor) -> Redactor:
+        """Change what is kept and shown of jobs: `def hide(part, task_identifier, value)` returns the value.
+
+        `part` is "payload", "result" or "error". Payloads and results are plain JSON values. An error is a
+        text: the function gets the message and the traceback in turn.
+        """
+        check_redactor(interceptor)
+        self._add("_redactors", interceptor)
+        return interceptor
+
+    def redacted(self, part: KeptPart, task_identifier: str, value: Any) -> Any:
+        """The value as it may be kept and shown."""
+        return redacted(self._redactors, part, task_identifier, value)
 
     def _on_loop_blocked(self, function: Callable[[str, float], None]) -> None:
         """Call it, in another thread, while the event loop is blocked: what blocks it, and since when.

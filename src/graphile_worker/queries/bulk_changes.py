@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
-from ..db.connection import Connection
+import msgspec
+
+from ..db.connection import Connection, Row
 from ..errors import InvalidArgumentError
 from ..job import Job
 from ..schema_name import SchemaName
@@ -28,6 +30,7 @@ BATCH = 1_000
 READ = 20_000
 """Jobs that one statement reads at most, however few of them match."""
 WALKED = "-- :walked\n"
+TIMES = ("run_at", "created_at", "updated_at", "locked_at")
 FAILED_INDEX = "_private_py_jobs_failed_index"
 
 
@@ -79,6 +82,9 @@ class BulkChange:
     values: tuple[object, ...] = ()
 
 
+OnKept = Callable[[Connection, list[Job]], Awaitable[None]]
+"""Called in the transaction of a batch with the jobs in it that ask to be kept."""
+
 COMPLETE = CANCEL = BulkChange("bulk_complete")
 COUNT = BulkChange("bulk_count")
 
@@ -106,7 +112,12 @@ class BulkWalk:
     """
 
     def __init__(
-        self, schema: SchemaName, filter: JobFilter, change: BulkChange, options: BulkOptions
+        self,
+        schema: SchemaName,
+        filter: JobFilter,
+        change: BulkChange,
+        options: BulkOptions,
+        on_kept: OnKept | None = None,
     ) -> None:
         _check_filter(filter, everything=options.get("all", False))
         is_dry_run = options.get("dry_run", False)
@@ -115,6 +126,7 @@ class BulkWalk:
         self._change = COUNT if is_dry_run else change
         self._batch = READ if is_dry_run else batch_size(options)
         self._up_to = options.get("up_to")
+        self._on_kept = on_kept
         self._statement = ""
         after = filter.after.id if isinstance(filter.after, Job) else filter.after
         self.report = BulkReport(last_id=after or 0, is_dry_run=is_dry_run)
@@ -137,6 +149,8 @@ class BulkWalk:
             rows = await connection.fetch(
                 self._statement, size, *self._filter.values, *position, *self._change.values
             )
+            if self._on_kept is not None and (kept := _kept_jobs(rows)):
+                await self._on_kept(connection, kept)
         found = Counter(report.tasks)
         for row in rows:
             if row["jobs"]:
@@ -167,6 +181,15 @@ class BulkWalk:
         return with_parts(statement, CONDITIONS, condition_parts(self._filter), self._schema)
 
 
+def _kept_jobs(rows: Sequence[Row]) -> list[Job]:
+    """The jobs of a batch that ask to be kept. JSON has no infinite numbers, so these come as texts."""
+    found = [columns for row in rows if row["kept"] for columns in msgspec.json.decode(row["kept"])]
+    for columns in found:
+        for name in TIMES:
+            columns[name] = None if columns[name] is None else float(columns[name])
+    return [Job(*columns.values()) for columns in found]
+
+
 def batch_size(options: BulkOptions) -> int:
     """Jobs per batch; with a pace, about one batch per second."""
     size = options.get("batch_size", BATCH)
@@ -184,7 +207,8 @@ def batch_size(options: BulkOptions) -> int:
 async def _along_indexes(connection: Connection, schema: SchemaName) -> AsyncIterator[None]:
     """A transaction in which tables are read by their indexes; the caller's own is left as it is."""
     if connection.is_in_transaction():
-        yield
+        async with connection.transaction():  # a savepoint; what belongs together is undone together
+            yield
         return
     async with connection.transaction():
         await connection.fetchrow(load("manage/walk_along_indexes", schema))

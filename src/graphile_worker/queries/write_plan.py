@@ -42,6 +42,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     due_at: float = 0.0
     """When the attempt was due, in seconds since 1970."""
     is_awaited: bool = False
+    payload: str | None = None
+    """The payload to keep with the end, if it is redacted; None for that of the row."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -66,6 +68,8 @@ class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
     results: Sequence[str | None]
     awaited: Sequence[int]
     """The ids of those whose end is announced."""
+    payloads: Sequence[str | None] = ()
+    """Redacted payloads to keep; empty, or None, for those of the rows."""
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +192,7 @@ def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
         seconds=[finished.duration for finished, _ in kept],
         results=[outcome.raw_result for _, outcome in kept],
         awaited=[finished.job.id for finished, outcome in kept if outcome.is_awaited],
+        payloads=[outcome.raw_payload for _, outcome in kept] if kept[0][1].keep.payload else (),
     )
 
 
@@ -303,15 +308,17 @@ class WritePlanner:
             [*awaited, *kept.awaited],
             self._version,
             self._schema_name,
+            kept.payloads,
+            [record.payload for record in records],
         )
-        types = len(plan.arguments) + 4
+        types, version = len(plan.arguments) + 4, len(arguments) - 4
         return WritePlan(
             statement="write/write_and_keep",
             arguments=arguments,
             answer=NEXT_JOBS,
             outcomes=outcomes,
             continuation=continuation,
-            texts_at=(*plan.texts_at, types, types + 1, len(arguments) - 2),
+            texts_at=(*plan.texts_at, types, types + 1, version),
         )
 
     def _return(self, outcomes: Outcomes) -> WritePlan:

@@ -235,6 +235,7 @@ class WorkerBuilder:
             hooks=self.hooks,
             clock=self._clock,
             source="worker",
+            history_retention=self.options.history_retention,
         )
 
     @cached_property

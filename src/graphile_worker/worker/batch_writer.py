@@ -21,6 +21,7 @@ from ..errors import JobError, JobInterruptedError
 from ..figures.counter import FigureCounter
 from ..history.partitions import is_partition_missing
 from ..hooks import Events
+from ..hooks.redaction import Redactor
 from ..job import Job
 from ..observability.job_context import job_fields
 from ..outcome import Finished, Interrupted, failed
@@ -31,6 +32,7 @@ from ..schema_name import SchemaName
 from .execute import TAKEN_AWAY
 from .outcome_events import LOST_ROW, OutcomeEvents
 from .recorder import HistoryRecorder
+from .redacted_errors import with_redacted_errors
 from .session import Session
 
 MAX_GIVEN_UP = 10  # in a row; if nothing can be written, the cause is hardly a single outcome
@@ -104,8 +106,10 @@ class BatchWriter:
         on_written: Callable[[], None],
         recorder: HistoryRecorder | None = None,
         figures: FigureCounter | None = None,
+        redactors: Sequence[Redactor] = (),
     ) -> None:
         """`recorder`: what to keep in the history; None if there is no history."""
+        self._redactors = redactors
         self._session = session
         self._schema = schema
         self._recorder = recorder
@@ -159,7 +163,7 @@ class BatchWriter:
                     self.has_freed_queues = True
                     return
             outcomes = outcomes_of(
-                batch,
+                with_redacted_errors(batch, self._redactors) if self._redactors else batch,
                 delay=self._interrupted_delay,
                 with_note=not is_last_attempt,
                 record=recorder.record if recorder is not None and recorder.is_on else None,

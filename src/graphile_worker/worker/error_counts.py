@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from ..db.connection import Connection
 from ..error_text import message_of
 from ..history.error_groups import MAX_MESSAGE, CountedErrors, write_error_groups
 from ..history.fingerprint import place_in
+from ..hooks.redaction import Redactor, redacted_text
 from ..outcome import Failed, Finished
 from ..schema_name import SchemaName
 
@@ -27,8 +28,16 @@ Run = Callable[[Callable[[Connection], Awaitable[None]]], Awaitable[None]]
 class ErrorCounts:
     """Adds to the groups of errors in the database."""
 
-    def __init__(self, run: Run, schema: SchemaName, *, version: str | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        schema: SchemaName,
+        *,
+        version: str | None = None,
+        redactors: Sequence[Redactor] = (),
+    ) -> None:
         """`run` runs a statement."""
+        self._redactors = redactors
         self._run = run
         self._schema = schema
         self._version = version
@@ -47,7 +56,7 @@ class ErrorCounts:
             self._counted[fingerprint] = CountedErrors(
                 task_id=job.task_id,
                 error_type=error_type,
-                message=message_of(outcome.error)[:MAX_MESSAGE],
+                message=self._message(job.task_identifier, outcome)[:MAX_MESSAGE],
                 place=place_in(outcome.traceback),
                 first_at=now,
                 last_at=now,
@@ -64,6 +73,10 @@ class ErrorCounts:
             self._task = asyncio.get_running_loop().create_task(
                 self._store_later(), name="graphile-worker error groups"
             )
+
+    def _message(self, task_identifier: str, outcome: Failed) -> str:
+        message = message_of(outcome.error)
+        return redacted_text(self._redactors, task_identifier, message) if self._redactors else message
 
     async def close(self) -> None:
         """Store what is left, if the database answers soon."""

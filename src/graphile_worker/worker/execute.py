@@ -60,6 +60,7 @@ class Executor:
         self._threads = threads
         self._before_run = hooks._before_run
         self._after_run = hooks._after_run
+        self._redactors = hooks._redactors
         self.around_run = hooks._around_run
         """While this is not empty, run jobs with `around.execute_around`."""
         self.before_rerun: Callable[[Job], Awaitable[None]] | None = None
@@ -143,7 +144,7 @@ class Executor:
         if keep is None:
             return COMPLETED
         try:
-            return kept(job, outcome.result, keep)
+            return kept(job, outcome.result, keep, self._redactors)
         except Exception as error:  # `ResultError`, or what a property of the result raises
             return failed(error)
 

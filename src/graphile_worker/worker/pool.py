@@ -125,7 +125,11 @@ class WorkerPool:
         )
         self._recorder = (
             HistoryRecorder(
-                policy, schema, error_retention=options.error_retention, version=options.app_version
+                policy,
+                schema,
+                error_retention=options.error_retention,
+                version=options.app_version,
+                redactors=hooks._redactors,
             )
             if policy is not None
             else None
@@ -145,6 +149,7 @@ class WorkerPool:
             on_written=self._write_failures.succeeded,
             recorder=self._recorder,
             figures=self.figures,
+            redactors=hooks._redactors,
         )
         self._source = choose_source(
             options,
@@ -199,7 +204,10 @@ class WorkerPool:
             if recorder.is_on:
                 if self._options.error_retention > 0:
                     recorder.counts = ErrorCounts(
-                        self.run_statement, self._options.schema_name, version=recorder.version
+                        self.run_statement,
+                        self._options.schema_name,
+                        version=recorder.version,
+                        redactors=recorder.redactors,
                     )
                 self._progress = ProgressReporter(
                     self.run_statement, self._options.schema_name, self._clock, self._running_ids

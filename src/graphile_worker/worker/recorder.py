@@ -14,6 +14,7 @@ from ..error_parts import qualified_name
 from ..error_text import message_of
 from ..history.fingerprint import fingerprint
 from ..history.partitions import add_partitions, name_tasks
+from ..hooks.redaction import Redactor, redacted_json
 from ..keep import Keep, KeepPolicy, is_awaited
 from ..outcome import Failed, Finished, Kept
 from ..queries.write_plan import ErrorRecord, Outcomes
@@ -38,11 +39,13 @@ class HistoryRecorder:
         *,
         error_retention: float,
         version: str | None = None,
+        redactors: Sequence[Redactor] = (),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`error_retention`: seconds to keep errors; 0 not to keep them. `version`: of the application."""
         self.version = version
         self._policy = policy
+        self.redactors = redactors
         self._schema = schema
         self._error_retention = error_retention
         self._monotonic = monotonic
@@ -59,15 +62,20 @@ class HistoryRecorder:
         job, error_type = finished.job, qualified_name(outcome.error)
         mark = self._fingerprint(job.task_identifier, error_type, outcome)
         is_kept = self._error_retention > 0 and self._is_below_limit(mark)
+        keep, payload = self._policy.for_failed(job.task_identifier, job.raw_flags), None
+        if self.redactors and keep is not None and keep.payload:
+            raw = outcome.remaining_payload or job.raw_payload
+            payload = redacted_json(self.redactors, "payload", job.task_identifier, raw)
         return ErrorRecord(
             seconds=finished.duration,
-            keep=self._policy.for_failed(job.task_identifier, job.raw_flags),
+            keep=keep,
             keep_error_seconds=self._error_retention if is_kept else None,
             error_type=error_type,
             traceback=outcome.traceback if is_kept else "",
             fingerprint=mark,
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
+            payload=payload,
         )
 
     def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: Collection[int]) -> None:

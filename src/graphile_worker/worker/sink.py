@@ -20,6 +20,7 @@ from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..figures.counter import FigureCounter
 from ..hooks import Events
+from ..hooks.redaction import Redactor
 from ..keep import Keep
 from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
 from ..schema_name import SchemaName
@@ -53,6 +54,7 @@ class Sink:
         on_written: Callable[[], None] = lambda: None,
         recorder: HistoryRecorder | None = None,
         figures: FigureCounter | None = None,
+        redactors: Sequence[Redactor] = (),
     ) -> None:
         """`on_error` is called after each failed write, `on_written` after each successful one.
 
@@ -68,6 +70,7 @@ class Sink:
             on_written=self._write_succeeded,
             recorder=recorder,
             figures=figures,
+            redactors=redactors,
         )
         self._clock = clock
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)

@@ -25,7 +25,7 @@ def weight_of(finished: Finished) -> int:
     if isinstance(finished.outcome, Failed):
         weight += finished.outcome.weight + len(finished.job.last_error or "")
     elif isinstance(finished.outcome, Kept):
-        weight += KEPT_WEIGHT + len(finished.outcome.raw_result or "")
+        weight += KEPT_WEIGHT + _texts_of(finished.outcome)
     return weight
 
 
@@ -42,7 +42,11 @@ def batch_size(waiting: Sequence[Finished], room: int) -> int:
 def _sent_bytes(finished: Finished) -> int:
     outcome = finished.outcome
     if isinstance(outcome, Kept):
-        return len(outcome.raw_result or "")
+        return _texts_of(outcome)
     if not isinstance(outcome, Failed):
         return 0
     return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")
+
+
+def _texts_of(outcome: Kept) -> int:
+    return len(outcome.raw_result or "") + len(outcome.raw_payload or "")

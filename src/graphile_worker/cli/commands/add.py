@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
@@ -25,12 +26,13 @@ from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, command
 from ..support.output import cell
-from ..support.parameters import When
+from ..support.parameters import Period, When
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ..support.local_tasks import LocalTasks
     from ..support.task_names import TaskNames
+    from ..support.wait import Waited
 
 STDIN = "-"
 
@@ -66,6 +68,19 @@ STDIN = "-"
     is_flag=True,
     help="Refuse a task that is neither in the database, in the app, nor in the task directory.",
 )
+@click.option("--keep", is_flag=True, help="Keep the end of the job with its result in the history.")
+@click.option(
+    "--wait",
+    "is_awaited",
+    is_flag=True,
+    help="Wait for the end of the job and print its result; implies --keep.",
+)
+@click.option(
+    "--timeout",
+    type=Period(),
+    metavar="TIME",
+    help="With --wait: how long to wait at most, such as 30s or 5m.  [default: no limit]",
+)
 def add_command(
     settings: Settings,
     task: str | None,
@@ -74,12 +89,16 @@ def add_command(
     source: str | None,
     strict: bool,
     flags: tuple[str, ...],
+    keep: bool,
+    is_awaited: bool,
+    timeout: timedelta | None,
     **options: Any,  # named like those of JobSpec
 ) -> Output:
     """Add a job for TASK. PAYLOAD is JSON, or - to read it from standard input.
 
     \b
     graphile-worker add send_email '{"to": "a@example.com"}' --run-at 5m
+    graphile-worker add add_up '[1, 2, 3]' --wait --timeout 30s
     graphile-worker add --from jobs.jsonl
 
     If TASK is in the app or the task directory, its own options apply where none are given, and the
@@ -88,8 +107,11 @@ def add_command(
     A line of the file is an object with "task" and any of "payload", "queue", "run_at", "max_attempts",
     "key", "key_mode", "priority" and "flags". All lines are added in one transaction.
     """
+    if timeout is not None and not is_awaited:
+        raise click.UsageError("--timeout is for --wait.")
+    keep = keep or is_awaited
     if source is not None:
-        given = (task, payload, payload_file, flags or None, *options.values())
+        given = (task, payload, payload_file, flags or None, keep or None, *options.values())
         if any(value is not None for value in given):
             raise click.UsageError("--from cannot be combined with a task or its options.")
         local = _local_tasks(settings)
@@ -99,9 +121,14 @@ def add_command(
         raise click.UsageError("Name the TASK of the job, or use --from.")
     value = _read_payload(payload, payload_file)
     local = _local_tasks(settings)
-    spec = JobSpec(local.get(task), value, flags=flags or None, **options)
-    job = run_async(_add_one(settings, spec, local, strict=strict))
+    spec = JobSpec(local.get(task), value, flags=flags or None, keep=keep or None, **options)
     queue = spec.queue_name
+    if is_awaited:
+        from ..support.wait import output_of
+
+        job, waited = run_async(_add_and_wait(settings, spec, local, timeout, strict=strict))
+        return output_of(waited, job, queue, timeout)
+    job = run_async(_add_one(settings, spec, local, strict=strict))
     return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
 
 
@@ -121,13 +148,29 @@ def _local_tasks(settings: Settings) -> LocalTasks:
 
 async def _add_one(settings: Settings, spec: JobSpec, local: LocalTasks, *, strict: bool) -> Job:
     async with _opened(settings, local) as (utils, names):
-        names.check([spec.task_identifier], strict=strict)
-        job = await utils.add_job(spec)
-        _warn(
-            names,
-            f"The job waits for a worker with this task; to remove it: `graphile-worker cancel {job.id}`.",
-        )
-        return job
+        return await _add(utils, names, spec, strict=strict)
+
+
+async def _add_and_wait(
+    settings: Settings, spec: JobSpec, local: LocalTasks, timeout: timedelta | None, *, strict: bool
+) -> tuple[Job, Waited]:
+    """Two connections: one is told of the end."""
+    from ..support.wait import wait_for_end
+
+    async with _opened(settings, local, connections=2) as (utils, names):
+        job = await _add(utils, names, spec, strict=strict)
+        click.echo(_describe(job, spec.queue_name), err=True)
+        return job, await wait_for_end(utils, job, timeout)
+
+
+async def _add(utils: WorkerUtils, names: TaskNames, spec: JobSpec, *, strict: bool) -> Job:
+    names.check([spec.task_identifier], strict=strict)
+    job = await utils.add_job(spec)
+    _warn(
+        names,
+        f"The job waits for a worker with this task; to remove it: `graphile-worker cancel {job.id}`.",
+    )
+    return job
 
 
 async def _add_many(settings: Settings, source: str, local: LocalTasks, *, strict: bool) -> int:
@@ -151,11 +194,13 @@ async def _add_lines(settings: Settings, lines: TextIO, name: str, local: LocalT
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, local: LocalTasks) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
+async def _opened(
+    settings: Settings, local: LocalTasks, *, connections: int = 1
+) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
     from ..support.task_names import known_names
 
     app = with_app(settings)[1]
-    async with utils_for(settings) as utils:
+    async with utils_for(settings, connections=connections) as utils:
         utils._new_names = None  # the command has its own warnings
         schema, directory = settings.worker.schema_name, settings.worker.task_directory
         loaded = (*local.tasks, *(() if app is None else app.tasks))

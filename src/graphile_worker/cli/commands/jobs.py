@@ -130,10 +130,11 @@ async def reschedule_command(
 
 @client_command("cancel", check=_require_jobs)
 @selection_flags
-async def cancel_command(utils: WorkerUtils, **flags: Any) -> Output:
+@click.option("--reason", metavar="TEXT", help="Stored with the ends of jobs that are kept.")
+async def cancel_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> Output:
     """Delete jobs that are not running.
 
-    Running jobs are listed and left alone.
+    Running jobs are listed and left alone. Jobs that were added with keep end as cancelled in the history.
 
     \b
     graphile-worker cancel 12 13
@@ -142,9 +143,10 @@ async def cancel_command(utils: WorkerUtils, **flags: Any) -> Output:
     """
     selection = selection_from(flags)
     if selection.filter is not None:
-        return await change_matching(selection, CANCEL, utils.cancel_jobs)
+        change: Any = partial(utils.cancel_jobs, reason=reason)
+        return await change_matching(selection, CANCEL, change)
     ids, missing = await _named(utils, selection.ids, selection.keys)
-    report = await utils.cancel_jobs(ids)
+    report = await utils.cancel_jobs(ids, reason=reason)
 
     def print_text() -> None:
         click.echo(f"Cancelled {count(len(report.removed), 'job')}.")

@@ -1,4 +1,4 @@
-"""`graphile-worker list` and `show`."""
+"""`graphile-worker list`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from ...json_shapes import details_as_json
 from ..support.command import Output, client_command
 from ..support.job_filter import filter_flags, filter_from
-from ..support.output import print_fields, print_table
-from ..support.parameters import JobId, limit_option
+from ..support.output import print_table
+from ..support.parameters import limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -55,31 +54,6 @@ async def list_command(
     )
 
 
-@client_command("show")
-@click.argument("ids", nargs=-1, required=True, type=JobId(), metavar="ID...")
-async def show_command(utils: WorkerUtils, ids: tuple[int, ...]) -> Output:
-    """Show all details of jobs. With --json, one ID gives an object and several give an array.
-
-    \b
-    graphile-worker show 12
-    graphile-worker show 12 --json | jq .payload
-    """
-    found = {job_id: await utils.get_job(job_id) for job_id in ids}
-    jobs = [details for job_id in ids if (details := found[job_id]) is not None]
-    missing = [job_id for job_id in ids if found[job_id] is None]
-
-    def as_json() -> Any:
-        values = [details_as_json(details) for details in jobs]
-        return values if len(ids) > 1 else values[0]
-
-    return Output(
-        as_json if jobs or len(ids) > 1 else None,
-        lambda: _print_details(jobs),
-        notes=[f"{job_id}: no such job" for job_id in missing],
-        status=1 if missing else 0,
-    )
-
-
 def _print_jobs(found: list[JobDetails], limit: int, *, with_payload: bool) -> None:
     # When a failed job would run next means nothing.
     are_failed = all(details.state == "failed" for details in found)
@@ -101,20 +75,3 @@ def _row(job: JobDetails, time: datetime | None) -> list[Any]:
         job.id, job.task_identifier, job.state, attempts, job.priority, time, job.queue_name, job.key,
         job.last_error,
     ]  # fmt: skip
-
-
-def _print_details(jobs: list[JobDetails]) -> None:
-    for number, details in enumerate(jobs):
-        if number:
-            click.echo()
-        print_fields(_fields(details))
-
-
-def _fields(details: JobDetails) -> dict[str, Any]:
-    values = details_as_json(details)
-    try:
-        payload = msgspec.json.format(details.raw_payload, indent=2)
-    except msgspec.DecodeError:  # such as half a surrogate pair, which Node may write
-        payload = details.raw_payload
-    values["flags"] = ", ".join(values["flags"])
-    return {name: value for name, value in values.items() if name != "payload"} | {"payload": payload}

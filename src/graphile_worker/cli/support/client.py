@@ -16,6 +16,7 @@ from .parameters import split_levels
 if TYPE_CHECKING:
     from ...app import App
     from ...client import AwaitableContext, WorkerUtils
+    from ...hooks import Hooks
 
 Result = TypeVar("Result")
 
@@ -39,12 +40,27 @@ def with_app(settings: Settings) -> tuple[Settings, App | None]:
     return settings.over(app.options, f"app {app.name}"), app
 
 
-def utils_for(settings: Settings) -> AwaitableContext[WorkerUtils]:
-    """A client with one connection."""
+def utils_for(settings: Settings, *, connections: int = 1) -> AwaitableContext[WorkerUtils]:
+    """A client, with the redactors of the app. To be told of the ends of jobs, it needs two connections."""
     from ...client import make_worker_utils  # the driver, which commands without a database do not need
 
     # Not from file and environment again: -C may have chosen another file.
-    return make_worker_utils(options=with_database(settings).worker, max_pool_size=1)
+    return make_worker_utils(
+        options=with_database(settings).worker, max_pool_size=connections, hooks=_redaction(settings)
+    )
+
+
+def _redaction(settings: Settings) -> Hooks | None:
+    """Only the redactors: other hooks of the app are for its own programs."""
+    app = with_app(settings)[1]
+    if app is None or not app.hooks._redactors:
+        return None
+    from ...hooks import Hooks
+
+    hooks = Hooks()
+    for redactor in app.hooks._redactors:
+        hooks.redact(redactor)
+    return hooks
 
 
 def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:

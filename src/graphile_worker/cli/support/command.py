@@ -70,18 +70,19 @@ def _over_app(settings: Settings, ctx: click.Context) -> Settings:
 
 
 def client_command(
-    name: str, *, check: Callable[..., None] | None = None
+    name: str, *, check: Callable[..., None] | None = None, connections: int = 1
 ) -> Callable[[Callable[..., Awaitable[Output]]], click.Command]:
     """A command that uses a client: `async body(utils, **own_parameters) -> Output`.
 
     `check` gets the same parameters before a connection is opened, to refuse what makes no sense.
+    `connections`: how many the client may open.
     """
 
     def decorate(body: Callable[..., Awaitable[Output]]) -> click.Command:
         def run(settings: Settings, **parameters: Any) -> Output:
             if check is not None:
                 check(**parameters)
-            return run_async(_with_client(settings, body, parameters))
+            return run_async(_with_client(settings, body, parameters, connections))
 
         return command(name, database=True)(update_wrapper(run, body))
 
@@ -89,9 +90,9 @@ def client_command(
 
 
 async def _with_client(
-    settings: Settings, body: Callable[..., Awaitable[Output]], parameters: dict[str, Any]
+    settings: Settings, body: Callable[..., Awaitable[Output]], parameters: dict[str, Any], connections: int
 ) -> Output:
-    async with utils_for(settings) as utils:
+    async with utils_for(settings, connections=connections) as utils:
         return await body(utils, **parameters)
 
 

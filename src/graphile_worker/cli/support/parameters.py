@@ -79,6 +79,20 @@ class Since(_ParamType):
             self.fail(str(error).replace("from now", "before now"), param, ctx)
 
 
+class Period(_ParamType):
+    """A length of time such as `30s`, `5m` or `1h30m`; a number without a unit is in seconds."""
+
+    name = "period"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        text = value.strip().lower()
+        with suppress(ValueError):
+            return timedelta(seconds=parse_time_phrase(f"{text}s" if text.isdecimal() else text))
+        self.fail(f"{value!r} is not a period such as 30s, 5m or 1h30m", param, ctx)
+
+
 class JobId(_ParamType):
     """The id of a job, a positive number."""
 

@@ -4,7 +4,9 @@
 -- task_identifier, jobs, failed (how many had failed permanently) and ids; one row of zeros if none.
 :include bulk_chosen
 changed as materialized (
-    select job.id, job.task_id, job.is_available
+    select
+        job.id, job.task_id, job.is_available,
+:include kept_job
     from :GRAPHILE_WORKER_SCHEMA.complete_jobs(job_ids => array(select chosen.id from chosen)) as job
 )
 :include bulk_result

@@ -4,7 +4,7 @@
 -- task_identifier, jobs and failed (how many have failed permanently); one row of zeros if none.
 :include bulk_seen
 changed as materialized (
-    select null::bigint as id, seen.task_id, seen.is_available
+    select null::bigint as id, seen.task_id, seen.is_available, null::json as kept
     from seen
     where seen.locked_at is null
 )

@@ -4,7 +4,9 @@
 -- task_identifier, jobs, failed (all of them) and ids; one row of zeros if none.
 :include bulk_chosen
 changed as materialized (
-    select job.id, job.task_id, job.is_available
+    select
+        job.id, job.task_id, job.is_available,
+:include kept_job
     from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
         job_ids => array(select chosen.id from chosen), error_message => $15::text
     ) as job

@@ -22,17 +22,21 @@
 -- $23 bigint[]   jobs whose end is announced
 -- $24 text       version of the application
 -- $25 text       name of the schema
+-- redacted payloads to keep (JSON text), or null for those of the rows:
+-- $26 text[]     of completed jobs, in the order of $18, or empty
+-- $27 text[]     of failed jobs, in the order of $6
 -- Returns the same as write_outcomes; the deleted ids include those of $18.
 with
 :include completed
 ,
 kept as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-  using unnest($18::bigint[], $19::double precision[], $20::text[]) as ran (job_id, seconds, result)
+  using unnest($18::bigint[], $19::double precision[], $20::text[], $26::text[]) as ran (job_id, seconds, result, payload)
   where job.id = ran.job_id and (job.locked_by = $1::text or job.key is null)
   returning
     job.id, job.task_id, job.job_queue_id, job.key, job.priority, job.attempts, job.max_attempts, job.created_at,
-    job.run_at, job.flags, case when $22::boolean then job.payload end as payload, ran.seconds, ran.result
+    job.run_at, job.flags, case when $22::boolean then coalesce(ran.payload::json, job.payload) end as payload,
+    ran.seconds, ran.result
 ),
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
@@ -49,10 +53,10 @@ failed as (
     locked_at = null
   from unnest(
     $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::double precision[], $11::double precision[], $12::boolean[],
-    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[]
+    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[], $27::text[]
   ) as failure (
     job_id, message, new_payload, own_max_attempts, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
-    fingerprint, due_at
+    fingerprint, due_at, redacted_payload
   )
   where job.id = failure.job_id and job.locked_by = $1::text
   returning job.*, failure.*
@@ -79,7 +83,7 @@ failed_end as (
     id, task_id, 'failed',
 :include queue_name
     , key, priority, attempts, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
-    now(), seconds, $1, flags, case when keep_payload then payload end, message,
+    now(), seconds, $1, flags, case when keep_payload then coalesce(redacted_payload::json, payload) end, message,
 :include expires_on
   from (select failed.*, now() as kept_at from failed where not is_available and keep_seconds is not null) job
 ),

@@ -1,0 +1,73 @@
+"""`graphile-worker show`: all that is known of jobs, waiting, running or gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...json_shapes import record_as_json
+from ..support.command import Output, client_command
+from ..support.follow import follow, progress_of
+from ..support.job_record import print_record, why_unknown
+from ..support.parameters import JobId
+
+if TYPE_CHECKING:
+    from ...client import WorkerUtils
+    from ...client.following import JobRecord
+
+
+def _require_one(**parameters: Any) -> None:
+    if parameters["is_followed"] and len(parameters["ids"]) > 1:
+        raise click.UsageError("--follow takes one ID.")
+
+
+@client_command("show", check=_require_one, connections=2)
+@click.argument("ids", nargs=-1, required=True, type=JobId(), metavar="ID...")
+@click.option("--all", "all_tracebacks", is_flag=True, help="Show the traceback of every attempt.")
+@click.option("--follow", "is_followed", is_flag=True, help="Show the progress until the job has ended.")
+async def show_command(
+    utils: WorkerUtils, ids: tuple[int, ...], all_tracebacks: bool, is_followed: bool
+) -> Output:
+    """Show all that is known of jobs, also of those that are gone if their ends are kept.
+
+    With --json, one ID gives an object and several give an array.
+
+    \b
+    graphile-worker show 12
+    graphile-worker show 12 --follow
+    graphile-worker show 12 --json | jq .payload
+    """
+    if is_followed:
+        await _follow(utils, ids[0])
+    found = [await utils.get_job_record(job_id) for job_id in ids]
+    known = [record for record in found if record.is_known]
+    unknown = [record for record in found if not record.is_known]
+
+    def as_json() -> Any:
+        values = [record_as_json(record) for record in known]
+        return values if len(ids) > 1 else values[0]
+
+    return Output(
+        as_json if known or len(ids) > 1 else None,
+        lambda: _print(known, all_tracebacks=all_tracebacks),
+        notes=[why_unknown(record) for record in unknown],
+        status=1 if unknown else 0,
+    )
+
+
+async def _follow(utils: WorkerUtils, job_id: int) -> None:
+    try:
+        with progress_of(job_id, lines=True) as show:
+            await follow(utils, job_id, show)
+    except asyncio.CancelledError:
+        click.echo(f"No longer following job {job_id}; the job itself goes on.", err=True)
+        raise
+
+
+def _print(known: list[JobRecord], *, all_tracebacks: bool) -> None:
+    for number, record in enumerate(known):
+        if number:
+            click.echo()
+        print_record(record, all_tracebacks=all_tracebacks)

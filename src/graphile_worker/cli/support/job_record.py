@@ -1,0 +1,131 @@
+"""Prints all that is known of a job: its row or its end, and the errors of its attempts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ...json_shapes import details_as_json
+from ...observability.log_words import elapsed
+from .output import cell, print_fields, print_table
+
+if TYPE_CHECKING:
+    from ...client.following import JobRecord
+    from ...history.progress import Progress
+    from ...history.records import AttemptError, JobEnd
+    from ...queries.inspection import JobDetails
+
+NOT_KEPT = "(not kept)"
+WHY_NOTHING_IS_KEPT = (
+    "It never existed, or it completed and was not kept. To keep the ends of jobs, add them with keep=True "
+    '(--keep), use @task(keep=True), or set history = "all".'
+)
+
+
+def why_unknown(record: JobRecord) -> str:
+    """Says that there is nothing about this job, and why."""
+    if record.problem is not None:
+        return f"{record.job_id}: no such job, and the history cannot be read: {record.problem}"
+    return f"{record.job_id}: no such job, and nothing is kept of it. {WHY_NOTHING_IS_KEPT}"
+
+
+def print_record(record: JobRecord, *, all_tracebacks: bool) -> None:
+    """Print the job, its earlier ends, and its errors."""
+    earlier = record.ends
+    if record.job is not None:
+        print_fields(_row_fields(record.job, record.progress))
+        if record.job.state == "failed":  # the fields say how it ended
+            earlier = record.ends[1:]
+    elif record.ends:
+        print_fields(_end_fields(record.ends[0]))
+        earlier = record.ends[1:]
+    else:
+        print_fields(
+            {
+                "id": record.job_id,
+                "task_identifier": record.errors[0].task_identifier,
+                "state": "gone; its end was not kept",
+            }
+        )
+    if earlier:
+        click.echo("\nEarlier ends")
+        columns = ["finished at", "state", "attempts", "error"]
+        rows = [
+            [end.finished_at, end.state, f"{end.attempts}/{end.max_attempts}", end.error] for end in earlier
+        ]
+        print_table(columns, rows)
+    if record.errors:
+        _print_errors(record.errors, all_tracebacks=all_tracebacks)
+
+
+def indented_json(text: str) -> str:
+    """JSON text over several lines, or as it is if it cannot be read."""
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:  # such as half a surrogate pair, which Node may write
+        return text
+
+
+def _row_fields(details: JobDetails, progress: Progress | None) -> dict[str, Any]:
+    values = details_as_json(details)
+    values["flags"] = ", ".join(values["flags"])
+    if progress is not None:
+        values["progress"] = _progress(progress)
+    del values["payload"]
+    return values | {"payload": indented_json(details.raw_payload)}
+
+
+def _progress(progress: Progress) -> str:
+    share = [] if progress.share is None else [f"{progress.share:.0%}"]
+    data = [] if progress.data is None else [cell(progress.data, longest=None)]
+    return "  ".join([*share, progress.note or "", *data, f"({cell(progress.updated_at)})"])
+
+
+def _end_fields(end: JobEnd) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "id": end.job_id,
+        "task_identifier": end.task_identifier,
+        "state": end.state,
+        "queue_name": end.queue_name,
+        "key": end.key,
+        "priority": end.priority,
+        "attempts": f"{end.attempts} of {end.max_attempts}",
+        "created_at": end.created_at,
+        "run_at": end.run_at,
+        "started_at": end.started_at,
+        "finished_at": end.finished_at,
+        "took": None if end.duration is None else elapsed(end.duration),
+        "worker": end.pool_id,
+        "flags": ", ".join(sorted(end.flags)),
+    }
+    if end.error is not None:
+        fields["reason" if end.state == "cancelled" else "error"] = end.error
+    if end.state == "completed":
+        fields["result"] = "(none)" if end.raw_result is None else indented_json(end.raw_result)
+    fields = {name: value for name, value in fields.items() if value not in (None, "")}
+    return fields | {"payload": NOT_KEPT if end.raw_payload is None else indented_json(end.raw_payload)}
+
+
+def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:
+    click.echo("\nErrors")
+    rows = [
+        [
+            error.attempt,
+            error.failed_at,
+            None if error.duration is None else elapsed(error.duration),
+            error.pool_id,
+            error.error_type,
+            error.message.removeprefix(f"{error.error_type}: "),
+        ]
+        for error in errors
+    ]
+    print_table(["attempt", "failed at", "took", "worker", "type", "message"], rows)
+    shown = [error for error in errors if error.traceback]
+    for error in shown if all_tracebacks else shown[:1]:
+        click.echo(f"\nTraceback of attempt {error.attempt}")
+        click.echo(cell((error.traceback or "").rstrip(), longest=None))
+    hidden = 0 if all_tracebacks else len(shown) - 1
+    if hidden > 0:
+        click.echo("\nUse --all to show the tracebacks of earlier attempts.", err=True)

@@ -1,0 +1,106 @@
+"""`graphile-worker add --wait`: waits for the job that was added, and prints its result."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ...job import Job
+from ...json_shapes import end_as_json, job_as_json
+from ...observability.log_words import elapsed
+from ...text import duration
+from .command import Output
+from .follow import follow, progress_of
+from .job_record import indented_json
+from .output import cell
+
+if TYPE_CHECKING:
+    from ...client import WorkerUtils
+    from ...client.following import JobRecord
+
+
+class Waited(msgspec.Struct, frozen=True):
+    """What is known of the job when the waiting is over."""
+
+    record: JobRecord
+    has_ended: bool
+
+
+async def wait_for_end(utils: WorkerUtils, job: Job, timeout: timedelta | None) -> Waited:
+    """Wait for the job, at most this long."""
+    with progress_of(job.id, lines=False) as show:
+        has_ended = await follow(utils, job.id, show, timeout=timeout)
+    return Waited(await utils.get_job_record(job), has_ended)
+
+
+def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | None) -> Output:
+    """The result of the job, or what became of it otherwise."""
+    record = waited.record
+    if not waited.has_ended:
+        return Output(
+            lambda: job_as_json(job, state=record.state, queue_name=queue),
+            lambda: None,
+            notes=[_about_timeout(record, timeout)],
+            status=1,
+        )
+    if not record.ends:
+        return Output(
+            lambda: job_as_json(job, state=record.state, queue_name=queue),
+            lambda: None,
+            notes=[_about_missing_end(record)],
+            status=1,
+        )
+    end = record.ends[0]
+    is_completed = end.state == "completed"
+    notes = []
+    if not is_completed:
+        verb = "failed permanently" if end.state == "failed" else f"was {end.state}"
+        reason = f": {cell(end.error, longest=None)}" if end.error else ""
+        notes = [f"Job {job.id} {verb}{reason}"]
+        if end.state == "failed":
+            notes.append(f"To see its traceback: graphile-worker show {job.id}")
+    return Output(
+        lambda: end_as_json(end),
+        lambda: _print_result(end.raw_result, end.duration, job.id) if is_completed else None,
+        notes=notes,
+        status=0 if is_completed else 1,
+    )
+
+
+def _print_result(raw_result: str | None, seconds: float | None, job_id: int) -> None:
+    """Text as it is, other values as JSON."""
+    if raw_result is None:
+        took = "" if seconds is None else f" in {elapsed(seconds)}"
+        click.echo(f"Job {job_id} completed{took} without a result.", err=True)
+        return
+    value: Any = msgspec.json.decode(raw_result)
+    if isinstance(value, str):
+        click.echo(cell(value, longest=None))
+    else:
+        click.echo(indented_json(raw_result) if sys.stdout.isatty() else raw_result)
+
+
+def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
+    states = {"locked": "it is still running", "ready": "it still waits for a worker"}
+    standing = states.get(record.state, "it still waits")
+    if record.state == "scheduled" and record.job is not None:
+        standing = f"it waits until {cell(record.job.run_at)}"
+        if record.job.last_error:
+            headline = record.job.last_error.partition("\n")[0]
+            standing = f"attempt {record.job.attempts} failed with {cell(headline)}; {standing}"
+    after = "yet" if timeout is None else f"within {duration(timeout.total_seconds())}"
+    return (
+        f"Job {record.job_id} has not ended {after}: {standing}. "
+        f"To follow it: graphile-worker show {record.job_id} --follow"
+    )
+
+
+def _about_missing_end(record: JobRecord) -> str:
+    if record.job is not None:  # a permanent failure that was not kept
+        return f"Job {record.job_id} failed permanently: {cell(record.job.last_error, longest=None)}"
+    why = record.problem or "only Python workers keep ends; was it run by a worker of another runtime?"
+    return f"Job {record.job_id} is gone and its end was not kept: {why}"
