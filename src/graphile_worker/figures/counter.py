@@ -136,7 +136,7 @@ class FigureCounter:
             figures.longest = duration
         figures.run_times[bucket_of(duration)] += 1
         figures.wait_times[bucket_of(wait)] += 1
-        if type(finished.outcome) is Completed:
+        if isinstance(finished.outcome, Completed):
             figures.completed += 1
         elif finished.job.id in final:
             figures.permanently_failed += 1
@@ -189,7 +189,7 @@ def wait_of(job: Job) -> float:
 def _count_failures(figures: TaskFigures, batch: Sequence[Finished], final: Collection[int]) -> None:
     """Move failures out of `completed`."""
     for finished in batch:
-        if type(finished.outcome) is not Completed:
+        if not isinstance(finished.outcome, Completed):  # a kept job has a class of its own
             figures.completed -= 1
             if finished.job.id in final:
                 figures.permanently_failed += 1
