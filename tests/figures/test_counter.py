@@ -234,3 +234,13 @@ def test_a_kept_job_is_a_completed_one(others: int) -> None:
     counting.count([ended(1, outcome=Kept(keep=Keep(60.0))), *failures], final=[2])
     (figures,) = counting.take().values()
     assert (figures.completed, figures.failed + figures.permanently_failed) == (1, others)
+
+
+def test_a_clock_that_is_set_does_not_move_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = FigureCounter({"step": None})
+    before = counter.now()
+    monkeypatch.setattr("time.time", lambda: 1.0)
+    assert 0 <= counter.now() - before < 600
+    assert not counter.is_active
+    counter.count([ended()], (), has_failures=False)
+    assert counter.is_active

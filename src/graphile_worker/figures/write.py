@@ -66,7 +66,9 @@ class FigureWriter:
         if not figures or not self._is_on:
             return
         try:
-            await write_minutes(connection, self._schema, self._pool_id, figures, timeout=timeout)
+            await write_minutes(
+                connection, self._schema, self._pool_id, figures, now=self._counter.now(), timeout=timeout
+            )
         except Exception as error:
             self._failed(error, figures)
         else:
@@ -91,9 +93,13 @@ async def write_minutes(
     pool_id: str,
     figures: Sequence[MinuteFigures],
     *,
+    now: float | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Add these figures to those in the database."""
+    """Add these figures to those in the database; `now` is by the clock of the minutes, None if it is right.
+
+    The server moves them by the difference to its own clock, to the nearest minute.
+    """
     teach_arrays(connection)
     counted = [each.figures for each in figures]
     await connection.execute(
@@ -109,6 +115,7 @@ async def write_minutes(
         [each.longest for each in counted],
         [_as_array(each.run_times) for each in counted],
         [_as_array(each.wait_times) for each in counted],
+        now,
         timeout=timeout,
     )
 
