@@ -116,3 +116,8 @@ def test_an_add_that_got_lost_has_no_job() -> None:
     statement = add_statement(SchemaName(), JobSpec("a", job_key="k"))
     assert job_from_row((None,) * 16, statement) is None
     assert job_from_row(None, statement) is None
+
+
+def test_sql_is_ascii() -> None:
+    """A database in LATIN1 refuses a statement for one character that it does not have, even in a comment."""
+    assert [path.name for path in FOLDER.rglob("*.sql") if not path.read_text().isascii()] == []

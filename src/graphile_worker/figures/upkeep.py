@@ -9,7 +9,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from ..db.connection import Connection, Row
-from ..queries.inspection import jobs_table_pages
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -51,9 +50,8 @@ class SampleJobs:
 
     async def run(self, connection: Connection) -> bool:
         """Add one sample."""
-        pages = await jobs_table_pages(connection, self._schema)
-        percentage = 100.0 if pages <= SCANNED_PAGES else 100.0 * SCANNED_PAGES / pages
-        found = await self._read(connection, "scan_jobs", percentage)
+        found = await self._read(connection, "scan_jobs", SCANNED_PAGES)
+        percentage = found["percentage"]
         counts = {state: round(found[state] * 100 / percentage) for state in STATES}
         is_estimate = percentage < 100
         if is_estimate and counts["ready"] <= MANY:
@@ -74,7 +72,7 @@ class SampleJobs:
         )
         return False
 
-    async def _read(self, connection: Connection, statement: str, limit: float) -> Row:
+    async def _read(self, connection: Connection, statement: str, limit: int) -> Row:
         (row,) = await connection.fetch(load(f"figures/{statement}", self._schema), self._table, limit)
         return row
 

@@ -14,7 +14,7 @@ from .. import sqlstates
 from ..clock import uptime
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
-from ..db.errors import explained, is_dead_session, sqlstate_of
+from ..db.errors import explained, is_surely_undone, sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
 from .counter import FigureCounter, MinuteFigures
@@ -27,8 +27,6 @@ UNAVAILABLE = (
     sqlstates.INVALID_SCHEMA_NAME,
     sqlstates.INSUFFICIENT_PRIVILEGE,
 )
-LOST = ("08", "57")
-"""Classes of errors about the session, which may have ended after the commit."""
 
 logger = logging.getLogger("graphile_worker.figures")
 
@@ -75,12 +73,11 @@ class FigureWriter:
             self.has_written = True
 
     def _failed(self, error: Exception, figures: list[MinuteFigures]) -> None:
-        state = sqlstate_of(error)
-        if state in UNAVAILABLE:
+        if sqlstate_of(error) in UNAVAILABLE:
             self._is_on = False
             self._counter.switch_off()
             logger.warning("figures are off: %s; jobs run as usual", explained(error))
-        elif is_dead_session(error) or (state is not None and not state.startswith(LOST)):
+        elif is_surely_undone(error):
             self._counter.put_back(figures)
             logger.debug("figures could not be written and are kept: %s", explained(error))
         else:

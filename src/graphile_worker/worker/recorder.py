@@ -101,9 +101,13 @@ class HistoryRecorder:
         return self._recent[mark] <= MAX_ERRORS
 
     async def prepare(self, connection: Connection, identifiers: Sequence[str]) -> None:
-        """Make the partitions that the first writes need, and remember the names of these tasks."""
+        """Make the partitions that the first writes need, and remember the names of these tasks.
+
+        In a transaction of the caller, a write makes those that it misses: others would wait for the locks.
+        """
         await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
-        await self.add_partitions(connection)
+        if not connection.is_in_transaction():
+            await self.add_partitions(connection)
 
     async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
         """Make the partitions for what this pool keeps, and for these jobs."""

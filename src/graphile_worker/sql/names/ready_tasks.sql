@@ -42,7 +42,7 @@ ready as materialized (
         select jobs.task_id, jobs.run_at, jobs.created_at, jobs.flags, jobs.job_queue_id
         from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
         where jobs.is_available = true
-        -- As a range, not `priority = …`: the planner would rather sort all jobs of the priority.
+        -- As a range, not `priority = ...`: the planner would rather sort all jobs of the priority.
         and (jobs.priority, jobs.run_at) >= (first_of_priority.priority, '-infinity'::timestamptz)
         and (jobs.priority, jobs.run_at) <= (first_of_priority.priority, (select at from moment))
         order by jobs.priority, jobs.run_at

@@ -3,7 +3,7 @@
 -- $1 how many jobs at most, $2 to $11 the conditions of parts/matching_jobs, $12 the id after which to start, $13 the last
 -- id to read, $14 how many jobs to read at most.
 -- The line ":walked" is replaced by the condition of the index to walk along, if it is not the primary key; the line
--- ":conditions" by further conditions (parts/listed_…).
+-- ":conditions" by further conditions (parts/listed_...).
 with seen as materialized (
     select job.id, job.task_id, job.locked_at, job.is_available
     from (

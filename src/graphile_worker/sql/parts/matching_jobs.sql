@@ -1,4 +1,4 @@
--- The conditions of a JobFilter on `job`, except those that an index serves (parts/listed_…).
+-- The conditions of a JobFilter on `job`, except those that an index serves (parts/listed_...).
 -- $2 task identifier, $3 queue name, $4 job key, $5 pool id that holds the job, $6 flag, $7 part of the last error,
 -- $8 and $9 created_at from and before, $10 and $11 the same for the time of the permanent failure; null means any.
 and ($2::text is null or job.task_id = (
