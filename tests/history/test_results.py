@@ -174,7 +174,7 @@ async def test_a_key_that_is_used_again_while_its_job_runs(jobs: Jobs, workers: 
 # -- the caller's transaction --------------------------------------------------------------------------------
 
 
-async def partitions(connection: Any) -> int:
+async def partitions(connection: Any) -> Any:
     return await connection.fetchval(
         f"select count(*) from pg_inherits where inhparent in ('{HISTORY}'::regclass, '{ERRORS}'::regclass)"
     )
