@@ -71,11 +71,21 @@ async def read_standings(connection: Connection, schema: SchemaName, job_ids: li
         return await standings(connection, schema, job_ids, has_history=False)
 
 
+async def _read_progress(connection: Connection, schema: SchemaName, job_id: int) -> Progress | None:
+    """What the task has reported; None also where only other runtimes have used the schema."""
+    try:
+        return await get_progress(connection, schema, job_id)
+    except Exception as error:
+        if not is_schema_missing(error):
+            raise
+        return None
+
+
 async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
     """How a job stands now."""
     job = await get_job(connection, schema, job_id)
     if job is not None:
-        progress = await get_progress(connection, schema, job_id) if job.state == "locked" else None
+        progress = await _read_progress(connection, schema, job_id) if job.state == "locked" else None
         return JobStatus(
             job_id=job_id, state=job.state, attempts=job.attempts, error=job.last_error, progress=progress,
             run_at=job.run_at,

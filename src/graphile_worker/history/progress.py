@@ -11,7 +11,6 @@ import msgspec
 
 from ..db.connection import Connection
 from ..db.encoding import fit_to_server
-from ..db.errors import is_schema_missing
 from ..error_parts import storable
 from ..errors import InvalidArgumentError
 from ..payload import encode
@@ -80,12 +79,7 @@ async def write_progress(
 
 async def get_progress(connection: Connection, schema: SchemaName, job_id: int) -> Progress | None:
     """What the task of a running job has reported last."""
-    try:
-        row = await connection.fetchrow(load("history/get_progress", schema), job_id)
-    except Exception as error:
-        if not is_schema_missing(error):
-            raise
-        return None  # only other runtimes have used this schema, or this role may not create tables
+    row = await connection.fetchrow(load("history/get_progress", schema), job_id)
     if row is None:
         return None
     share, note, data, updated_at = row
