@@ -6,6 +6,7 @@ Flags that begin with `py:` are reserved for this package; other runtimes ignore
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal, get_args
@@ -22,6 +23,7 @@ KEEP_FLAG = "py:keep"
 """Keep the end of this job and announce it; `py:keep=SECONDS` says for how long."""
 KEEP_PAYLOAD_FLAG = "py:keep_payload"
 MAX_KEEP = timedelta(days=3660)
+HOUR = 3600.0
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -97,6 +99,12 @@ def check_history_mode(value: object) -> None:
         raise ConfigError(f"history: expected one of {', '.join(HISTORY_MODES)}; got {value!r}")
 
 
+def _rounded(seconds: float) -> float:
+    """To full hours, days or weeks: jobs that are kept alike are written by one statement."""
+    unit = HOUR if seconds <= 24 * HOUR * 17 else 24 * HOUR if seconds <= 24 * HOUR * 100 else 168 * HOUR
+    return min(math.ceil(seconds / unit) * unit, MAX_KEEP.total_seconds())
+
+
 def _by_flags(raw_flags: str, otherwise: Keep) -> Keep:
     try:
         flags = msgspec.json.decode(raw_flags)
@@ -115,4 +123,4 @@ def _seconds(flag: str, otherwise: float) -> float:
         seconds = float(flag.partition("=")[2])
     except ValueError:
         return otherwise
-    return seconds if 0 < seconds <= MAX_KEEP.total_seconds() else otherwise
+    return _rounded(seconds) if 0 < seconds <= MAX_KEEP.total_seconds() else otherwise

@@ -47,6 +47,22 @@ class Load(msgspec.Struct, frozen=True):
     """The share of jobs that fail by design: some once, some permanently."""
     kept: float = 0.5
     """The share of jobs whose end is kept."""
+    short: float = 0.08
+    """Seconds that the other tasks last at most."""
+    long: float = 0.08
+    """The share of jobs without a queue that last long."""
+    batches: float = 0.15
+    """The share of adds that add several jobs."""
+    batch: int = 15
+    """The most jobs that are added at once."""
+    jobs: int | None = None
+    """The load ends when this many jobs were added, and not earlier; None: when the time is over."""
+
+
+MANY_KEPT = Load(
+    adders=4, pause=0.1, queues=8, longest=0.5, short=0.004, long=0.002, kept=0.9, batches=0.9, batch=60
+)
+"""Many short jobs, most of which are kept: writes are large and follow each other closely."""
 
 
 class Adder:
@@ -59,6 +75,8 @@ class Adder:
         self._load = load
         self._count = 0
         self.failures = 0
+        self.added = 0
+        """Jobs whose add was committed, as far as this client knows."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Add jobs until stopped; continue after errors."""
@@ -75,9 +93,9 @@ class Adder:
 
     async def _add(self, utils: WorkerUtils) -> None:
         dice = self._dice
-        is_batch = dice.random() < 0.15
+        is_batch = dice.random() < self._load.batches
         specs: list[JobSpec] = []
-        for _ in range(dice.randint(2, 15) if is_batch else 1):
+        for _ in range(dice.randint(2, self._load.batch) if is_batch else 1):
             # One key in a batch: with more, two clients could wait for each other.
             specs.append(self._spec(may_have_key=not any(spec.job_key for spec in specs)))
         is_undone = dice.random() < 0.03
@@ -90,6 +108,7 @@ class Adder:
                 jobs = [await self._add_one(utils, specs[0], connection)]
             await connection.execute(NOTE, *_columns(specs, jobs))
             await (transaction.rollback() if is_undone else transaction.commit())
+        self.added += 0 if is_undone else len(jobs)
 
     async def _add_one(self, utils: WorkerUtils, spec: JobSpec, connection: Any) -> Any:
         values = {
@@ -110,8 +129,8 @@ class Adder:
         fails: Fails = "always" if kind < 0.4 * load.failing else "once" if kind < load.failing else "never"
         key = f"key {dice.randrange(load.keys)}" if may_have_key and dice.random() < 0.3 else None
         queue = f"queue {dice.randrange(load.queues)}" if dice.random() < 0.35 else None
-        is_long = dice.random() < (0.02 if queue is not None else 0.08)
-        seconds = dice.uniform(0.5, load.longest) if is_long else dice.uniform(0.0, 0.08)
+        is_long = dice.random() < (load.long / 4 if queue is not None else load.long)
+        seconds = dice.uniform(0.5, load.longest) if is_long else dice.uniform(0.0, load.short)
         return JobSpec(
             "work" if dice.random() < 0.7 else "work_in_thread",
             {"token": f"{self._name}-{self._count}", "queue": queue, "fails": fails, "seconds": seconds},

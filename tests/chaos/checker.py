@@ -201,7 +201,8 @@ def no_end_without_its_job(history: History) -> Iterator[str]:
     failed = {run.job_id for run in history.runs if run.outcome == "failed"}
     rows = {row.token for row in history.jobs}
     given_up = {row.id for row in history.jobs if (row.last_error or "").startswith("Given up: ")}
-    superseded = {added.job_id for added in history.added if added.token in _superseded(history)}
+    replaced = _superseded(history)
+    superseded = {added.job_id for added in history.added if added.token in replaced}
     seen: set[str] = set()
     for end in history.ends or ():
         if end.state == "failed":

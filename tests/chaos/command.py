@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.adders import MANY_KEPT, Load
 from chaos.checker import Violation, check
 from chaos.history import History
 from chaos.report import Figures, figures, table
@@ -24,6 +25,7 @@ from support.pgbouncer import MISSING, PROGRAM
 
 SHORT_SECONDS = 15.0
 DEFAULT_SECONDS = 60.0
+KEPT_JOBS = 10_000
 SHOWN = 20  # violations of one seed
 
 
@@ -39,6 +41,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--default-settings", action="store_true", help="recovery as a user has it: everything takes longer"
+    )
+    parser.add_argument(
+        "--kept", action="store_true", help=f"{KEPT_JOBS:,} short jobs, most of which are kept"
     )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep histories and logs of all runs there"
@@ -77,7 +82,7 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
         say(f"\nseed {seed}")
         began = time.monotonic()
         history = await run(
-            Setup(seed=seed, seconds=seconds, timing=timing),
+            Setup(seed=seed, seconds=seconds, timing=timing, load=_load(options)),
             server,
             say=say,
             keep=partial(_keep_logs, place / f"seed-{seed}"),
@@ -95,9 +100,14 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
     return 1 if any(line.violations for line in lines) else 0
 
 
+def _load(options: argparse.Namespace) -> Load:
+    return msgspec.structs.replace(MANY_KEPT, jobs=KEPT_JOBS) if options.kept else Load()
+
+
 def _same(options: argparse.Namespace) -> str:
     """The arguments that a run must have to be the same again."""
     more = " --default-settings" if options.default_settings else ""
+    more += " --kept" if options.kept else ""
     return more + (f" --seconds {options.seconds:g}" if options.seconds else "")
 
 

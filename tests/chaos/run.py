@@ -20,8 +20,9 @@ from chaos.nemesis import Nemesis
 from chaos.plan import Action, plan
 from chaos.server import ChaosServer
 from chaos.settings import MODES, SHORT, Mode, Timing
-from support.working import SCHEMA
+from support.working import SCHEMA, until
 
+ADDED_WITHIN = 300.0  # seconds, if a number of jobs is wanted
 QUIET_WITHIN = 90.0  # seconds after the load at most; jobs that failed once wait for some of them
 
 JOBS = (
@@ -98,14 +99,16 @@ async def _whole(
         )
     enough, over = asyncio.Event(), asyncio.Event()
     intruder = asyncio.ensure_future(interfere(url, over)) if interfere is not None else None
-    adders = [
-        asyncio.ensure_future(Adder(number, setup.seed, url, setup.load).run(enough))
-        for number in range(setup.load.adders)
-    ]
+    clients = [Adder(number, setup.seed, url, setup.load) for number in range(setup.load.adders)]
+    adders = [asyncio.ensure_future(client.run(enough)) for client in clients]
     try:
         began = time.monotonic()
         await nemesis.carry_out(actions)
         await asyncio.sleep(max(0.0, began + setup.seconds - time.monotonic()))
+        if (wanted := setup.load.jobs) is not None:
+            await until(
+                lambda: sum(client.added for client in clients) >= wanted, timeout=ADDED_WITHIN, every=0.05
+            )
         last_fault_at = max((fault.until for fault in nemesis.faults), default=began)
         enough.set()
         await asyncio.gather(*adders)

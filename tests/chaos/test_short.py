@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from chaos.adders import MANY_KEPT
 from chaos.checker import check
 from chaos.report import figures
 from chaos.run import Setup, run
@@ -25,3 +28,14 @@ async def test_nothing_is_lost_when_workers_and_the_server_fail_at_random(chaos:
     )
     assert found.jobs > 100
     assert min(found.kills, found.stops, found.terminations, found.restarts, found.partitions) >= 1
+
+
+async def test_what_is_kept_matches_the_jobs_that_ended(chaos: ChaosServer) -> None:
+    """Thousands of short jobs: kills, cut connections and restarts fall into writes of the history."""
+    wanted = 1_500
+    load = msgspec.structs.replace(MANY_KEPT, jobs=wanted)
+    history = await run(Setup(seed=SEED, seconds=8.0, load=load), chaos)
+    violations = check(history)
+    assert not violations, "\n".join(map(str, violations))
+    assert len(history.added) >= wanted
+    assert len(history.ends or ()) > wanted / 2

@@ -234,7 +234,8 @@ async def test_our_statements_make_the_driver_look_no_types_up(database_url: str
             await utils.complete_jobs([1])
     finally:
         await pool.close()
-    assert len(set(statements)) == 4, statements
+    ours = {text for text in statements if text not in ("BEGIN;", "COMMIT;")}
+    assert len(ours) == 4, statements
 
 
 async def _no_reset(connection: Any) -> None:

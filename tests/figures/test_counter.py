@@ -22,7 +22,8 @@ from graphile_worker.figures.counter import (
 )
 from graphile_worker.histogram import bucket_of
 from graphile_worker.job import Job
-from graphile_worker.outcome import COMPLETED, Finished, Outcome, failed
+from graphile_worker.keep import Keep
+from graphile_worker.outcome import COMPLETED, Finished, Kept, Outcome, failed
 from support.finished import a_job
 
 NOW = 1_800_000_030.0  # in the middle of a minute
@@ -224,3 +225,22 @@ def test_a_job_waits_from_the_time_when_it_could_run(
         a_job(), raw_run_at=run_at, raw_created_at=created_at, raw_locked_at=locked_at
     )
     assert wait_of(job) == waited
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_kept_job_is_a_completed_one(others: int) -> None:
+    counting = Counting()
+    failures = [ended(2 + number, outcome=failed(ValueError())) for number in range(others)]
+    counting.count([ended(1, outcome=Kept(keep=Keep(60.0))), *failures], final=[2])
+    (figures,) = counting.take().values()
+    assert (figures.completed, figures.failed + figures.permanently_failed) == (1, others)
+
+
+def test_a_clock_that_is_set_does_not_move_the_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = FigureCounter({"step": None})
+    before = counter.now()
+    monkeypatch.setattr("time.time", lambda: 1.0)
+    assert 0 <= counter.now() - before < 600
+    assert not counter.is_active
+    counter.count([ended()], (), has_failures=False)
+    assert counter.is_active

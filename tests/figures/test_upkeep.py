@@ -12,7 +12,9 @@ import pytest
 from figures.tables import NAME, Tables, figures_of, table_of
 from graphile_worker.client import WorkerUtils
 from graphile_worker.figures import upkeep
+from graphile_worker.figures.counter import MinuteFigures
 from graphile_worker.figures.upkeep import DeleteOldFigures, FoldMinutes, SampleJobs
+from graphile_worker.figures.write import write_minutes
 from support.working import SCHEMA, Jobs, until
 
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
@@ -232,3 +234,55 @@ async def test_a_worker_takes_samples(workers: Any, utils: WorkerUtils) -> None:
         return bool(await utils.samples(since=timedelta(hours=1)))
 
     await until(has_samples)
+
+
+async def test_samples_are_rare_while_nothing_happens(tables: Tables, jobs: Jobs) -> None:
+    is_active = True
+    duty = SampleJobs(NAME, lambda: is_active)
+    assert duty.interval == 10
+    await duty.run(tables.connection)
+    is_active = False
+    assert duty.interval == 10  # the first sample cannot tell whether anything has changed
+
+    async def is_quiet() -> bool:
+        await duty.run(tables.connection)  # the server's counters lag behind
+        return duty.interval == 60
+
+    await until(is_quiet)
+    await jobs.add("work")  # also by other runtimes
+
+    async def is_noticed() -> bool:
+        await duty.run(tables.connection)
+        return duty.interval == 10
+
+    await until(is_noticed)
+
+
+async def test_folding_is_rare_while_there_is_nothing_to_fold(tables: Tables) -> None:
+    duty = FoldMinutes(NAME, lambda: False)
+    assert duty.interval == 300
+    await tables.write(OLD, figures_of())
+    await duty.run(tables.connection)
+    assert duty.interval == 60
+    await duty.run(tables.connection)
+    assert duty.interval == 300
+    assert FoldMinutes(NAME, lambda: True).interval == 60
+
+
+# -- clocks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [timedelta(), timedelta(days=3000), timedelta(days=-3000)])
+async def test_minutes_are_those_of_the_server_whatever_the_worker_believes(
+    tables: Tables, ahead: timedelta
+) -> None:
+    now = (await tables.connection.fetchval("select now()")).timestamp() + ahead.total_seconds()
+    minute = int(now) // 60 * 60
+    written = [MinuteFigures(minute - 60 * ago, "task", figures_of(ago + 1)) for ago in range(4)]
+    await write_minutes(tables.connection, NAME, "pool-1", written, now=now)
+    found = await tables.connection.fetch(
+        f"select date_part('epoch', now() - minute) as age, completed from {table_of('minutes')} "
+        "order by minute desc"
+    )
+    assert [row["completed"] for row in found] == [1, 2, 3, 4]
+    assert -30 <= found[0]["age"] < 150

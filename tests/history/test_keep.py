@@ -38,7 +38,7 @@ def test_a_task_decides_for_its_jobs() -> None:
     ("flags", "expected"),
     [
         ('{"py:keep": true}', DEFAULT),
-        ('{"py:keep=60": true}', Keep(60.0)),
+        ('{"py:keep=60": true}', Keep(3600.0)),
         ('{"py:keep": true, "py:keep_payload": true}', Keep(WEEK, payload=True)),
         ('{"py:keep=often": true}', DEFAULT),
         ('{"py:keep=-1": true}', DEFAULT),

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils, task
+from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.errors import GraphileWorkerError, JobFailedError, JobGoneError
 from support.pgbouncer import pgbouncer_to
-from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
+from support.scratch import scratch_folder
+from support.server import chosen_programs
+from support.working import PATIENCE, SCHEMA, Jobs, Workers, until, workers_of
 
 LISTENING = "select count(*) from pg_stat_activity where query ~* '^listen' and datname = current_database()"
 
@@ -285,3 +288,34 @@ async def test_a_report_that_makes_no_sense_is_refused(
     await jobs.add("step", max_attempts=1)
     await workers.once([step])
     assert message in (await jobs.one())["last_error"]
+
+
+async def test_waiters_survive_a_restart_of_the_server() -> None:
+    """Each waiter gets its result, also that of a job that ended before the restart."""
+    with scratch_folder() as folder, EmbeddedPostgres(folder, **chosen_programs()) as embedded:
+        async with make_worker_utils(connection_string=embedded.url()) as utils:
+            await utils.migrate()
+            handles = [await utils.add_job(double, {"n": n}, keep=True) for n in range(20)]
+            waiting = asyncio.gather(*(handle.result(timeout=2 * PATIENCE) for handle in handles))
+            await until(lambda: len(utils._waiters._waiting) == 20)
+            await asyncio.to_thread(embedded.stop)
+            await asyncio.to_thread(embedded.start)
+            async for workers in workers_of(embedded.url()):
+                await workers.start(TASKS)
+                assert await waiting == [2 * n for n in range(20)]
+
+
+async def test_waiters_that_are_cancelled_in_bulk_leave_nothing_behind(
+    utils: WorkerUtils, workers: Workers
+) -> None:
+    handles = [await utils.add_job(double, {"n": n}, keep=True) for n in range(300)]
+    waiting = [asyncio.ensure_future(handle.result(timeout=PATIENCE)) for handle in handles for _ in range(3)]
+    await until(lambda: len(utils._waiters._waiting) == 300)
+    for position, waiter in enumerate(waiting):
+        if position % 3:
+            waiter.cancel()
+    outcomes = await asyncio.gather(*waiting[1::3], *waiting[2::3], return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError}
+    await workers.start(TASKS, concurrency=10)
+    assert await asyncio.gather(*waiting[::3]) == [2 * n for n in range(300)]
+    assert not utils._waiters._waiting

@@ -125,7 +125,7 @@ async def test_samples_of_a_day_are_read_in_few_pages(desk: Desk) -> None:
 
 async def test_a_sample_reads_part_of_a_large_table(tuned_desk: Desk) -> None:
     await SampleJobs(tuned_desk.schema).run(tuned_desk.explaining)
-    _, scan, _ = tuned_desk.explaining.plans
+    scan, _ = tuned_desk.explaining.plans
     assert scan.kinds_of_scans == {"Sample Scan"}
     assert scan.all_pages <= 2 * SCANNED_PAGES, scan.all_pages
 
@@ -135,7 +135,7 @@ async def test_few_ready_jobs_in_a_large_table_are_counted_through_indexes(
 ) -> None:
     monkeypatch.setattr(upkeep, "MANY", 10 * SIZE)  # in this table there are many
     await SampleJobs(tuned_desk.schema).run(tuned_desk.explaining)
-    _, _, look, _ = tuned_desk.explaining.plans
+    _, look, _ = tuned_desk.explaining.plans
     assert "Seq Scan" not in look.kinds_of_scans, look.describe()
     assert look.touched <= 3 * (COUNTED + 1) + 300, look.describe()
     # A row of a table that was never vacuumed may take a page.

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.clock import SystemClock
-from graphile_worker.recovery.duties import LATE, MOST_STEPS, OFF_FOR, Duties
+from graphile_worker.recovery.duties import LATE, LONGEST_WAIT, MOST_STEPS, OFF_FOR, Duties
 from graphile_worker.schema_name import SchemaName
 from support.working import SCHEMA
 
@@ -68,6 +68,19 @@ async def test_a_duty_is_done_at_once_and_then_at_its_interval(connection: Any) 
     assert duty.calls == 1
     clock.time += 10
     await let_pass(connection, 10)
+    await duties.run_due()
+    assert duty.calls == 2
+
+
+async def test_an_interval_that_becomes_shorter_is_noticed(connection: Any) -> None:
+    duty, clock = Counted(interval=60.0), Hands()
+    duties = duties_of(connection, duty, clock=clock)
+    assert await duties.run_due() == LONGEST_WAIT
+    clock.time += 10
+    await let_pass(connection, 10)
+    await duties.run_due()
+    assert duty.calls == 1
+    duty.interval = 10.0
     await duties.run_due()
     assert duty.calls == 2
 

@@ -137,6 +137,15 @@ def is_dead_session(error: BaseException) -> bool:
     return isinstance(error, asyncpg.InterfaceError) and "connection is closed" in str(error)
 
 
+def is_surely_undone(error: BaseException) -> bool:
+    """Whether a statement that failed with this error has certainly not taken effect.
+
+    Errors about the session, and a lost connection, may come after the commit.
+    """
+    state = sqlstate_of(error)
+    return is_dead_session(error) or (state is not None and not state.startswith(("08", "57")))
+
+
 def sqlstate_of(error: BaseException) -> str | None:
     """The SQLSTATE of an error, ours or that of any library, if it has one."""
     if getattr(error, _OF_THE_USER, False):

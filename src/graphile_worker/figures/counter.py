@@ -70,10 +70,12 @@ class MinuteFigures(NamedTuple):
 class FigureCounter:
     """The figures of one pool that are not written yet. Thread-safe."""
 
-    def __init__(self, tasks: Mapping[str, object], wall_time: Callable[[], float] = time.time) -> None:
-        """`tasks`: those of the pool, also when they change. `wall_time`: seconds since 1970."""
+    def __init__(self, tasks: Mapping[str, object], now: Callable[[], float] | None = None) -> None:
+        """`tasks`: those of the pool, also when they change. `now`: seconds since 1970, without jumps."""
         self._tasks = tasks
-        self._wall_time = wall_time
+        self.now = steady_time() if now is None else now
+        """The clock of the minutes. Only the server knows what time it is: see `write_minutes`."""
+        self._last_minute = 0
         self._mutex = threading.Lock()
         self._minutes: dict[tuple[int, str], TaskFigures] = {}
         self._turn = 0
@@ -83,7 +85,7 @@ class FigureCounter:
         """Count completed and failed jobs that were written; failed ones in `final` are not retried."""
         if not self._is_on:
             return
-        minute = int(self._wall_time()) // 60 * 60
+        minute = self._last_minute = int(self.now()) // 60 * 60
         with self._mutex:
             if len(batch) == 1:
                 self._count_one(self._of(minute, batch[0].job.task_identifier), batch[0], final)
@@ -100,6 +102,11 @@ class FigureCounter:
     def is_empty(self) -> bool:
         """Whether there is nothing to take."""
         return not self._minutes
+
+    @property
+    def is_active(self) -> bool:
+        """Whether jobs were counted in this minute or the one before."""
+        return self.now() - self._last_minute < 120
 
     def take(self) -> list[MinuteFigures]:
         """Everything that was counted since the last call."""
@@ -136,7 +143,7 @@ class FigureCounter:
             figures.longest = duration
         figures.run_times[bucket_of(duration)] += 1
         figures.wait_times[bucket_of(wait)] += 1
-        if type(finished.outcome) is Completed:
+        if isinstance(finished.outcome, Completed):
             figures.completed += 1
         elif finished.job.id in final:
             figures.permanently_failed += 1
@@ -168,6 +175,12 @@ class FigureCounter:
             wait_times[0 if bucket < 0 else bucket if bucket < _LAST else _LAST] += jobs
 
 
+def steady_time() -> Callable[[], float]:
+    """A clock that begins with the machine's time, and does not jump when that is set."""
+    start, monotonic = time.time() - time.monotonic(), time.monotonic
+    return lambda: start + monotonic()
+
+
 def _by_task(batch: Sequence[Finished]) -> Collection[list[Finished]]:
     parts: defaultdict[str, list[Finished]] = defaultdict(list)
     for finished in batch:
@@ -189,7 +202,7 @@ def wait_of(job: Job) -> float:
 def _count_failures(figures: TaskFigures, batch: Sequence[Finished], final: Collection[int]) -> None:
     """Move failures out of `completed`."""
     for finished in batch:
-        if type(finished.outcome) is not Completed:
+        if not isinstance(finished.outcome, Completed):  # a kept job has a class of its own
             figures.completed -= 1
             if finished.job.id in final:
                 figures.permanently_failed += 1

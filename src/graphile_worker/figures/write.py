@@ -14,7 +14,7 @@ from .. import sqlstates
 from ..clock import uptime
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
-from ..db.errors import explained, is_dead_session, sqlstate_of
+from ..db.errors import explained, is_surely_undone, sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
 from .counter import FigureCounter, MinuteFigures
@@ -27,8 +27,6 @@ UNAVAILABLE = (
     sqlstates.INVALID_SCHEMA_NAME,
     sqlstates.INSUFFICIENT_PRIVILEGE,
 )
-LOST = ("08", "57")
-"""Classes of errors about the session, which may have ended after the commit."""
 
 logger = logging.getLogger("graphile_worker.figures")
 
@@ -66,19 +64,20 @@ class FigureWriter:
         if not figures or not self._is_on:
             return
         try:
-            await write_minutes(connection, self._schema, self._pool_id, figures, timeout=timeout)
+            await write_minutes(
+                connection, self._schema, self._pool_id, figures, now=self._counter.now(), timeout=timeout
+            )
         except Exception as error:
             self._failed(error, figures)
         else:
             self.has_written = True
 
     def _failed(self, error: Exception, figures: list[MinuteFigures]) -> None:
-        state = sqlstate_of(error)
-        if state in UNAVAILABLE:
+        if sqlstate_of(error) in UNAVAILABLE:
             self._is_on = False
             self._counter.switch_off()
             logger.warning("figures are off: %s; jobs run as usual", explained(error))
-        elif is_dead_session(error) or (state is not None and not state.startswith(LOST)):
+        elif is_surely_undone(error):
             self._counter.put_back(figures)
             logger.debug("figures could not be written and are kept: %s", explained(error))
         else:
@@ -91,9 +90,13 @@ async def write_minutes(
     pool_id: str,
     figures: Sequence[MinuteFigures],
     *,
+    now: float | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Add these figures to those in the database."""
+    """Add these figures to those in the database; `now` is by the clock of the minutes, None if it is right.
+
+    The server moves them by the difference to its own clock, to the nearest minute.
+    """
     teach_arrays(connection)
     counted = [each.figures for each in figures]
     await connection.execute(
@@ -109,6 +112,7 @@ async def write_minutes(
         [each.longest for each in counted],
         [_as_array(each.run_times) for each in counted],
         [_as_array(each.wait_times) for each in counted],
+        now,
         timeout=timeout,
     )
 

@@ -18,9 +18,10 @@ LOCK_WITHIN = "100ms"
 
 def is_partition_missing(error: BaseException) -> bool:
     """Whether a row of the history found no partition."""
-    return sqlstate_of(error) == sqlstates.CHECK_VIOLATION and getattr(error, "table_name", None) in (
-        HISTORY,
-        ERRORS,
+    return (
+        sqlstate_of(error) == sqlstates.CHECK_VIOLATION
+        and getattr(error, "constraint_name", None) is None
+        and getattr(error, "table_name", None) in (HISTORY, ERRORS, None)  # PostgreSQL 12 does not say
     )
 
 

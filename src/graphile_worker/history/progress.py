@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from ..db.connection import Connection
+from ..db.encoding import fit_to_server
+from ..error_parts import storable
 from ..errors import InvalidArgumentError
 from ..payload import encode
 from ..schema_name import SchemaName
@@ -52,7 +54,7 @@ def checked_report(share: float | None, note: str | None, data: object) -> Repor
         raise InvalidArgumentError("data", f"has {len(raw_data):,} characters of JSON; at most {MAX_DATA:,}")
     return Report(
         None if share is None else min(max(float(share), 0.0), 1.0),
-        None if note is None else note[:MAX_NOTE].replace("\0", ""),
+        None if note is None else storable(note[:MAX_NOTE]),
         raw_data,
     )
 
@@ -61,12 +63,16 @@ async def write_progress(
     connection: Connection, schema: SchemaName, reports: Mapping[int, Report], ended: Sequence[int]
 ) -> None:
     """Store these reports by job id, and delete those of jobs that have ended."""
+
+    def texts(values: Sequence[str | None]) -> list[str | None]:
+        return [None if value is None else fit_to_server(connection, value) for value in values]
+
     await connection.execute(
         load("history/write_progress", schema),
         list(reports),
         [report.share for report in reports.values()],
-        [report.note for report in reports.values()],
-        [report.raw_data for report in reports.values()],
+        texts([report.note for report in reports.values()]),
+        texts([report.raw_data for report in reports.values()]),
         list(ended),
     )
 

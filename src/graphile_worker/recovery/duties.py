@@ -21,6 +21,7 @@ from ..sql import load
 from .sweep import StatementRunner
 
 LATE = 30.0  # seconds after which other pools take over
+LONGEST_WAIT = 10.0  # seconds for a pool with duties of its own, whose intervals may become shorter
 MOST_STEPS = 20  # of one duty in a row
 SHORTEST_WAIT = 0.5  # seconds between two claims
 RETRY = 10.0  # seconds after a claim that failed
@@ -44,7 +45,7 @@ class Duty(Protocol):
 
     @property
     def interval(self) -> float:
-        """Seconds from one time to the next."""
+        """Seconds from one time to the next; may change from call to call."""
         ...
 
     async def run(self, connection: Connection, /) -> bool:
@@ -73,12 +74,13 @@ class Duties:
         self._pool_id = pool_id
         self._is_alive = is_alive
         self._due = dict.fromkeys(self._duties, 0.0)
+        self._done: dict[str, float] = {}  # when this pool did what is its turn
         self._failing: set[str] = set()
 
     async def run_due(self) -> float:
         """Do what is due and this pool's turn; return the seconds until something may be due again."""
         now = self._clock.monotonic()
-        due = [duty for name, duty in self._duties.items() if self._due[name] <= now]
+        due = [duty for name, duty in self._duties.items() if self._due_at(name) <= now]
         if due and self._is_alive():
             try:
                 claims = await self._run(
@@ -89,9 +91,16 @@ class Duties:
                 return OFF_FOR if sqlstate_of(error) in UNAVAILABLE else RETRY
             for name, (is_ours, wait) in claims.items():
                 self._due[name] = now + max(wait, SHORTEST_WAIT)
+                self._done.pop(name, None)
                 if is_ours:
+                    self._done[name] = now
                     await self._do(self._duties[name])
-        return max(min(self._due.values()) - self._clock.monotonic(), SHORTEST_WAIT)
+        wait = min(map(self._due_at, self._duties)) - self._clock.monotonic()
+        return max(min(wait, LONGEST_WAIT) if self._done else wait, SHORTEST_WAIT)
+
+    def _due_at(self, name: str) -> float:
+        done = self._done.get(name)
+        return self._due[name] if done is None else done + self._duties[name].interval
 
     async def _do(self, duty: Duty) -> None:
         """All steps of a duty. A failure is logged once until it works again; it must not stop the others."""

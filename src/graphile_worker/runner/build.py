@@ -324,18 +324,18 @@ class WorkerBuilder:
             has_tables=self.has_tables,
             has_history=self.has_history,
             figures=figures,
-            duties=self._duties(),
+            duties=self._duties(pool),
         )
 
-    def _duties(self) -> list[Duty]:
+    def _duties(self, pool: WorkerPool) -> list[Duty]:
         """Regular work that one pool does for all."""
         from ..figures.upkeep import figure_duties
         from ..history.upkeep import history_duties
 
         options = self.options
         duties: list[Duty] = []
-        if self.has_figures:
-            duties += figure_duties(options.schema_name)
+        if (counter := pool.figures) is not None:
+            duties += figure_duties(options.schema_name, lambda: counter.is_active)
         if self.has_history:
             duties += history_duties(options, self._keep_policy)
         return duties

@@ -72,6 +72,10 @@ class _PartitionMissingError(Exception):
     """The history has no partition for a row of the batch."""
 
 
+class _HistoryRefusedError(Exception):
+    """The history refuses rows, so the batch is written without."""
+
+
 class _EvictedError(Exception):
     """The pool lost jobs of the batch while the write waited for its turn."""
 
@@ -172,7 +176,7 @@ class BatchWriter:
             plan = self._planner.plan(outcomes, None if queues is None else queues.terms())
             try:
                 written, jobs, seconds = await self._run(batch, plan)
-            except _EvictedError:
+            except (_EvictedError, _HistoryRefusedError):
                 continue
             except _PartitionMissingError as refused:
                 attempts += 1
@@ -224,6 +228,8 @@ class BatchWriter:
         except Exception as error:
             if is_partition_missing(error):
                 raise _PartitionMissingError from error
+            if self._recorder is not None and self._recorder.is_on and self._recorder.is_refused(error):
+                raise _HistoryRefusedError from error
             if is_refusal(error):
                 raise _RefusedError(error) from error
             raise

@@ -130,7 +130,9 @@ class Executor:
             failure = await settle_batch(job.raw_payload, result, helpers.logger)
             if failure is not None:
                 return failed(failure.error, failure.errors, failure.remaining_payload)
-        elif result is not None and (
+            if any(map(inspect.isawaitable, result)):  # used up, and good for nothing else
+                return COMPLETED
+        if result is not None and (
             is_kept or self._after_run or self._keeps_completed or job.raw_flags is not None
         ):
             return Completed(result)

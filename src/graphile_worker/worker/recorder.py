@@ -13,7 +13,7 @@ from ..db.errors import sqlstate_of
 from ..error_parts import qualified_name
 from ..error_text import message_of
 from ..history.fingerprint import fingerprint
-from ..history.partitions import add_partitions, name_tasks
+from ..history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
 from ..hooks.redaction import Redactor, redacted_json
 from ..keep import Keep, KeepPolicy, is_awaited
 from ..outcome import Failed, Finished, Kept
@@ -25,6 +25,11 @@ MAX_ERRORS = 100
 """Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""
 MINUTE = 60.0
 MAX_CACHED = 200
+REFUSED = (
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+    sqlstates.READ_ONLY_SQL_TRANSACTION,
+    sqlstates.UNDEFINED_TABLE,
+)
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -55,7 +60,7 @@ class HistoryRecorder:
         self.counts: ErrorCounts | None = None
         """Counts errors by fingerprint; set by the pool if errors are kept."""
         self.is_on = True
-        """False if this role may not make partitions: then nothing is kept."""
+        """False if this role may not write to the history: then nothing is kept."""
 
     def record(self, finished: Finished, outcome: Failed) -> ErrorRecord:
         """What to keep of a failed attempt."""
@@ -109,9 +114,13 @@ class HistoryRecorder:
         return self._recent[mark] <= MAX_ERRORS
 
     async def prepare(self, connection: Connection, identifiers: Sequence[str]) -> None:
-        """Make the partitions that the first writes need, and remember the names of these tasks."""
+        """Make the partitions that the first writes need, and remember the names of these tasks.
+
+        In a transaction of the caller, a write makes those that it misses: others would wait for the locks.
+        """
         await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
-        await self.add_partitions(connection)
+        if not connection.is_in_transaction():
+            await self.add_partitions(connection)
 
     async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
         """Make the partitions for what this pool keeps, and for these jobs."""
@@ -133,14 +142,23 @@ class HistoryRecorder:
         try:
             await work()
         except Exception as error:
-            if sqlstate_of(error) not in (
-                sqlstates.INSUFFICIENT_PRIVILEGE,
-                sqlstates.READ_ONLY_SQL_TRANSACTION,
-            ):
+            if sqlstate_of(error) not in REFUSED:
                 raise
-            self.is_on = False
-            logger.warning(
-                "this role may not write to the history (%s), so this worker keeps neither ends nor errors "
-                "of jobs; run workers as the owner of the schema to keep them",
-                message_of(error),
-            )
+            self._switch_off(error)
+
+    def is_refused(self, error: BaseException) -> bool:
+        """Whether a write failed because of the history, which is switched off then, and not of the jobs."""
+        names = (HISTORY, ERRORS)
+        if sqlstate_of(error) not in REFUSED or not any(name in str(error) for name in names):
+            return False
+        if self.is_on:
+            self._switch_off(error)
+        return True
+
+    def _switch_off(self, error: BaseException) -> None:
+        self.is_on = False
+        logger.warning(
+            "this worker cannot write to the history (%s), so it keeps neither ends nor errors of jobs; to "
+            "keep them, run `graphile-worker migrate` and workers as the owner of the schema",
+            message_of(error),
+        )

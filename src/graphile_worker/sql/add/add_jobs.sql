@@ -1,5 +1,5 @@
 -- Add many jobs, with any options.
--- $1 ... $9 columns of the specs as arrays of texts of equal length, or empty if no spec has a value: task
+-- $1 to $9 columns of the specs as arrays of texts of equal length, or empty if no spec has a value: task
 -- identifiers, payloads, queue names, run_at, delays from now in seconds (used where run_at is null), max_attempts,
 -- job keys, priorities, flags (each the text of an array); $10 whether a waiting job with the same key keeps its
 -- run_at; $11 the signature of add_jobs, $12 the md5 of the body that this package installs.

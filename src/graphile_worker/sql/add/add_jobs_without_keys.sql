@@ -1,6 +1,6 @@
 -- Add many jobs that have neither keys nor flags. The result is one row of lists, which is far cheaper to send and to
 -- decode than a row per job, and holds only what the caller cannot know.
--- $1 ... $7 columns of the specs as arrays of texts of equal length, or empty if no spec has a value: task
+-- $1 to $7 columns of the specs as arrays of texts of equal length, or empty if no spec has a value: task
 -- identifiers (one is enough if all are the same), payloads, queue names, run_at, delays from now in seconds (used
 -- where run_at is null), max_attempts, priorities; $8 the signature of add_jobs, $9 the md5 of the body that this
 -- package installs.

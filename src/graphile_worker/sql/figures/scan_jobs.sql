@@ -1,9 +1,9 @@
 -- What is waiting in the jobs table, from some of its pages or from all.
 --
--- $1 text  the jobs table, with its schema, quoted
--- $2 real  the percentage of the table's pages to read
+-- $1 text     the jobs table, with its schema, quoted
+-- $2 integer  how many of its pages to read
 -- Returns the server's counters for the table (added, deleted, updated, live); ready, scheduled and failed as counted,
--- not extrapolated; and oldest_wait in seconds.
+-- not extrapolated; oldest_wait in seconds; and the percentage of the table that was read.
 select
   pg_stat_get_tuples_inserted($1::text::regclass::oid) as added,
   pg_stat_get_tuples_deleted($1::text::regclass::oid) as deleted,
@@ -21,5 +21,9 @@ select
       0::double precision
     ),
     0::double precision
-  ) as oldest_wait
-from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs tablesample system ($2::real)
+  ) as oldest_wait,
+:include scanned_percentage
+  as percentage
+from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs tablesample system (
+:include scanned_percentage
+)

@@ -17,11 +17,12 @@ from pg_catalog.unnest($1::bigint[]) as wanted (job_id)
 left join lateral (
   select id, locked_at, is_available, last_error, attempts
   from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = wanted.job_id
+  limit 1 -- keeps the planner from reading the whole table once
 ) job on true
 left join lateral (
   select state, error, attempts, result::text as result
   from :GRAPHILE_WORKER_SCHEMA._private_py_history
   where job_id = wanted.job_id and job.id is null
-  order by finished_at desc
+  order by date_part('epoch', finished_at) desc -- not the column, whose index would be read to its end
   limit 1
 ) last_end on true

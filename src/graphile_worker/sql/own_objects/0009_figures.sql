@@ -4,7 +4,7 @@
 -- One row for each minute, task and pool that ran jobs. After some minutes the rows of the pools are folded into one,
 -- whose pool_id is empty. Histograms count by time: see histogram.py. They have no trailing zeros.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_minutes (
-    minute timestamptz not null, -- by the clock of the worker
+    minute timestamptz not null, -- by the clock of the server
     task text not null,
     pool_id text not null,
     completed integer not null,
