@@ -165,7 +165,9 @@ async def test_the_ends_and_errors_of_a_job(desk: Desk) -> None:
     assert_bounded(desk)
 
 
-@pytest.mark.parametrize("period", [{}, {"since": ago(days=1)}, {"before": ago(days=5)}], ids=str)
+@pytest.mark.parametrize(
+    "period", [{}, {"since": ago(days=1)}, {"before": ago(days=5)}], ids=["all", "since", "before"]
+)
 async def test_errors_of_all_and_of_one_fingerprint(desk: Desk, period: dict[str, Any]) -> None:
     assert len(await list_errors(desk.explaining, desk.schema, limit=LIMIT, **period)) == LIMIT
     assert_bounded(desk)
