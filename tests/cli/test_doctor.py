@@ -164,8 +164,11 @@ async def test_a_pooler_in_transaction_mode_is_noticed_also_when_it_is_idle(data
 @pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 async def test_a_pooler_in_session_mode_is_only_mentioned(database_url: str) -> None:
     with pgbouncer_to(database_url, "pool_mode = session") as url:
-        findings = await examine(resolve_settings({"connection_string": url}, {}))
-    said = {finding.check: finding.severity for finding in findings if finding.check in ("pooler", "listen")}
+        for _ in range(5):  # on a slow machine a check may have had no answer in time
+            findings = await examine(resolve_settings({"connection_string": url}, {}))
+            said = {each.check: each.severity for each in findings if each.check in ("pooler", "listen")}
+            if said:
+                break
     assert said == {"pooler": "info", "listen": "ok"}
 
 

@@ -29,6 +29,7 @@ def test_asynchronous_code_is_told_to_use_another_client() -> None:
     from django.db import connection  # not configured, and not connected
 
     with pytest.raises(
-        InvalidArgumentError, match=r"is a blocking connection of Django; use SyncWorkerUtils"
+        InvalidArgumentError,
+        match=r"is a blocking connection of Django; give a connection of asyncpg or psycopg",
     ):
         WorkerUtils.bound(connection)
