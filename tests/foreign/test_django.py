@@ -30,6 +30,6 @@ def test_asynchronous_code_is_told_to_use_another_client() -> None:
 
     with pytest.raises(
         InvalidArgumentError,
-        match=r"is a blocking connection of Django; give a connection of asyncpg or psycopg",
+        match="is a blocking connection of Django; give a connection of asyncpg",
     ):
         WorkerUtils.bound(connection)
