@@ -11,10 +11,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.observability.log_words import retry_delay
 from graphile_worker.queries.write import Written, return_jobs
 from graphile_worker.queries.write_plan import Continuation
 from graphile_worker.recovery.stale_locks import reset_locked
+from graphile_worker.retry import back_off
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from queries.statements import Statements, statements_on
@@ -197,9 +197,9 @@ async def test_the_back_off_grows_with_the_attempts(
 
 async def test_the_log_knows_the_back_off_of_the_database(connection: Any) -> None:
     attempts = list(range(1, 31))
-    back_off = load("parts/back_off", SchemaName())
-    rows = await connection.fetch(f"select {back_off} from unnest($1::integer[]) as job (attempts)", attempts)
-    assert [row[0] for row in rows] == pytest.approx([retry_delay(number) for number in attempts])
+    formula = load("parts/back_off", SchemaName())
+    rows = await connection.fetch(f"select {formula} from unnest($1::integer[]) as job (attempts)", attempts)
+    assert [row[0] for row in rows] == pytest.approx([back_off(number) for number in attempts])
 
 
 @pytest.mark.compat("FA3")

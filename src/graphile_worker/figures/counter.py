@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..histogram import BUCKETS, SHIFT, bucket_of
 from ..job import Job
-from ..outcome import Completed, Finished
+from ..outcome import Failed, Finished
 
 SAMPLED = 24  # jobs of a batch whose times go into the histograms
 SAMPLED_OF_TASK = 4  # at least, however many tasks are in the batch
@@ -136,7 +136,7 @@ class FigureCounter:
             figures.longest = duration
         figures.run_times[bucket_of(duration)] += 1
         figures.wait_times[bucket_of(wait)] += 1
-        if type(finished.outcome) is Completed:
+        if not isinstance(finished.outcome, Failed):
             figures.completed += 1
         elif finished.job.id in final:
             figures.permanently_failed += 1
@@ -189,7 +189,7 @@ def wait_of(job: Job) -> float:
 def _count_failures(figures: TaskFigures, batch: Sequence[Finished], final: Collection[int]) -> None:
     """Move failures out of `completed`."""
     for finished in batch:
-        if type(finished.outcome) is not Completed:
+        if isinstance(finished.outcome, Failed):
             figures.completed -= 1
             if finished.job.id in final:
                 figures.permanently_failed += 1

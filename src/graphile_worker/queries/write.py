@@ -13,6 +13,7 @@ from ..db.encoding import fit_to_server
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
+from .add_many import add_jobs
 from .rows import taken_jobs
 from .write_plan import MISSING_IDS, NEXT_JOBS, RETURNED_IDS, ROW_COUNT, Outcomes, WritePlan, WritePlanner
 
@@ -39,6 +40,21 @@ class _SomeMissingError(Exception):
 
 async def write(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
     """Run the plan: one statement, or two if rows are missing and the first cannot say which."""
+    if plan.outcomes.handled:
+        return await _write_and_add(connection, schema, plan)
+    return await _write(connection, schema, plan)
+
+
+async def _write_and_add(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
+    """Run the plan, and add what handlers of permanent failures get, in the same transaction."""
+    async with connection.transaction():
+        written = await _write(connection, schema, plan)
+        if written.final and (specs := plan.jobs_to_add(written.final)):
+            await add_jobs(connection, schema, specs, return_jobs=False)
+    return written
+
+
+async def _write(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
     statement = load(plan.statement, schema)
     if plan.answer is not ROW_COUNT:
         rows = await connection.fetch(statement, *_arguments(connection, plan))
@@ -52,7 +68,7 @@ async def write(connection: Connection, schema: SchemaName, plan: WritePlan) -> 
             if deleted != f"DELETE {len(plan.outcomes.completed)}":
                 raise _SomeMissingError
         return ALL_WRITTEN
-    return await write(connection, schema, plan.if_incomplete)
+    return await _write(connection, schema, plan.if_incomplete)
 
 
 async def return_jobs(

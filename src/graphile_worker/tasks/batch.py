@@ -19,10 +19,15 @@ _items_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class BatchFailure(msgspec.Struct, frozen=True):
-    """The failed items as JSON text, and one error for each."""
+    """The failed items as JSON, and one error for each."""
 
-    remaining_payload: str
+    items: tuple[msgspec.Raw, ...]
     errors: tuple[BaseException, ...]
+
+    @staticmethod
+    def remaining_payload(items: Sequence[msgspec.Raw]) -> str:
+        """The text of a payload with these items."""
+        return (b"[" + b",".join(bytes(item) for item in items) + b"]").decode()
 
     @property
     def error(self) -> BatchFailureError:
@@ -58,8 +63,7 @@ async def settle_batch(
     failed = [(item, error) for item, error in zip(items, errors, strict=True) if error is not None]
     if not failed:
         return None
-    remaining = b"[" + b",".join(bytes(item) for item, _ in failed) + b"]"
-    return BatchFailure(remaining.decode(), tuple(error for _, error in failed))
+    return BatchFailure(tuple(item for item, _ in failed), tuple(error for _, error in failed))
 
 
 async def _errors_of(result: Sequence[Any]) -> list[BaseException | None]:

@@ -156,7 +156,7 @@ class WorkerPool:
         )
         self._services = services
         self._progress: ProgressReporter | None = None
-        self._executor = Executor(self._tasks, services, self._threads, hooks, policy)
+        self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._schema_watch = SchemaWatch(
@@ -307,7 +307,7 @@ class WorkerPool:
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
         self._tasks.update(tasks)
-        self._executor.learn_max_attempts(tasks)
+        self._executor.learn_options(tasks)
         self._fetcher.set_tasks(tuple(tasks))
         self._source.poll()
 

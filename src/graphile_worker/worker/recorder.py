@@ -15,8 +15,8 @@ from ..error_text import message_of
 from ..history.fingerprint import fingerprint
 from ..history.partitions import add_partitions, name_tasks
 from ..keep import Keep, KeepPolicy, is_awaited
-from ..outcome import Failed, Finished, Kept
-from ..queries.write_plan import ErrorRecord, Outcomes
+from ..outcome import Failed, Finished, Snoozed
+from ..queries.write_plan import ErrorRecord, Outcomes, keep_of
 from ..schema_name import SchemaName
 from .error_counts import ErrorCounts
 
@@ -54,8 +54,10 @@ class HistoryRecorder:
         self.is_on = True
         """False if this role may not make partitions: then nothing is kept."""
 
-    def record(self, finished: Finished, outcome: Failed) -> ErrorRecord:
-        """What to keep of a failed attempt."""
+    def record(self, finished: Finished, outcome: Failed | Snoozed) -> ErrorRecord | None:
+        """What to keep of an attempt; None for nothing."""
+        if isinstance(outcome, Snoozed):
+            return self._record_snoozed(finished)
         job, error_type = finished.job, qualified_name(outcome.error)
         mark = self._fingerprint(job.task_identifier, error_type, outcome)
         is_kept = self._error_retention > 0 and self._is_below_limit(mark)
@@ -66,6 +68,23 @@ class HistoryRecorder:
             error_type=error_type,
             traceback=outcome.traceback if is_kept else "",
             fingerprint=mark,
+            due_at=job.raw_run_at,
+            is_awaited=is_awaited(job.raw_flags),
+        )
+
+    def _record_snoozed(self, finished: Finished) -> ErrorRecord | None:
+        """No error. But a job that cannot run again, because its key was used again, has ended."""
+        job = finished.job
+        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
+        if keep is None:
+            return None
+        return ErrorRecord(
+            seconds=finished.duration,
+            keep=keep,
+            keep_error_seconds=None,
+            error_type="",
+            traceback="",
+            fingerprint="",
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
         )
@@ -115,10 +134,8 @@ class HistoryRecorder:
             )
 
     def _keep_of(self, finished: Finished) -> Keep | None:
-        outcome, job = finished.outcome, finished.job
-        if isinstance(outcome, Kept):
-            return outcome.keep
-        return self._policy.for_failed(job.task_identifier, job.raw_flags)
+        job = finished.job
+        return keep_of(finished) or self._policy.for_failed(job.task_identifier, job.raw_flags)
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
         """Keep nothing if this role may not."""

@@ -20,8 +20,8 @@ from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..figures.counter import FigureCounter
 from ..hooks import Events
-from ..keep import Keep
-from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
+from ..outcome import Completed, Expired, Failed, Finished, Interrupted, Kept, Snoozed, queues_of
+from ..queries.write_plan import keep_of
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
 from .recorder import HistoryRecorder
@@ -62,6 +62,7 @@ class Sink:
             session,
             schema,
             events,
+            clock,
             pool_id=pool_id,
             interrupted_delay=interrupted_delay,
             on_error=self._write_failed,
@@ -147,10 +148,10 @@ class Sink:
             self._completed.append(finished)
             if len(finished.job.raw_payload) > LIGHT or len(self._completed) > MAX_UNWRITTEN:
                 self._weigh(finished)
-        elif isinstance(outcome, Failed):
+        elif isinstance(outcome, Failed | Snoozed):
             self._failed.append(finished)
             self._weigh(finished)
-        elif type(outcome) is Kept:
+        elif isinstance(outcome, Kept | Expired):
             self._kept.append(finished)
             self._weigh(finished)
         else:
@@ -296,13 +297,13 @@ class Sink:
 
     def _next_kept(self, room: int) -> list[Finished]:
         """Those that are kept like the first, as many as one statement takes: it keeps them all alike."""
-        first = _keep(self._kept[0])
-        alike = [finished for finished in self._kept if _keep(finished) == first]
+        first = _like(self._kept[0])
+        alike = [finished for finished in self._kept if _like(finished) == first]
         count = batch_size(alike, room)
         if count == len(self._kept):
             self._kept = []
             return alike
-        others = [finished for finished in self._kept if _keep(finished) != first]
+        others = [finished for finished in self._kept if _like(finished) != first]
         self._kept = [*alike[count:], *others]
         return alike[:count]
 
@@ -320,13 +321,13 @@ class Sink:
     def _requeue(self, batch: Sequence[Finished]) -> None:
         """Put unwritten outcomes in front of newer ones; their weight is still counted."""
         waiting = {
-            Completed: self._completed,
-            Kept: self._kept,
-            Failed: self._failed,
-            Interrupted: self._interrupted,
+            (Completed,): self._completed,
+            (Kept, Expired): self._kept,
+            (Failed, Snoozed): self._failed,
+            (Interrupted,): self._interrupted,
         }
-        for kind, unwritten in waiting.items():
-            unwritten[:0] = [finished for finished in batch if type(finished.outcome) is kind]
+        for kinds, unwritten in waiting.items():
+            unwritten[:0] = [finished for finished in batch if type(finished.outcome) in kinds]
 
     async def _write(self, batch: list[Finished]) -> bool:
         """Write the batch and requeue what could not be written; False if part of it must wait."""
@@ -350,9 +351,9 @@ class Sink:
         self._on_written()
 
 
-def _keep(finished: Finished) -> Keep | None:
-    """How the end of a completed job is kept."""
-    return finished.outcome.keep if isinstance(finished.outcome, Kept) else None
+def _like(finished: Finished) -> object:
+    """The same for ends that one statement can keep."""
+    return type(finished.outcome), keep_of(finished)
 
 
 def _note(finished: Finished) -> str:

@@ -22,6 +22,12 @@
 -- $23 bigint[]   jobs whose end is announced
 -- $24 text       version of the application
 -- $25 text       name of the schema
+-- failed jobs again:
+-- $26 text[]     as $10 of write_outcomes
+-- $27 float8[]   as $11 of write_outcomes
+-- $28 bigint[]   numbers of the attempts
+-- completed jobs that are kept, again:
+-- $29 text       completed or expired
 -- Returns the same as write_outcomes; the deleted ids include those of $18.
 with
 :include completed
@@ -37,22 +43,14 @@ kept as (
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    last_error = failure.message,
-    payload = coalesce(failure.new_payload::json, job.payload),
-    max_attempts =
-:include new_max_attempts
-    ,
-    run_at = greatest(now(), job.run_at) + interval '1 second' *
-:include back_off
-    ,
-    locked_by = null,
-    locked_at = null
+:include new_values
   from unnest(
     $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::double precision[], $11::double precision[], $12::boolean[],
-    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[]
+    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[], $26::text[],
+    $27::double precision[], $28::bigint[]
   ) as failure (
     job_id, message, new_payload, own_max_attempts, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
-    fingerprint, due_at
+    fingerprint, due_at, verdict, delay, attempt
   )
   where job.id = failure.job_id and job.locked_by = $1::text
   returning job.*, failure.*
@@ -63,7 +61,7 @@ kept_end as (
     finished_at, duration, pool_id, flags, payload, result, expires_on
   )
   select
-    id, task_id, 'completed',
+    id, task_id, $29::text,
 :include queue_name
     , key, priority, attempts, max_attempts, created_at, run_at, now() - interval '1 second' * seconds,
     now(), seconds, $1, flags, payload, result::json,
@@ -78,7 +76,7 @@ failed_end as (
   select
     id, task_id, 'failed',
 :include queue_name
-    , key, priority, attempts, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
+    , key, priority, attempt::smallint, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
     now(), seconds, $1, flags, case when keep_payload then payload end, message,
 :include expires_on
   from (select failed.*, now() as kept_at from failed where not is_available and keep_seconds is not null) job
@@ -89,11 +87,11 @@ error as (
     version, expires_on
   )
   select
-    id, attempts, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $24::text,
+    id, attempt::smallint, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $24::text,
 :include expires_on
   from (
     select
-      id, attempts, task_id, seconds, is_available, error_type, message, traceback, fingerprint,
+      id, attempt, task_id, seconds, is_available, error_type, message, traceback, fingerprint,
       keep_error_seconds as keep_seconds, now() as kept_at
     from failed where keep_error_seconds is not null
   ) job
