@@ -324,6 +324,11 @@ class WorkerBuilder:
             has_history=self.has_history,
             figures=figures,
             duties=self._duties(),
+            handlers={
+                name: rules.on_failure
+                for name, task in self.tasks.items()
+                if (rules := task._failure_rules) is not None and rules.on_failure is not None
+            },
         )
 
     def _duties(self) -> list[Duty]:

@@ -135,8 +135,6 @@ async def reschedule_command(
 def _require_failed(**parameters: Any) -> None:
     if parameters["state"] not in (None, "failed"):
         raise click.UsageError("Only permanently failed jobs can be redriven; for others use `reschedule`.")
-    if parameters["everything"]:
-        raise click.UsageError("To redrive all permanently failed jobs, use --state failed.")
     selection_from(parameters)
 
 
@@ -145,10 +143,12 @@ def _require_failed(**parameters: Any) -> None:
 async def redrive_command(utils: WorkerUtils, **flags: Any) -> Output:
     """Send permanently failed jobs back to work, now and with all their attempts.
 
+    Jobs that have not failed are left alone.
+
     \b
     graphile-worker redrive --task send_email --failed-since 2h
     graphile-worker redrive --error "connection refused" --rate 50
-    graphile-worker redrive --state failed   # all of them
+    graphile-worker redrive --all
     """
     selection = selection_from(flags)
     if selection.filter is None:
