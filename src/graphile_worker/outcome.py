@@ -64,7 +64,7 @@ class Failed(msgspec.Struct, frozen=True):
     """Seconds until the next attempt; None for the back-off, or `until`."""
     until: datetime | None = None
     """When the next attempt is due, if the task set a time."""
-    on_failure: FailureHandler | None = None
+    _on_failure: FailureHandler | None = None
     """What is added with the outcome if the failure is permanent."""
 
     def drop_frames(self) -> None:
@@ -109,8 +109,8 @@ class Expired(msgspec.Struct, frozen=True):
     """Seconds between the time when it could run and the time when a worker took it."""
     allowed: float
     """What its task says with `expires`."""
-    keep: Keep | None = None
-    is_awaited: bool = False
+    _keep: Keep | None = None
+    _is_awaited: bool = False
 
     @property
     def error(self) -> None:
@@ -144,6 +144,20 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     outcome: Outcome
     worker_id: str
     duration: float
+
+
+def keep_of(outcome: Outcome) -> Keep | None:
+    """How the end of a deleted job is kept."""
+    if isinstance(outcome, Expired):
+        return outcome._keep
+    return outcome.keep if isinstance(outcome, Kept) else None
+
+
+def is_end_awaited(outcome: Outcome) -> bool:
+    """Whether the end of a deleted job is announced to clients."""
+    if isinstance(outcome, Expired):
+        return outcome._is_awaited
+    return isinstance(outcome, Kept) and outcome.is_awaited
 
 
 def queues_of(batch: Sequence[Finished]) -> list[int]:

@@ -218,7 +218,7 @@ def test_a_misspelt_task(spawn: Call, tasks: Path, database_url: str) -> None:
         (["lst"], "Did you mean 'list'?"),
         (["run"], "Without a command, `graphile-worker` runs a worker"),
         (["help"], "Did you mean `graphile-worker --help`?"),
-        (["retry", "1"], "Did you mean 'reschedule --run-at now --attempts 0'?"),
+        (["retry", "1"], "Did you mean 'redrive'?"),
         (["--concurrency", "4"], "Did you mean '--jobs'?"),
         (["--database-url", "postgres:///x"], "Did you mean '--connection'?"),
         (["add", "hello", "name=Ada"], """quotes around it: '{"a": 1}'"""),

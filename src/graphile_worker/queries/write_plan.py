@@ -20,7 +20,18 @@ from typing import Any, Literal
 import msgspec
 
 from ..keep import Keep
-from ..outcome import Completed, Expired, Failed, Finished, Interrupted, Kept, Snoozed, queues_of
+from ..outcome import (
+    Completed,
+    Expired,
+    Failed,
+    Finished,
+    Interrupted,
+    Kept,
+    Snoozed,
+    is_end_awaited,
+    keep_of,
+    queues_of,
+)
 from ..spec import JobSpec
 
 MANY = 100  # jobs; below that it does not matter how they are found
@@ -150,11 +161,11 @@ class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
     def jobs_to_add(self, final: Collection[int]) -> list[JobSpec]:
         """What the handlers of the tasks get for those failures that are permanent."""
         return [
-            outcome.on_failure.spec(finished.job, outcome.message, outcome.remaining_payload)
+            outcome._on_failure.spec(finished.job, outcome.message, outcome.remaining_payload)
             for finished in self.outcomes.handled
             if finished.job.id in final
             and isinstance(outcome := finished.outcome, Failed)
-            and outcome.on_failure is not None
+            and outcome._on_failure is not None
         ]
 
 
@@ -201,10 +212,10 @@ def outcomes_of(
         outcome = finished.outcome
         if isinstance(outcome, Failed | Snoozed):
             failures.append(_failure(finished, outcome, record, now))
-            if isinstance(outcome, Failed) and outcome.on_failure is not None:
+            if isinstance(outcome, Failed) and outcome._on_failure is not None:
                 handled.append(finished)
         elif isinstance(outcome, Kept | Expired):
-            if record is None or outcome.keep is None:
+            if record is None or keep_of(outcome) is None:
                 completed.append(finished.job.id)
             else:
                 kept.append(finished)
@@ -217,12 +228,6 @@ def outcomes_of(
         has_endings=has_endings,
         handled=tuple(handled),
     )
-
-
-def keep_of(finished: Finished) -> Keep | None:
-    """How the end of a deleted job is kept."""
-    outcome = finished.outcome
-    return outcome.keep if isinstance(outcome, Kept | Expired) else None
 
 
 def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | None, now: Now) -> Failure:
@@ -252,19 +257,14 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
 
 def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
-    ends = [(finished, finished.outcome) for finished in batch]
-    first = ends[0][1]
+    ends = [finished.outcome for finished in batch]
     return KeptJobs(
-        state="expired" if isinstance(first, Expired) else "completed",
-        keep=keep_of(batch[0]) or Keep(0.0),
+        state="expired" if isinstance(ends[0], Expired) else "completed",
+        keep=keep_of(ends[0]) or Keep(0.0),
         job_ids=[finished.job.id for finished in batch],
         seconds=[finished.duration for finished in batch],
-        results=[outcome.raw_result if isinstance(outcome, Kept) else None for _, outcome in ends],
-        awaited=[
-            finished.job.id
-            for finished, outcome in ends
-            if isinstance(outcome, Kept | Expired) and outcome.is_awaited
-        ],
+        results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
+        awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
     )
 
 

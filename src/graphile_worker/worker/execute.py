@@ -178,7 +178,7 @@ class Executor:
         if self._policy is None:
             return outcome
         keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
-        return msgspec.structs.replace(outcome, keep=keep, is_awaited=is_awaited(job.raw_flags))
+        return msgspec.structs.replace(outcome, _keep=keep, _is_awaited=is_awaited(job.raw_flags))
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""

@@ -15,8 +15,8 @@ from ..error_text import message_of
 from ..history.fingerprint import fingerprint
 from ..history.partitions import add_partitions, name_tasks
 from ..keep import Keep, KeepPolicy, is_awaited
-from ..outcome import Failed, Finished, Snoozed
-from ..queries.write_plan import ErrorRecord, Outcomes, keep_of
+from ..outcome import Failed, Finished, Snoozed, keep_of
+from ..queries.write_plan import ErrorRecord, Outcomes
 from ..schema_name import SchemaName
 from .error_counts import ErrorCounts
 
@@ -135,7 +135,7 @@ class HistoryRecorder:
 
     def _keep_of(self, finished: Finished) -> Keep | None:
         job = finished.job
-        return keep_of(finished) or self._policy.for_failed(job.task_identifier, job.raw_flags)
+        return keep_of(finished.outcome) or self._policy.for_failed(job.task_identifier, job.raw_flags)
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
         """Keep nothing if this role may not."""

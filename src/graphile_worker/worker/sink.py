@@ -20,8 +20,17 @@ from ..db.retry import Backoff, Delays
 from ..errors import JobError
 from ..figures.counter import FigureCounter
 from ..hooks import Events
-from ..outcome import Completed, Expired, Failed, Finished, Interrupted, Kept, Snoozed, queues_of
-from ..queries.write_plan import keep_of
+from ..outcome import (
+    Completed,
+    Expired,
+    Failed,
+    Finished,
+    Interrupted,
+    Kept,
+    Snoozed,
+    keep_of,
+    queues_of,
+)
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
 from .recorder import HistoryRecorder
@@ -353,7 +362,7 @@ class Sink:
 
 def _like(finished: Finished) -> object:
     """The same for ends that one statement can keep."""
-    return type(finished.outcome), keep_of(finished)
+    return type(finished.outcome), keep_of(finished.outcome)
 
 
 def _note(finished: Finished) -> str:

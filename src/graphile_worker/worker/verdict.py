@@ -77,7 +77,7 @@ def judged(job: Job, outcome: Failed | Snoozed, rules: FailureRules, now: dateti
             delay = _delay(job, outcome.error, rules)
     if given_up is None and _is_too_late(job, _changed(outcome, delay=delay), rules, now):
         given_up = TOO_LATE
-    return _changed(outcome, delay=delay, given_up=given_up, on_failure=rules.on_failure)
+    return _changed(outcome, delay=delay, given_up=given_up, _on_failure=rules.on_failure)
 
 
 def seconds_left(outcome: Failed | Snoozed, now: datetime) -> float | None:
@@ -117,7 +117,7 @@ def _snoozed_for_too_long(outcome: Snoozed, rules: FailureRules) -> Failed:
     reason = f"; {outcome.reason}" if outcome.reason else ""
     error = GiveUp(f"snoozed beyond give_up_after, {allowed} after the job was added{reason}")
     return _changed(
-        failed(error, None, outcome.remaining_payload), given_up=TOO_LATE, on_failure=rules.on_failure
+        failed(error, None, outcome.remaining_payload), given_up=TOO_LATE, _on_failure=rules.on_failure
     )
 
 
