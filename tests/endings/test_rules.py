@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from graphile_worker.errors import JobCancelledError
 from graphile_worker.hooks import CallNext
 from graphile_worker.hooks.events import JobFailed
 from graphile_worker.testing.recorder import EventRecorder
+from support.proxy import proxy_to
 from support.working import SCHEMA, Jobs, Workers, headline, until
 
 HOUR = timedelta(hours=1)
@@ -345,3 +348,27 @@ async def test_redrive_sends_failed_jobs_back(jobs: Jobs, workers: Workers, util
     back, still, _ = await jobs.all()
     assert (back["attempts"], back["is_available"], still["is_available"]) == (0, True, False)
     assert (await utils.redrive()).tasks == {"other": 1}
+
+
+@pytest.mark.parametrize("lost", [b"COMMIT", b"BEGIN"])
+async def test_a_write_whose_answer_is_lost_tells_the_handler_once(
+    jobs: Jobs, workers: Workers, database_url: str, lost: bytes
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # paths of sockets must be short
+        async with proxy_to(database_url, Path(folder)) as (proxy, url):
+
+            @task(on_failure="alert")
+            async def fail() -> None:
+                proxy.needle = lost  # the next transaction is that of the outcome
+                raise GiveUp("no")
+
+            runner = await workers.start([fail], connection_string=url, recovery=False, figures=False)
+            await jobs.add("fail")
+
+            async def is_told() -> bool:
+                return await jobs.count() == 2 and await jobs.locked() == 0
+
+            await until(is_told)
+            await workers.stop(runner)
+            assert proxy.cuts == 1
+    assert [row["identifier"] for row in await jobs.all()] == ["fail", "alert"]

@@ -74,6 +74,9 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
         "GRAPHILE_WORKER_JOB_MAX_ATTEMPTS": "5",
         "GRAPHILE_WORKER_JOB_PRIORITY": "-3",
         "GRAPHILE_WORKER_JOB_RUN_AT": "2023-11-14T22:13:20.123Z",
+        "GRAPHILE_WORKER_EXIT_RETRY": "117",
+        "GRAPHILE_WORKER_EXIT_SNOOZE": "118",
+        "GRAPHILE_WORKER_EXIT_GIVE_UP": "119",
     }
 
 

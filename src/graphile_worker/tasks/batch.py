@@ -24,15 +24,20 @@ class BatchFailure(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...]
     errors: tuple[BaseException, ...]
 
-    @staticmethod
-    def remaining_payload(items: Sequence[msgspec.Raw]) -> str:
-        """The text of a payload with these items."""
-        return (b"[" + b",".join(bytes(item) for item in items) + b"]").decode()
+    @property
+    def remaining_payload(self) -> str:
+        """The text of a payload with all failed items."""
+        return payload_of(self.items)
 
     @property
     def error(self) -> BatchFailureError:
         """The error to record for the job."""
         return BatchFailureError(self.errors)
+
+
+def payload_of(items: Sequence[msgspec.Raw]) -> str:
+    """The text of a payload with these items."""
+    return (b"[" + b",".join(bytes(item) for item in items) + b"]").decode()
 
 
 def may_be_batch(result: object) -> bool:

@@ -36,6 +36,8 @@ from .verdict import judged, outcome_of, outcome_of_batch
 
 TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
+DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
+"""What a task may return that is no result; all but the last are answers of hooks."""
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -133,7 +135,7 @@ class Executor:
         """The outcome of a task that returned something; `is_kept`: the result is used."""
         while inspect.isawaitable(result):  # a coroutine that the function called and did not await
             result = await result
-        if isinstance(result, FailJob | SkipJob | LeaveLocked | Ending):
+        if isinstance(result, DECISIONS):
             if isinstance(result, Ending):
                 return outcome_of(result)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))

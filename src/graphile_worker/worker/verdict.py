@@ -15,7 +15,7 @@ from ..job import Job
 from ..observability.job_context import job_fields
 from ..outcome import Expired, Failed, Outcome, Snoozed, failed
 from ..retry import back_off
-from ..tasks.batch import BatchFailure
+from ..tasks.batch import BatchFailure, payload_of
 from ..tasks.expiry import JobHasExpired
 from ..tasks.failure_rules import FailureRules
 from ..text import duration
@@ -54,11 +54,11 @@ def outcome_of_batch(failure: BatchFailure, rules: FailureRules | None) -> Outco
     left = [error for error, is_lost in zip(failure.errors, lost, strict=True) if not is_lost]
     if not left:
         return _changed(
-            failed(failure.error, failure.errors, failure.remaining_payload(failure.items)),
+            failed(failure.error, failure.errors, failure.remaining_payload),
             given_up=GAVE_UP if any(is_a(error, GiveUp) for error in failure.errors) else NOT_RETRIED,
         )
     items = [item for item, is_lost in zip(failure.items, lost, strict=True) if not is_lost]
-    remaining = failure.remaining_payload(items)
+    remaining = payload_of(items)
     if len(left) == len(lost) and all(is_a(error, Snooze) for error in left):
         return _changed(_snoozed(left), remaining_payload=remaining)
     return _later(failed(failure.error, failure.errors, remaining), left)
