@@ -117,7 +117,7 @@ async def test_the_time_of_a_permanent_failure_is_known(
 
     began = datetime.now(UTC) - timedelta(seconds=1)
     await jobs.add("fail", {"last": is_final}, max_attempts=1 if is_final else 3)
-    await jobs.connection.execute(f"update {SCHEMA}._private_jobs set updated_at = now() - interval '2 hours'")
+    await jobs.connection.execute(f"update {SCHEMA}._private_jobs set updated_at = now() - interval '2 h'")
     await workers.once([fail])
     assert len(await utils.list_jobs(JobFilter(failed_since=began))) == 1
     assert len(await utils.list_jobs(JobFilter(failed_since=datetime.now(UTC) + HOUR))) == 0
