@@ -166,7 +166,7 @@ async def test_a_job_that_waited_too_long_is_deleted(
     assert {tuple(row) for row in ends} == {
         (job_id, "expired") for job_id in ([late, kept] if kind == "async" else [kept])
     }
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(JobCancelledError, match=f"job {kept} has expired, so its task was not called"):
         await utils.wait_for(kept, timeout=20)
 
 
@@ -373,3 +373,33 @@ async def test_a_write_whose_answer_is_lost_tells_the_handler_once(
             await workers.stop(runner)
             assert proxy.cuts == 1
     assert [row["identifier"] for row in await jobs.all()] == ["fail", "alert"]
+
+
+@pytest.mark.parametrize("has_time", [True, False])
+async def test_the_clock_of_a_test_goes_for_snoozes_and_retries(
+    graphile_worker_clock: Any, graphile_worker_utils: Any, run_jobs: Any, has_time: bool
+) -> None:
+    clock = graphile_worker_clock
+    snoozed: set[int] = set()
+
+    @task(retry=Retry.fixed(HOUR))
+    async def later(payload: Any, helpers: JobHelpers) -> None:
+        if helpers.job.last_error is not None:
+            return
+        if helpers.job.id in snoozed:
+            raise ValueError("no")
+        snoozed.add(helpers.job.id)
+        raise Snooze(until=clock.now() + HOUR) if has_time else Snooze(HOUR)
+
+    await graphile_worker_utils.add_job(later, {})
+    await clock.advance(timedelta(days=30))
+    await graphile_worker_utils.add_job(later, {})
+    assert len((await run_jobs([later])).snoozed) == 2
+    await clock.advance(timedelta(minutes=59))
+    assert not await run_jobs([later])
+    await clock.advance(timedelta(minutes=1))
+    assert len((await run_jobs([later])).failed) == 2
+    await clock.advance(timedelta(minutes=59))
+    assert not await run_jobs([later])
+    await clock.advance(timedelta(minutes=1))
+    assert len((await run_jobs([later])).succeeded) == 2
