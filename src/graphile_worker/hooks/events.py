@@ -377,6 +377,8 @@ class JobOutcomeDiscarded(JobEvent, frozen=True, kw_only=True):
     error: BaseException | None
     """The error of the task; None if it succeeded."""
     duration: float
+    is_snoozed: bool = False
+    """Whether the task asked to run the job again later."""
     reason: str
     """Why: the row was gone, another worker had taken over the job, or the database refused every outcome."""
 

@@ -258,6 +258,8 @@ class LogPlugin:
 
     def _discarded(self, event: events.JobOutcomeDiscarded) -> None:
         ended = "succeeded" if event.error is None else f"failed: {summarize(event.error)}"
+        if event.is_snoozed:
+            ended = "was snoozed"
         self._worker.warning(
             "task %s (job %d) %s, but the outcome was not written: %s",
             event.job.task_identifier, event.job.id, ended, event.reason,

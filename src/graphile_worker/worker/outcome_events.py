@@ -189,6 +189,7 @@ class OutcomeEvents:
                 job=finished.job,
                 error=outcome.error,
                 duration=finished.duration,
+                is_snoozed=isinstance(outcome, Snoozed),
                 reason=reason,
             )
         )
