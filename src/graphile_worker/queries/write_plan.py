@@ -208,18 +208,24 @@ def outcomes_of(
     failures: list[Failure] = []
     handled: list[Finished] = []
     kept: list[Finished] = []
+    has_endings = False
     for finished in batch:
         outcome = finished.outcome
-        if isinstance(outcome, Failed | Snoozed):
+        if type(outcome) is Completed:
+            continue
+        if isinstance(outcome, Failed):
             failures.append(_failure(finished, outcome, record, now))
-            if isinstance(outcome, Failed) and outcome._on_failure is not None:
+            if outcome._on_failure is not None:
                 handled.append(finished)
-        elif isinstance(outcome, Kept | Expired):
+        elif isinstance(outcome, Snoozed):
+            has_endings = True
+            failures.append(_failure(finished, outcome, record, now))
+        else:
+            has_endings = has_endings or isinstance(outcome, Expired)
             if record is None or keep_of(outcome) is None:
                 completed.append(finished.job.id)
             else:
                 kept.append(finished)
-    has_endings = any(isinstance(finished.outcome, Snoozed | Expired) for finished in batch)
     return Outcomes(
         completed=completed,
         kept=_kept_jobs(kept) if kept else None,

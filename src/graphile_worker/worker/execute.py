@@ -126,9 +126,11 @@ class Executor:
         if is_wrapped:
             return outcome
         if type(outcome) is Completed:
-            if outcome is not COMPLETED or self._keeps_completed or job.raw_flags is not None:
-                return self.settled(job, outcome)
-            return outcome
+            if outcome is COMPLETED and not self._keeps_completed and job.raw_flags is None:
+                return outcome
+            outcome = self._completed(job, outcome)
+            if type(outcome) is not Failed:
+                return outcome
         return self.settled(job, outcome)
 
     async def _judge(self, job: Job, result: Any, helpers: JobHelpers, *, is_kept: bool) -> Outcome:
@@ -151,7 +153,7 @@ class Executor:
 
     def settled(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
-        if isinstance(outcome, Completed):
+        if type(outcome) is Completed:
             outcome = self._completed(job, outcome)
         if isinstance(outcome, Expired):
             return self._expired(job, outcome)

@@ -41,6 +41,9 @@ RETRY_DELAYS = Delays(0.2, 5.0)
 FLUSH_PAUSE = 0.25  # seconds between two attempts during a flush
 MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
 
+ROW_STAYS = (Failed, Snoozed)
+END_IS_KEPT = (Kept, Expired)
+
 logger = logging.getLogger("graphile_worker.worker")
 
 
@@ -157,10 +160,10 @@ class Sink:
             self._completed.append(finished)
             if len(finished.job.raw_payload) > LIGHT or len(self._completed) > MAX_UNWRITTEN:
                 self._weigh(finished)
-        elif isinstance(outcome, Failed | Snoozed):
+        elif isinstance(outcome, ROW_STAYS):
             self._failed.append(finished)
             self._weigh(finished)
-        elif isinstance(outcome, Kept | Expired):
+        elif isinstance(outcome, END_IS_KEPT):
             self._kept.append(finished)
             self._weigh(finished)
         else:
@@ -331,8 +334,8 @@ class Sink:
         """Put unwritten outcomes in front of newer ones; their weight is still counted."""
         waiting = {
             (Completed,): self._completed,
-            (Kept, Expired): self._kept,
-            (Failed, Snoozed): self._failed,
+            END_IS_KEPT: self._kept,
+            ROW_STAYS: self._failed,
             (Interrupted,): self._interrupted,
         }
         for kinds, unwritten in waiting.items():
