@@ -33,10 +33,10 @@ PAGES = {
     ),
     "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
-        "task TaskOptions Task JobHelpers SyncHelpers Extensions AbortSignal get_current_job "
-        "get_current_helpers"
+        "task TaskOptions Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
+        "AbortSignal get_current_job get_current_helpers"
     ),
-    "jobs.md": "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Interrupted",
+    "jobs.md": "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Interrupted",
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),

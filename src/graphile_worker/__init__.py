@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
     from .cron.item import ParsedCronOptions as ParsedCronOptions
+    from .endings import GiveUp as GiveUp
+    from .endings import RetryIn as RetryIn
+    from .endings import Snooze as Snooze
     from .errors import GraphileWorkerError as GraphileWorkerError
+    from .failure_handler import FailedJob as FailedJob
     from .history.error_groups import ErrorGroup as ErrorGroup
     from .history.progress import Progress as Progress
     from .history.records import AttemptError as AttemptError
@@ -50,9 +54,11 @@ if TYPE_CHECKING:
     from .options import RefetchDelayOptions as RefetchDelayOptions
     from .options import WorkerOptions as WorkerOptions
     from .outcome import Completed as Completed
+    from .outcome import Expired as Expired
     from .outcome import Failed as Failed
     from .outcome import Interrupted as Interrupted
     from .outcome import Outcome as Outcome
+    from .outcome import Snoozed as Snoozed
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
     from .queries.figures import BacklogSample as BacklogSample
@@ -75,6 +81,7 @@ if TYPE_CHECKING:
     from .recovery.worker_rows import RunningJob as RunningJob
     from .recovery.worker_rows import WorkerList as WorkerList
     from .recovery.worker_rows import WorkerSummary as WorkerSummary
+    from .retry import Retry as Retry
     from .runner import run as run
     from .runner import run_once as run_once
     from .runner.runner import Runner as Runner
@@ -106,7 +113,9 @@ export_lazily(
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
+        "endings": "GiveUp RetryIn Snooze",
         "errors": "GraphileWorkerError",
+        "failure_handler": "FailedJob",
         "history.error_groups": "ErrorGroup",
         "history.progress": "Progress",
         "history.records": "AttemptError EndState HistoryFilter JobEnd",
@@ -117,7 +126,7 @@ export_lazily(
         "observability.job_context": "JobContextFilter",
         "observability.log_format": "configure_logging",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
-        "outcome": "Completed Failed Interrupted Outcome",
+        "outcome": "Completed Expired Failed Interrupted Outcome Snoozed",
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
@@ -126,6 +135,7 @@ export_lazily(
         "queries.manage_jobs": "CancelReport",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
+        "retry": "Retry",
         "runner": "run run_once",
         "runner.runner": "Runner",
         "service.serve": "serve",

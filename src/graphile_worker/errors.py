@@ -228,10 +228,12 @@ class JobFailedError(GraphileWorkerError):
 class JobCancelledError(GraphileWorkerError):
     """The job that a client waited for was cancelled or has expired."""
 
-    def __init__(self, job_id: int, reason: str | None) -> None:
+    def __init__(self, job_id: int, reason: str | None, *, has_expired: bool = False) -> None:
         self.job_id = job_id
         self.reason = reason
-        super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))
+        self.has_expired = has_expired
+        how = "has expired, so its task was not called" if has_expired else "was cancelled"
+        super().__init__(f"job {job_id} {how}" + (f": {reason}" if reason else ""))
 
 
 class JobGoneError(GraphileWorkerError):

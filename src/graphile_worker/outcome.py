@@ -1,4 +1,4 @@
-"""How an attempt ended: completed, failed or interrupted.
+"""How an attempt ended: completed, failed, snoozed, expired or interrupted.
 
 The executor makes an outcome, `after_run` interceptors see it, and the sink writes it.
 
@@ -9,11 +9,13 @@ code of the exception, which must not delay the outcomes of other jobs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from .error_text import describe_and_format, drop_frames, message_of, related
+from .failure_handler import FailureHandler
 from .job import Job
 from .keep import Keep
 
@@ -58,6 +60,14 @@ class Failed(msgspec.Struct, frozen=True):
     remaining_payload: str | None = None
     weight: int = FAILURE_WEIGHT
     """Approximate bytes of memory until it is written."""
+    given_up: str | None = None
+    """Why the job is not retried although attempts are left; None if it is."""
+    delay: float | None = None
+    """Seconds until the next attempt; None for the back-off, or `until`."""
+    until: datetime | None = None
+    """When the next attempt is due, if the task set a time."""
+    _on_failure: FailureHandler | None = None
+    """What is added with the outcome if the failure is permanent."""
 
     def drop_frames(self) -> None:
         """Drop the frames, which keep the task's local variables alive; the traceback is a text by now."""
@@ -78,6 +88,45 @@ def failed(
     return Failed(error, message, traceback, batch_errors, remaining_payload, FAILURE_WEIGHT + held + texts)
 
 
+class Snoozed(msgspec.Struct, frozen=True):
+    """The task asked to run its job again later. The attempt does not count."""
+
+    delay: float | None = None
+    """Seconds until then; None if `until` is set."""
+    until: datetime | None = None
+    reason: str | None = None
+    remaining_payload: str | None = None
+    """What is left to do of a batch job."""
+
+    @property
+    def error(self) -> None:
+        """Always None: nothing failed."""
+        return None
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The job is deleted although its task did not complete it: the base of such outcomes."""
+
+    _keep: Keep | None = None
+    _raw_payload: str | None = None
+    """The payload to keep as JSON text, if it is redacted."""
+    _is_awaited: bool = False
+
+    @property
+    def error(self) -> None:
+        """Always None: nothing failed."""
+        return None
+
+
+class Expired(Deleted, frozen=True):
+    """The job was due too long ago, so its task was not called and the job is deleted."""
+
+    waited: float
+    """Seconds between the time when it could run and the time when a worker took it."""
+    allowed: float
+    """What its task says with `expires`."""
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """The worker stopped before the task ended. The job is returned and the attempt does not count."""
 
@@ -94,7 +143,7 @@ class Interrupted(msgspec.Struct, frozen=True):
         return self.error.args != ("",)
 
 
-Outcome = Completed | Failed | Interrupted
+Outcome = Completed | Failed | Snoozed | Expired | Interrupted
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +153,27 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     outcome: Outcome
     worker_id: str
     duration: float
+
+
+def keep_of(outcome: Outcome) -> Keep | None:
+    """How the end of a deleted job is kept."""
+    if isinstance(outcome, Deleted):
+        return outcome._keep
+    return outcome.keep if isinstance(outcome, Kept) else None
+
+
+def is_end_awaited(outcome: Outcome) -> bool:
+    """Whether the end of a deleted job is announced to clients."""
+    if isinstance(outcome, Deleted):
+        return outcome._is_awaited
+    return isinstance(outcome, Kept) and outcome.is_awaited
+
+
+def payload_to_keep(outcome: Outcome) -> str | None:
+    """The redacted payload of a deleted job; None for that of the row."""
+    if isinstance(outcome, Deleted):
+        return outcome._raw_payload
+    return outcome.raw_payload if isinstance(outcome, Kept) else None
 
 
 def queues_of(batch: Sequence[Finished]) -> list[int]:

@@ -13,7 +13,7 @@ from graphile_worker.hooks import Events, Hooks, events
 from graphile_worker.job import Job
 from graphile_worker.observability import LogPlugin
 from graphile_worker.observability.log_format import TextFormatter
-from graphile_worker.observability.log_words import retry_delay
+from graphile_worker.retry import back_off
 from graphile_worker.spec import CronJob
 from graphile_worker.text import duration as waiting_time
 
@@ -300,9 +300,9 @@ def test_a_missing_crontab_has_a_line_of_its_own(log: Log) -> None:
 
 
 def test_the_delay_before_a_retry_grows_to_six_hours_and_no_further() -> None:
-    assert [round(retry_delay(attempts)) for attempts in (1, 2, 3)] == [3, 7, 20]
-    assert retry_delay(10) == retry_delay(24)
-    assert waiting_time(retry_delay(10)) == "6 h 7 min"
+    assert [round(back_off(attempts)) for attempts in (1, 2, 3)] == [3, 7, 20]
+    assert back_off(10) == back_off(24)
+    assert waiting_time(back_off(10)) == "6 h 7 min"
 
 
 def test_a_batch_with_many_failures_makes_one_line_of_bounded_length(log: Log) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.observability.log_words import retry_delay
 from graphile_worker.queries.write import Written, return_jobs
-from graphile_worker.queries.write_plan import Continuation
+from graphile_worker.queries.write_plan import NOTHING_KEPT, Continuation, ErrorRecord
 from graphile_worker.recovery.stale_locks import reset_locked
+from graphile_worker.retry import back_off
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from queries.statements import Statements, statements_on
@@ -197,9 +197,45 @@ async def test_the_back_off_grows_with_the_attempts(
 
 async def test_the_log_knows_the_back_off_of_the_database(connection: Any) -> None:
     attempts = list(range(1, 31))
-    back_off = load("parts/back_off", SchemaName())
-    rows = await connection.fetch(f"select {back_off} from unnest($1::integer[]) as job (attempts)", attempts)
-    assert [row[0] for row in rows] == pytest.approx([retry_delay(number) for number in attempts])
+    formula = load("parts/back_off", SchemaName())
+    rows = await connection.fetch(f"select {formula} from unnest($1::integer[]) as job (attempts)", attempts)
+    assert [row[0] for row in rows] == pytest.approx([back_off(number) for number in attempts])
+
+
+@pytest.mark.parametrize("record", [None, NOTHING_KEPT], ids=["write_outcomes", "write_and_keep"])
+@pytest.mark.parametrize(
+    ("verdict", "delay", "max_attempts", "expected"),
+    [
+        (None, None, 3, (1, True, math.e, "no")),
+        (None, 50.0, 3, (1, True, 50.0, "no")),
+        (None, 50.0, 1, (1, False, math.e, "no")),
+        ("give_up", None, 3, (3, False, math.exp(3), "no")),
+        ("give_up", 50.0, 25, (4, False, math.exp(4), "no")),
+        ("snooze", 50.0, 1, (0, True, 50.0, None)),
+        ("snooze", 0.0, 3, (0, True, 0.0, None)),
+    ],
+)
+async def test_a_verdict_says_what_becomes_of_the_job(
+    jobs: Jobs,
+    statements: Statements,
+    record: ErrorRecord | None,
+    verdict: str | None,
+    delay: float | None,
+    max_attempts: int,
+    expected: tuple[Any, ...],
+) -> None:
+    """Both statements write the same. The task has 4 attempts, which hold for the default of 25."""
+    await jobs.add("hello", max_attempts=max_attempts)
+    (job,) = await statements.fetch(1)
+    async with jobs.connection.transaction():  # now() stands still
+        now = await jobs.connection.fetchval("select now()")
+        written = await statements.written(failed=[(job, "no", None, 4, record, verdict, delay)])
+        row = await jobs.one()
+    wait = (row["run_at"] - now).total_seconds()
+    assert (row["attempts"], row["is_available"], wait, row["last_error"]) == (
+        *expected[:2], pytest.approx(expected[2], abs=0.01), expected[3],
+    )  # fmt: skip
+    assert list(written.final) == ([] if expected[1] else [job.id])
 
 
 @pytest.mark.compat("FA3")

@@ -103,7 +103,10 @@ def test_every_statement_has_its_batch() -> None:
         (plan(completed=[*range(200, 100, -1)]), ([*range(200, 100, -1)], 101, 200)),
         (plan(completed=[9], queues=[4]), ([9],)),
         (plan(NEXT, completed=[9], queues=[4]), ([9], "{1,7}", None, None)),
-        (plan(completed=[9], failed=[FAILURE]), ([9], None, None, None, [5], ["no"], ["[1]"], [None])),
+        (
+            plan(completed=[9], failed=[FAILURE]),
+            ([9], None, None, None, [5], ["no"], ["[1]"], [None], [None], [None]),
+        ),
         (plan(returned=[9], queues=[4], note="stopped", delay=2.5), ([9], "stopped", [4], 2.5)),
     ],
 )

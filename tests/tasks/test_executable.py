@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import run_once
+from graphile_worker import GiveUp, RetryIn, Snooze, run_once
 from graphile_worker.errors import ExecutableFailedError, JobInterruptedError
 from graphile_worker.tasks import AbortSignal, load_tasks
 from graphile_worker.tasks.child_process import ChildProcess
@@ -74,6 +74,9 @@ async def test_the_job_comes_by_environment_and_the_payload_by_standard_input(
         "GRAPHILE_WORKER_JOB_MAX_ATTEMPTS": "5",
         "GRAPHILE_WORKER_JOB_PRIORITY": "-3",
         "GRAPHILE_WORKER_JOB_RUN_AT": "2023-11-14T22:13:20.123Z",
+        "GRAPHILE_WORKER_EXIT_RETRY": "117",
+        "GRAPHILE_WORKER_EXIT_SNOOZE": "118",
+        "GRAPHILE_WORKER_EXIT_GIVE_UP": "119",
     }
 
 
@@ -355,3 +358,25 @@ async def test_a_child_that_was_never_started_can_be_closed() -> None:
     with pytest.raises(OSError, match="No such file"):
         await child.start(Path("/no/such/file"), {}, b"")
     child.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("exit 118", Snooze(60)),
+        ("echo 5; exit 118", Snooze(5)),
+        ("echo later >&2; echo 2.5; exit 118", Snooze(2.5, "later")),
+        ("echo busy >&2; echo 7; exit 117", RetryIn(7, "busy")),
+        ("echo nonsense; echo busy >&2; exit 117", ExecutableFailedError("busy")),
+        ("echo -1; exit 118", Snooze(60)),
+        ("echo no >&2; exit 119", GiveUp("no")),
+    ],
+)
+async def test_an_executable_chooses_its_ending(
+    folder: Any, make_job: Any, make_helpers: Any, script: str, expected: Exception
+) -> None:
+    folder.write("end", f"#!/bin/sh\n{script}\n", executable=True)
+    made = load_tasks("tasks")["end"]
+    with pytest.raises(type(expected)) as raised:
+        await made._invoke(None, make_helpers(make_job(task_identifier="end")))
+    assert (str(raised.value), vars(raised.value)) == (str(expected), vars(expected))

@@ -42,6 +42,7 @@ COMMANDS = {
     "list": "list:list_command",
     "migrate": "migrate:migrate_command",
     "queues": "stats:queues_command",
+    "redrive": "jobs:redrive_command",
     "remove": "jobs:remove_command",
     "reschedule": "jobs:reschedule_command",
     "show": "show:show_command",
@@ -61,7 +62,7 @@ MEANT = {
     "version": "Did you mean `graphile-worker --version`?",
     **dict.fromkeys(("install", "setup", "upgrade", "schema"), "Did you mean 'migrate'?"),
     **dict.fromkeys(("delete", "rm", "revoke", "purge"), "Did you mean 'cancel'?"),
-    **dict.fromkeys(("retry", "requeue"), "Did you mean 'reschedule --run-at now --attempts 0'?"),
+    **dict.fromkeys(("retry", "requeue"), "Did you mean 'redrive'?"),
     **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
     **dict.fromkeys(("inspect", "active"), "Did you mean 'workers'?"),
 }

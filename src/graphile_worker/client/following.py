@@ -97,7 +97,7 @@ def result_of(standing: JobStanding) -> Any:
         raise JobFailedError(standing.job_id, standing.error, standing.attempts)
     if standing.state == "gone":
         raise JobGoneError(standing.job_id)
-    raise JobCancelledError(standing.job_id, standing.error)
+    raise JobCancelledError(standing.job_id, standing.error, has_expired=standing.state == "expired")
 
 
 async def read_standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:

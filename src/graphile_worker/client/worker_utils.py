@@ -439,6 +439,34 @@ class WorkerUtils:
             ),
         )
 
+    async def redrive(
+        self,
+        task: str | TaskLike[Any] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport:
+        """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
+
+        `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
+        work is done in batches, each in a transaction of its own unless a `connection` is given.
+        """
+        from ..queries.job_filter import JobFilter
+
+        failed = JobFilter(
+            state="failed",
+            task_identifier=task if task is None or isinstance(task, str) else task.identifier,
+            failed_since=since,
+            failed_until=until,
+            error=error,
+        )
+        return await self.reschedule_jobs(
+            filter=failed, run_at=timedelta(0), attempts=0, connection=connection, **options
+        )
+
     @overload
     async def cancel_jobs(
         self,

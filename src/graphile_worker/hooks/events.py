@@ -314,6 +314,8 @@ class JobErrored(JobEvent, frozen=True, kw_only=True):
     duration: float
     will_retry: bool = True
     """Whether the job is retried; if not, `JobFailed` follows."""
+    retry_in: float | None = None
+    """Seconds until the next attempt; None if there is none."""
     batch_job_errors: Sequence[BaseException] | None = None
     traceback: str = ""
     """The formatted traceback, of bounded size; `error` has none, since frames keep local variables alive."""
@@ -327,6 +329,8 @@ class JobFailed(JobEvent, frozen=True, kw_only=True):
     duration: float
     is_cut_off: bool = False
     """Whether attempts were left, but the job's key was removed or reused while the task ran."""
+    given_up: str | None = None
+    """Why the job was given up although attempts were left; None if it was not."""
     batch_job_errors: Sequence[BaseException] | None = None
     traceback: str = ""
     """The formatted traceback, of bounded size; `error` has none, since frames keep local variables alive."""
@@ -337,6 +341,26 @@ class JobCompleted(JobEvent, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "job:complete"
     error: BaseException | None
+
+
+class JobSnoozed(JobEvent, frozen=True, kw_only=True):
+    """The task asked to run the job again later, and that is written; the attempt does not count."""
+
+    name: ClassVar[str] = "job:snoozed"
+    duration: float
+    run_in: float
+    """Seconds until the job is due again."""
+    reason: str | None = None
+
+
+class JobExpired(JobEvent, frozen=True, kw_only=True):
+    """The job was due too long ago, so it was deleted and its task not called."""
+
+    name: ClassVar[str] = "job:expired"
+    waited: float
+    """Seconds between the time when it could run and the time when a worker took it."""
+    allowed: float
+    """Seconds that the task allows with `expires`."""
 
 
 class JobInterrupted(JobEvent, frozen=True, kw_only=True):
@@ -353,6 +377,8 @@ class JobOutcomeDiscarded(JobEvent, frozen=True, kw_only=True):
     error: BaseException | None
     """The error of the task; None if it succeeded."""
     duration: float
+    is_snoozed: bool = False
+    """Whether the task asked to run the job again later."""
     reason: str
     """Why: the row was gone, another worker had taken over the job, or the database refused every outcome."""
 

@@ -49,8 +49,9 @@ AroundRun = Callable[[Job, CallNext], "Awaitable[Outcome | None]"]
 It encloses `before_run`, the task and `after_run`, in the task's context. Reset the context variables that
 you set: a slot with a changed context is replaced, which costs time.
 
-It may return another `Completed` or `Failed` than it got; None keeps the outcome. If it raises, a job that
-was completed fails; a failed one keeps its own error. An interrupted job stays interrupted.
+It may return another `Completed`, `Failed` or `Snoozed` than it got; None keeps the outcome. If it raises, a
+job that was completed fails; a failed one keeps its own error, a snoozed one stays snoozed. An interrupted
+job stays interrupted.
 """
 OnRecovery = Callable[[Job], "FailJob | LeaveLocked | Awaitable[FailJob | LeaveLocked | None] | None"]
 """Decides about one job of a dead worker; None returns it to the queue."""

@@ -40,6 +40,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.missing_own_objects & {"history", "progress"}
 
     @property
+    def has_control(self) -> bool:
+        """Whether the tables for pauses and cancelled jobs exist."""
+        return "control" not in self.missing_own_objects
+
+    @property
     def has_figures(self) -> bool:
         """Whether the tables for figures exist."""
         return "figures" not in self.missing_own_objects

@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
+from ..endings import Ending
+from ..error_parts import cause_of, context_of
 from ..error_text import summarize
 from ..errors import ConfigError
 from ..hooks import Hooks, events
+from ..retry import back_off
 from ..text import count
 from ..text import duration as waiting_time
 from .formatters import running_pools
@@ -29,9 +33,10 @@ from .log_words import (
     minute,
     outcome_text,
     pool_scope,
-    retry_delay,
     worker_scope,
 )
+
+OLD = timedelta(days=1)  # since the job was added; snoozing an older one is a warning
 
 
 def has_output(logger: logging.Logger, level: int) -> bool:
@@ -92,6 +97,8 @@ class LogPlugin:
             on(events.CronBackfill, self._cron_backfill)
             on(events.CronScheduled, self._cron_scheduled)
         on(events.JobErrored, self._errored)
+        on(events.JobSnoozed, self._snoozed)
+        on(events.JobExpired, self._expired)
         on(events.JobFailed, self._failed)
         on(events.JobOutcomeDiscarded, self._discarded)
         on(events.PoolListenError, self._listen_error)
@@ -174,7 +181,7 @@ class LogPlugin:
             return  # JobFailed follows
         if not has_output(self._worker, logging.WARNING):
             return  # formatting a line costs more than running a short job
-        delay = retry_delay(job.attempts)
+        delay = back_off(job.attempts) if event.retry_in is None else event.retry_in
         self._log_failure(
             logging.WARNING, event,
             "task %s (job %d) failed after %s on attempt %d of %d: %s; retrying in %s",
@@ -188,6 +195,8 @@ class LogPlugin:
         if not has_output(self._worker, logging.ERROR):
             return
         why = " (its key was removed or reused while it ran)" if event.is_cut_off else ""
+        if event.given_up is not None:
+            why = f" ({event.given_up})"
         self._log_failure(
             logging.ERROR, event,
             "task %s (job %d) permanently failed after %s on attempt %d of %d: %s; it will not be retried%s",
@@ -213,9 +222,32 @@ class LogPlugin:
         path, line, function, _ = logger.findCaller(stacklevel=2)
         extra = job_scope(event) | failure_fields(event) | dict(more)
         record = logger.makeRecord(logger.name, level, path, line, message, args, None, function, extra)
-        if "\n" in event.traceback:  # a single line would repeat the message
+        is_decision = (
+            isinstance(event.error, Ending) and (cause_of(event.error) or context_of(event.error)) is None
+        )
+        if "\n" in event.traceback and not is_decision:  # a single line would repeat the message
             record.exc_text = event.traceback
         logger.handle(record)
+
+    def _snoozed(self, event: events.JobSnoozed) -> None:
+        job = event.job
+        age = (job.locked_at or job.created_at) - job.created_at
+        is_old = age > OLD
+        self._worker.log(
+            logging.WARNING if is_old else logging.INFO,
+            "task %s (job %d) was snoozed for %s after %s%s; the attempt does not count%s",
+            job.task_identifier, job.id, waiting_time(event.run_in), elapsed(event.duration),
+            f": {event.reason}" if event.reason else "",
+            f" (it was added {count(age.days, 'day')} ago; give_up_after sets a limit)" if is_old else "",
+            extra=job_scope(event) | {"run_in_s": round(event.run_in, 3)},
+        )  # fmt: skip
+
+    def _expired(self, event: events.JobExpired) -> None:
+        self._worker.warning(
+            "task %s (job %d) expired: it waited %s, and at most %s is allowed; deleted without running",
+            event.job.task_identifier, event.job.id, waiting_time(event.waited), waiting_time(event.allowed),
+            extra=job_scope(event) | {"waited_s": round(event.waited, 3)},
+        )  # fmt: skip
 
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
@@ -226,6 +258,8 @@ class LogPlugin:
 
     def _discarded(self, event: events.JobOutcomeDiscarded) -> None:
         ended = "succeeded" if event.error is None else f"failed: {summarize(event.error)}"
+        if event.is_snoozed:
+            ended = "was snoozed"
         self._worker.warning(
             "task %s (job %d) %s, but the outcome was not written: %s",
             event.job.task_identifier, event.job.id, ended, event.reason,

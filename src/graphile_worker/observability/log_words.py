@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import Any
 
@@ -11,11 +10,6 @@ from ..error_text import MAX_SUMMARY, message_of, summarize
 from ..hooks import events
 from ..text import count
 from .job_context import job_fields
-
-
-def retry_delay(attempts: int) -> float:
-    """The back-off in seconds after this number of attempts, as the database computes it."""
-    return math.exp(min(attempts, 10))
 
 
 def outcome_text(event: events.JobErrored | events.JobFailed) -> str:

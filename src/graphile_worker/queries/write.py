@@ -13,6 +13,7 @@ from ..db.encoding import fit_to_server
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
+from .add_many import add_jobs
 from .rows import taken_jobs
 from .write_plan import MISSING_IDS, NEXT_JOBS, RETURNED_IDS, ROW_COUNT, Outcomes, WritePlan, WritePlanner
 
@@ -37,8 +38,15 @@ class _SomeMissingError(Exception):
     """Rolls back a deletion that did not find every job."""
 
 
-async def write(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
-    """Run the plan: one statement, or two if rows are missing and the first cannot say which."""
+async def write(
+    connection: Connection, schema: SchemaName, plan: WritePlan, *, may_add: bool = True
+) -> Written:
+    """Run the plan: one statement, or two if rows are missing and the first cannot say which.
+
+    `may_add`: add the jobs of failure handlers in the same transaction.
+    """
+    if may_add and plan.outcomes.handled:
+        return await _write_and_add(connection, schema, plan)
     statement = load(plan.statement, schema)
     if plan.answer is not ROW_COUNT:
         rows = await connection.fetch(statement, *_arguments(connection, plan))
@@ -53,6 +61,15 @@ async def write(connection: Connection, schema: SchemaName, plan: WritePlan) -> 
                 raise _SomeMissingError
         return ALL_WRITTEN
     return await write(connection, schema, plan.if_incomplete)
+
+
+async def _write_and_add(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
+    """Run the plan, and add a job of its handler for each permanent failure, or neither."""
+    async with connection.transaction():
+        written = await write(connection, schema, plan, may_add=False)
+        if written.final and (specs := plan.jobs_to_add(written.final)):
+            await add_jobs(connection, schema, specs, return_jobs=False)
+    return written
 
 
 async def return_jobs(

@@ -7,20 +7,33 @@ Batches that leave something behind, the end of a job in the history or the erro
 `write_and_keep`, which does the same as `write_outcomes` and inserts that too. A fast path may only be taken
 by batches that are nothing but deletes.
 
-An outcome to come that keeps the job's row (snoozed, cancelled, given up) is a variant of `Failure` and a
+An outcome that keeps the job's row (retried, given up, snoozed) is a `Failure` with a verdict, which is a
 column of both statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 
 from ..keep import Keep
-from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
+from ..outcome import (
+    Completed,
+    Expired,
+    Failed,
+    Finished,
+    Interrupted,
+    Kept,
+    Snoozed,
+    is_end_awaited,
+    keep_of,
+    payload_to_keep,
+    queues_of,
+)
+from ..spec import JobSpec
 
 MANY = 100  # jobs; below that it does not matter how they are found
 VERY_MANY = 500  # jobs; from here a transaction of its own costs less than returning a row for each
@@ -46,10 +59,16 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The payload to keep with the end, if it is redacted; None for that of the row."""
 
 
+Verdict = Literal["give_up", "snooze"]
+"""What may become of a job besides a retry: none at all, or a later run that uses no attempt."""
+CUT_OFF = "Not run again: it was snoozed after its key had been used again or removed"
+
+
 class Failure(msgspec.Struct, frozen=True):
     """A failed job: its error message, and the items of a batch job that are left to do.
 
     `max_attempts` is the number that holds for the job. It is written if the row has the database's default.
+    Without a `verdict` the job is retried, after the back-off unless there is a `delay` in seconds.
     """
 
     job_id: int
@@ -57,11 +76,16 @@ class Failure(msgspec.Struct, frozen=True):
     remaining_payload: str | None = None
     max_attempts: int | None = None
     record: ErrorRecord | None = None
+    verdict: Verdict | None = None
+    delay: float | None = None
+    attempt: int = 1
+    """The number of the attempt; a job that is given up has used all of them."""
 
 
 class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """Completed jobs whose ends are kept in the same way."""
+    """Deleted jobs whose ends are kept in the same way."""
 
+    state: Literal["completed", "expired"] = "completed"
     keep: Keep
     job_ids: Sequence[int]
     seconds: Sequence[float]
@@ -87,6 +111,10 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """The new last_error of returned jobs."""
     delay: float = 0.0
     """Seconds, at least, until returned jobs run again."""
+    has_endings: bool = False
+    """Whether jobs are among these that neither completed nor failed: snoozed or expired ones."""
+    handled: Sequence[Finished] = ()
+    """Failed jobs whose tasks have a handler for permanent failures."""
 
     @property
     def deleted(self) -> Sequence[int]:
@@ -135,9 +163,26 @@ class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
     if_incomplete: WritePlan | None = None
     """After ROW_COUNT: what to run instead if rows are missing, to learn which."""
 
+    def jobs_to_add(self, final: Collection[int]) -> list[JobSpec]:
+        """What the handlers of the tasks get for those failures that are permanent."""
+        return [
+            outcome._on_failure.spec(finished.job, outcome.message, outcome.remaining_payload)
+            for finished in self.outcomes.handled
+            if finished.job.id in final
+            and isinstance(outcome := finished.outcome, Failed)
+            and outcome._on_failure is not None
+        ]
 
-Recorder = Callable[[Finished, Failed], ErrorRecord]
-"""Decides what is kept of a failed attempt."""
+
+Recorder = Callable[[Finished, Failed | Snoozed], ErrorRecord | None]
+"""Decides what is kept of an attempt."""
+
+
+Now = Callable[[], datetime]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def outcomes_of(
@@ -146,11 +191,12 @@ def outcomes_of(
     delay: float = 0.0,
     with_note: bool = True,
     record: Recorder | None = None,
+    now: Now = _utc_now,
 ) -> Outcomes:
     """The batch as rows to write; all of it is interrupted, or nothing, and what is kept is kept alike.
 
     `delay`: seconds until an interrupted job runs again; `with_note`: whether its last_error says why it was.
-    `record`: what to keep of failures; None to keep nothing.
+    `record`: what to keep of failures; None to keep nothing. `now`: for jobs that run again at a fixed time.
     """
     first = batch[0].outcome
     if type(first) is Interrupted:
@@ -164,35 +210,73 @@ def outcomes_of(
     queues = queues_of(batch)
     if len(completed) == len(batch):
         return Outcomes(completed=completed, queues=queues)
-    failures = [
-        Failure(
-            finished.job.id,
-            outcome.message,
-            outcome.remaining_payload,
-            finished.job.max_attempts,
-            None if record is None else record(finished, outcome),
-        )
-        for finished in batch
-        if isinstance(outcome := finished.outcome, Failed)
-    ]
-    kept = None
-    if len(completed) + len(failures) < len(batch):
-        kept = _kept_jobs(batch)
-        if record is None:  # there is no history
-            completed += kept.job_ids
-            kept = None
-    return Outcomes(completed=completed, kept=kept, failed=failures, queues=queues)
+    failures: list[Failure] = []
+    handled: list[Finished] = []
+    kept: list[Finished] = []
+    has_endings = False
+    for finished in batch:
+        outcome = finished.outcome
+        if type(outcome) is Completed:
+            continue
+        if isinstance(outcome, Failed):
+            failures.append(_failure(finished, outcome, record, now))
+            if outcome._on_failure is not None:
+                handled.append(finished)
+        elif isinstance(outcome, Snoozed):
+            has_endings = True
+            failures.append(_failure(finished, outcome, record, now))
+        else:
+            has_endings = has_endings or isinstance(outcome, Expired)
+            if record is None or keep_of(outcome) is None:
+                completed.append(finished.job.id)
+            else:
+                kept.append(finished)
+    return Outcomes(
+        completed=completed,
+        kept=_kept_jobs(kept) if kept else None,
+        failed=failures,
+        queues=queues,
+        has_endings=has_endings,
+        handled=tuple(handled),
+    )
+
+
+def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | None, now: Now) -> Failure:
+    job = finished.job
+    verdict: Verdict | None = None
+    message = CUT_OFF
+    if isinstance(outcome, Snoozed):
+        verdict = "snooze"
+    else:
+        message = outcome.message
+        if outcome.given_up is not None:
+            verdict = "give_up"
+    delay = outcome.delay
+    if outcome.until is not None:
+        delay = max(0.0, (outcome.until - now()).total_seconds())
+    return Failure(
+        job.id,
+        message,
+        outcome.remaining_payload,
+        job.max_attempts,
+        None if record is None else record(finished, outcome),
+        verdict,
+        delay,
+        job.attempts,
+    )
 
 
 def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
-    kept = [(finished, outcome) for finished in batch if isinstance(outcome := finished.outcome, Kept)]
+    """All kept alike, and all completed or all expired."""
+    ends = [finished.outcome for finished in batch]
     return KeptJobs(
-        keep=kept[0][1].keep,
-        job_ids=[finished.job.id for finished, _ in kept],
-        seconds=[finished.duration for finished, _ in kept],
-        results=[outcome.raw_result for _, outcome in kept],
-        awaited=[finished.job.id for finished, outcome in kept if outcome.is_awaited],
-        payloads=[outcome.raw_payload for _, outcome in kept] if kept[0][1].keep.payload else (),
+        state="expired" if isinstance(ends[0], Expired) else "completed",
+        keep=(keep := keep_of(ends[0]) or Keep(0.0)),
+        job_ids=[finished.job.id for finished in batch],
+        seconds=[finished.duration for finished in batch],
+        results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
+        awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
+        payloads=[payload_to_keep(end) for end in ends] if keep.payload else (),
     )
 
 
@@ -274,6 +358,8 @@ class WritePlanner:
                 [failure.message for failure in failures],
                 [failure.remaining_payload for failure in failures],
                 [failure.max_attempts for failure in failures],
+                [failure.verdict for failure in failures],
+                [failure.delay for failure in failures],
             ),
             answer=NEXT_JOBS,
             outcomes=outcomes,
@@ -290,8 +376,9 @@ class WritePlanner:
             for failure, record in zip(outcomes.failed, records, strict=True)
             if record.is_awaited
         ]
+        failures = len(plan.arguments) - 2  # the last two are the last ones here too
         arguments: tuple[Any, ...] = (
-            *plan.arguments,
+            *plan.arguments[:failures],
             [record.seconds for record in records],
             [None if keep is None else keep.seconds for keep in ends],
             [keep is not None and keep.payload for keep in ends],
@@ -310,8 +397,11 @@ class WritePlanner:
             self._schema_name,
             kept.payloads,
             [record.payload for record in records],
+            *plan.arguments[failures:],
+            [failure.attempt for failure in outcomes.failed],
+            kept.state,
         )
-        types, version = len(plan.arguments) + 4, len(arguments) - 4
+        types, version = failures + 4, len(arguments) - 8
         return WritePlan(
             statement="write/write_and_keep",
             arguments=arguments,

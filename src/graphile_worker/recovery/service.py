@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -21,6 +21,7 @@ from ..clock import Clock, uptime
 from ..db.connection import Connection, Pool
 from ..db.dsn import Dsn
 from ..db.errors import sqlstate_of
+from ..failure_handler import FailureHandler
 from ..hooks import Hooks
 from ..job import Job
 from ..observability.job_context import job_fields
@@ -105,7 +106,9 @@ class Recovery:
         has_history: bool = False,
         figures: PoolFigures | None = None,
         duties: Sequence[Duty] = (),
+        handlers: Mapping[str, FailureHandler] | None = None,
     ) -> None:
+        """`handlers`: what tasks have added when a job has failed permanently."""
         self._pool = pool
         self._options = options
         self._schema = options.schema_name
@@ -144,6 +147,7 @@ class Recovery:
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
                 has_history=has_history,
+                handlers=handlers,
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]

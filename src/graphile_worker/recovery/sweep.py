@@ -7,7 +7,7 @@ interceptors called in between, so that no lock is held while user code runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -17,11 +17,13 @@ from ..db.errors import sqlstate_of
 from ..db.retry import is_refusal
 from ..error_parts import storable
 from ..error_text import message_of
+from ..failure_handler import FailureHandler
 from ..history.recovered import RecoveryKeep, keep_recovered
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..queries.add_many import add_jobs
 from ..schema_name import SchemaName
 from .orphaned_jobs import (
     RECOVERED,
@@ -93,9 +95,14 @@ class Sweep:
         delay: float = 0.0,
         max_recoveries: int = DEFAULT_MAX_RECOVERIES,
         keep: RecoveryKeep | None = None,
+        handlers: Mapping[str, FailureHandler] | None = None,
     ) -> None:
-        """`keep`: how long to keep the ends of jobs that are failed; None if there is no history."""
+        """`keep`: how long to keep the ends of jobs that are failed; None if there is no history.
+
+        `handlers`: what tasks have added when a job has failed permanently.
+        """
         self._keep = keep
+        self._handlers = handlers or {}
         self._run = run
         self._schema = schema
         self._hooks = hooks
@@ -117,7 +124,8 @@ class Sweep:
         if not dead:
             return SweepReport(lost=lost)
         decisions, left = await self._decide(orphans)
-        done = await self._run(lambda connection: self._recover(connection, dead, decisions, left))
+        jobs = [orphan.job for orphan in orphans]
+        done = await self._run(lambda connection: self._recover(connection, dead, decisions, left, jobs))
         if done is None:
             return SweepReport(lost=lost, is_busy=True)
         return SweepReport(recovered=self._report(done, orphans, decisions, left), lost=lost)
@@ -150,7 +158,12 @@ class Sweep:
             return unreachable, await orphaned_jobs(connection, self._schema, dead) if dead else []
 
     async def _recover(
-        self, connection: Connection, dead: Sequence[str], decisions: Sequence[Decision], left: Sequence[Job]
+        self,
+        connection: Connection,
+        dead: Sequence[str],
+        decisions: Sequence[Decision],
+        left: Sequence[Job],
+        jobs: Sequence[Job],
     ) -> tuple[set[str], dict[int, Recovered]] | None:
         """Check again and act; return the deleted pools and the recovered jobs."""
         schema = self._schema
@@ -168,6 +181,7 @@ class Sweep:
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
             recovered = await self._apply(connection, pools, decisions, queues)
             await self._keep_failed(connection, recovered)
+            await self._tell_handlers(connection, recovered, jobs)
             await purge_recoveries(connection, schema)
             if deleted and await has_rust_workers(connection, schema):
                 await deregister_rust_workers(connection, schema, sorted(deleted))
@@ -184,6 +198,22 @@ class Sweep:
             if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
                 raise
             logger.debug("the ends of recovered jobs are not kept: %s", message_of(error))
+
+    async def _tell_handlers(
+        self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
+    ) -> None:
+        specs = [
+            self._handlers[job.task_identifier].spec(job, recovered[job.id].last_error)
+            for job in jobs
+            if job.task_identifier in self._handlers and job.id in recovered and not recovered[job.id].can_run
+        ]
+        try:
+            async with connection.transaction():
+                await add_jobs(connection, self._schema, specs, return_jobs=False)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            logger.error("the jobs of on_failure could not be added: %s", message_of(error))
 
     async def _apply(
         self,

@@ -7,9 +7,10 @@ do not sweep in lockstep, and ends early when an unreachable worker is about to 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..clock import Clock
+from ..failure_handler import FailureHandler
 from ..history.recovered import RecoveryKeep
 from ..hooks import Hooks
 from ..options import WorkerOptions
@@ -35,6 +36,7 @@ class Sweeper:
         pool_id: str,
         is_alive: Callable[[], bool],
         has_history: bool = False,
+        handlers: Mapping[str, FailureHandler] | None = None,
         share: Callable[[], float] = random.random,
     ) -> None:
         """`is_alive`: whether this worker's own heartbeats arrive."""
@@ -51,6 +53,7 @@ class Sweeper:
             delay=options.recovery_delay,
             max_recoveries=options.max_recoveries,
             keep=_keep(options) if has_history else None,
+            handlers=handlers,
         )
         self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)
 

@@ -74,6 +74,8 @@ class WorkerBuilder:
     """Whether the Python-only tables and indexes exist."""
     has_history: bool
     """Whether the tables of the history exist."""
+    has_control: bool
+    """Whether the tables for pauses and cancelled jobs exist."""
     has_figures: bool
     """Whether figures are counted. This and the fields above are set by `open`."""
 
@@ -124,6 +126,7 @@ class WorkerBuilder:
                     report = await migrate(connection, options.schema_name)
             self.has_tables = report.has_tables
             self.has_history = report.has_history
+            self.has_control = report.has_control
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
@@ -281,6 +284,7 @@ class WorkerBuilder:
             reserved=self._reserved_connections,
             policy=self._keep_policy if self.has_history else None,
             counts_figures=self.has_figures,
+            has_control=self.has_control,
         )
 
     def _extensions(self) -> Extensions:
@@ -325,6 +329,11 @@ class WorkerBuilder:
             has_history=self.has_history,
             figures=figures,
             duties=self._duties(pool),
+            handlers={
+                name: rules.on_failure
+                for name, task in self.tasks.items()
+                if (rules := task._failure_rules) is not None and rules.on_failure is not None
+            },
         )
 
     def _duties(self, pool: WorkerPool) -> list[Duty]:

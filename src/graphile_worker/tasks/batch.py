@@ -19,15 +19,25 @@ _items_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class BatchFailure(msgspec.Struct, frozen=True):
-    """The failed items as JSON text, and one error for each."""
+    """The failed items as JSON, and one error for each."""
 
-    remaining_payload: str
+    items: tuple[msgspec.Raw, ...]
     errors: tuple[BaseException, ...]
+
+    @property
+    def remaining_payload(self) -> str:
+        """The text of a payload with all failed items."""
+        return payload_of(self.items)
 
     @property
     def error(self) -> BatchFailureError:
         """The error to record for the job."""
         return BatchFailureError(self.errors)
+
+
+def payload_of(items: Sequence[msgspec.Raw]) -> str:
+    """The text of a payload with these items."""
+    return (b"[" + b",".join(bytes(item) for item in items) + b"]").decode()
 
 
 def may_be_batch(result: object) -> bool:
@@ -58,8 +68,7 @@ async def settle_batch(
     failed = [(item, error) for item, error in zip(items, errors, strict=True) if error is not None]
     if not failed:
         return None
-    remaining = b"[" + b",".join(bytes(item) for item, _ in failed) + b"]"
-    return BatchFailure(remaining.decode(), tuple(error for _, error in failed))
+    return BatchFailure(tuple(item for item, _ in failed), tuple(error for _, error in failed))
 
 
 async def _errors_of(result: Sequence[Any]) -> list[BaseException | None]:

@@ -1,7 +1,8 @@
 """Executable files as tasks: one child process per job (TL6).
 
 The child gets the job in its environment and the payload as JSON on standard input. Its output becomes log
-lines of the job; exit status 0 is success. When the job is aborted or cancelled, the child's process group
+lines of the job. Exit status 0 is success, some others are endings that the child chooses, the rest are
+failures. When the job is aborted or cancelled, the child's process group
 gets SIGTERM and, if it does not exit, SIGKILL.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ..endings import MAX_DELAY, GiveUp, RetryIn, Snooze
 from ..errors import ExecutableFailedError, JobInterruptedError
 from ..job import Job
 from ..signal_names import signal_name
@@ -27,6 +29,12 @@ KILL_AFTER = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 OUTPUT_TIMEOUT = 1.0
 """Seconds to wait for output after the exit, in case a background process keeps the pipe open."""
+EXIT_RETRY = 117
+EXIT_SNOOZE = 118
+EXIT_GIVE_UP = 119
+"""Exit statuses with a meaning, far from those that shells and common programs use."""
+SNOOZE_FOR = 60.0
+"""Seconds, unless the child prints a number."""
 MAX_QUOTE = 500  # characters of the child's last error line in the message
 
 
@@ -35,12 +43,14 @@ async def run_executable(
 ) -> None:
     """Run the file for the helpers' job.
 
-    Raises ExecutableFailedError if it failed, JobInterruptedError if it ended because the job was aborted.
+    Raises ExecutableFailedError if it failed, JobInterruptedError if it ended because the job was aborted,
+    and an ending if it exited with the status of one.
     """
     helpers.raise_if_aborted()
     logger = helpers.logger
     stderr = OutputLines(lambda line: logger.error("%s", line))
-    child = ChildProcess(OutputLines(lambda line: logger.info("%s", line)), stderr)
+    stdout = OutputLines(lambda line: logger.info("%s", line))
+    child = ChildProcess(stdout, stderr)
     aborted = asyncio.ensure_future(helpers.abort_signal.wait())
     try:
         environment = job_environment(
@@ -65,8 +75,29 @@ async def run_executable(
         return
     if ended_by_us:
         raise JobInterruptedError(f"{helpers.abort_signal.reason}: {path} {describe_status(status)}")
+    if status in (EXIT_RETRY, EXIT_SNOOZE, EXIT_GIVE_UP):
+        raise _ending(path, status, stdout.last, stderr.last[:MAX_QUOTE])
     quote = f": {stderr.last[:MAX_QUOTE]}" if stderr.last else ""
     raise ExecutableFailedError(f"{path} {describe_status(status)}{quote}")
+
+
+def _ending(path: Path, status: int, last_line: str, reason: str) -> Exception:
+    """What a child asks for by its exit status; the last line of its output may be a number of seconds."""
+    if status == EXIT_GIVE_UP:
+        return GiveUp(reason or f"{path} gave up with status {status}")
+    delay = _seconds(last_line)
+    if status == EXIT_SNOOZE:
+        return Snooze(SNOOZE_FOR if delay is None else delay, reason or None)
+    reason = reason or f"{path} requested a retry with status {status}"
+    return ExecutableFailedError(reason) if delay is None else RetryIn(delay, reason)
+
+
+def _seconds(line: str) -> float | None:
+    try:
+        seconds = float(line)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds <= MAX_DELAY else None
 
 
 def job_environment(job: Job, *, with_database: bool = True) -> dict[str, str]:
@@ -87,6 +118,9 @@ def job_environment(job: Job, *, with_database: bool = True) -> dict[str, str]:
         "GRAPHILE_WORKER_JOB_MAX_ATTEMPTS": str(job.max_attempts),
         "GRAPHILE_WORKER_JOB_PRIORITY": str(job.priority),
         "GRAPHILE_WORKER_JOB_RUN_AT": _iso_utc(job.run_at),
+        "GRAPHILE_WORKER_EXIT_RETRY": str(EXIT_RETRY),
+        "GRAPHILE_WORKER_EXIT_SNOOZE": str(EXIT_SNOOZE),
+        "GRAPHILE_WORKER_EXIT_GIVE_UP": str(EXIT_GIVE_UP),
     }
     if job.key is not None:
         environment["GRAPHILE_WORKER_JOB_KEY"] = job.key

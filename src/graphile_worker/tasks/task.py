@@ -14,7 +14,12 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
 from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
 from ..payload import EMPTY, decoder_for, encode, types_that_fit
-from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, check_name
+from ..retry import Retry
+from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
+from .expiry import OPTION as EXPIRY_OPTION
+from .expiry import check_expiry_first, expires_after
+from .failure_rules import OPTIONS as FAILURE_OPTIONS
+from .failure_rules import FailureRules, failure_rules
 from .helpers import JobHelpers
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
@@ -27,8 +32,12 @@ Arguments = ParamSpec("Arguments")
 Invoke = Callable[[Any, JobHelpers], Any]
 
 
+OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION)
+"""Options of the task itself, which are not written into its jobs."""
+
+
 class TaskOptions(TypedDict, total=False):
-    """Options of `@task`: defaults for the jobs of the task, which an add may override."""
+    """Options of `@task`: defaults for the jobs of the task, which an add may override, and its own rules."""
 
     queue_name: str | None
     max_attempts: int | None
@@ -38,6 +47,18 @@ class TaskOptions(TypedDict, total=False):
     flags: Collection[str] | None
     keep: bool | timedelta | None
     keep_payload: bool | None
+    retry: Retry | None
+    """The delay before each retry; None for the back-off of Graphile Worker."""
+    retry_on: type[BaseException] | Collection[type[BaseException]] | None
+    """Retry only after these errors; after others the job fails permanently."""
+    dont_retry: type[BaseException] | Collection[type[BaseException]] | None
+    """After these errors the job fails permanently."""
+    give_up_after: float | timedelta | None
+    """Do not run a job again when this long has passed since it was added."""
+    expires: float | timedelta | None
+    """Delete a job instead of running it if it was due longer ago than this."""
+    on_failure: str | TaskLike[Any] | None
+    """Add a job of this task when a job has failed permanently."""
 
 
 class Task(Generic[P, Arguments, R]):
@@ -49,6 +70,9 @@ class Task(Generic[P, Arguments, R]):
     """Defaults of JobSpec's options for this task's jobs."""
     _keep: TaskKeep | None
     """Whether the ends of its jobs are kept; None leaves it to the worker."""
+    _failure_rules: FailureRules | None
+    """What happens after a failed attempt; None for the default."""
+    _expires: float | None
     is_async: bool
     """Whether it is a coroutine function; others run in a thread."""
     path: str | None
@@ -84,16 +108,27 @@ class Task(Generic[P, Arguments, R]):
         self._is_named = identifier is not None
         self.identifier = _checked_identifier(function, identifier)
         self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
-        self._keep = _checked_keep(function, self.identifier, spec_defaults or {})
+        self._check_own_options(spec_defaults or {})
         self.is_async = signature.is_async
         self._takes = signature.takes
-        self._invoke = _invoker(function, signature.shape)
+        self._set_invoke(_invoker(function, signature.shape))
         self._takes_payload = signature.shape in ("payload", "payload and helpers")
         self._annotation = _resolved_early(function, signature.annotation, local_names)
         self._decode = self._decode_first if self._takes_payload else _decode_nothing
         # A function that takes the helpers alone can read any payload from the job.
         self._fitting = None if signature.shape == "helpers" else frozenset()
         self._knows_fitting = False
+
+    def _check_own_options(self, options: Mapping[str, Any]) -> None:
+        try:
+            self._keep = task_keep(options)
+            self._failure_rules = failure_rules(self.identifier, options)
+            self._expires = expires_after(options)
+        except InvalidArgumentError as error:
+            raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
+
+    def _set_invoke(self, invoke: Invoke) -> None:
+        self._invoke = invoke if self._expires is None else check_expiry_first(invoke, self._expires)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -143,7 +178,8 @@ class Task(Generic[P, Arguments, R]):
             self.function, identifier, self.spec_defaults, module=self.__module__
         )
         copy.path, copy.line = self.path, self.line
-        copy._keep = self._keep
+        copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
+        copy._invoke = self._invoke
         copy._annotation = self._annotation
         return copy
 
@@ -206,21 +242,12 @@ def _checked_defaults(function: Any, identifier: str, defaults: Mapping[str, Any
     for name in defaults:
         if name not in known:
             raise load_error(function, f"@task has no option {name!r}; known: {', '.join(known)}")
-    given = {
-        name: value for name, value in defaults.items() if value is not None and name not in KEEP_OPTIONS
-    }
+    given = {name: value for name, value in defaults.items() if value is not None and name not in OWN_OPTIONS}
     try:
         JobSpec(identifier, **given)
     except InvalidArgumentError as error:
         raise load_error(function, f"@task of {identifier!r}: {error}") from None
     return MappingProxyType(given)
-
-
-def _checked_keep(function: Any, identifier: str, options: Mapping[str, Any]) -> TaskKeep | None:
-    try:
-        return task_keep(options)
-    except InvalidArgumentError as error:
-        raise load_error(function, f"@task of {identifier!r}: {error}") from None
 
 
 _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})

@@ -10,7 +10,14 @@ from typing import Any, Self, overload
 from ..error_text import related
 from ..errors import UnknownTaskError
 from ..hooks import Hooks
-from ..hooks.events import JobCompleted, JobFailed, JobOutcomeDiscarded, JobStarted
+from ..hooks.events import (
+    JobCompleted,
+    JobExpired,
+    JobFailed,
+    JobOutcomeDiscarded,
+    JobSnoozed,
+    JobStarted,
+)
 from ..job import Job
 from ..outcome import Outcome
 from ..queries.similar_names import did_you_mean
@@ -25,9 +32,15 @@ class JobRun:
     error: BaseException | None = None
     is_final: bool = False
     """Whether the job failed permanently."""
+    is_snoozed: bool = False
+    """Whether the task asked to run the job again later."""
+    is_expired: bool = False
+    """Whether the job had expired, so that the task was not called."""
 
     def __repr__(self) -> str:
         how = "succeeded" if self.error is None else f"failed: {self.error!r}"
+        if self.is_snoozed or self.is_expired:
+            how = "was snoozed" if self.is_snoozed else "had expired"
         return f"<{_name(self.job)} {how}>"
 
 
@@ -59,7 +72,14 @@ class JobsRun(Sequence[JobRun]):
     @property
     def succeeded(self) -> list[Job]:
         """The jobs that completed, as they were when they were fetched."""
-        return [run.job for run in self._runs if run.error is None]
+        return [
+            run.job for run in self._runs if run.error is None and not run.is_snoozed and not run.is_expired
+        ]
+
+    @property
+    def snoozed(self) -> list[Job]:
+        """The jobs whose tasks asked to run them again later."""
+        return [run.job for run in self._runs if run.is_snoozed]
 
     @property
     def failed(self) -> list[JobRun]:
@@ -123,6 +143,8 @@ class Observed:
         hooks.events.on(JobStarted, self._started)
         hooks.events.on(JobFailed, self._failed)
         hooks.events.on(JobCompleted, self._completed)
+        hooks.events.on(JobSnoozed, self._snoozed)
+        hooks.events.on(JobExpired, self._expired)
         hooks.events.on(JobOutcomeDiscarded, self._discarded)
         hooks.after_run(self._ran)
 
@@ -145,6 +167,14 @@ class Observed:
     def _discarded(self, event: JobOutcomeDiscarded) -> None:
         self._running.pop(event.job.id, None)
         self._frames.pop(event.job.id, None)
+
+    def _snoozed(self, event: JobSnoozed) -> None:
+        self._running.pop(event.job.id, None)
+        self.runs.append(JobRun(event.job, is_snoozed=True))
+
+    def _expired(self, event: JobExpired) -> None:
+        self._running.pop(event.job.id, None)
+        self.runs.append(JobRun(event.job, is_expired=True))
 
     def _completed(self, event: JobCompleted) -> None:
         self._running.pop(event.job.id, None)

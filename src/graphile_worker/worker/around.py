@@ -12,20 +12,16 @@ from ..errors import JobError, JobInterruptedError
 from ..hooks import AroundRun
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..outcome import Completed, Failed, Interrupted, Outcome, failed
+from ..outcome import Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..tasks.helpers import JobHelpers
 from .execute import Executor, interrupted_by_task, is_closed
+from .verdict import outcome_of
 
 
 async def execute_around(executor: Executor, job: Job, helpers: JobHelpers) -> Outcome:
     """Run one job inside all `around_run` interceptors and return its outcome."""
     layers = _Layers(executor, job, helpers)
-    outcome = await layers.run(tuple(executor.around_run))
-    if isinstance(outcome, Completed):
-        outcome = executor.settled(job, outcome)
-    if isinstance(outcome, Failed):
-        outcome.drop_frames()
-    return outcome
+    return executor.settled(job, await layers.run(tuple(executor.around_run)))
 
 
 class _Layers:
@@ -73,24 +69,29 @@ class _Layers:
         return await self._executor.cancelled(asyncio.CancelledError(), self._helpers)
 
     def _after_error(self, outcome: Outcome | None, error: BaseException) -> Outcome:
-        if isinstance(outcome, Failed | Interrupted):
+        if isinstance(outcome, Failed | Interrupted | Snoozed | Expired):
             if error is not outcome.error:  # raised again to make a context manager roll back
                 self._helpers.logger.error("an around_run interceptor failed", exc_info=error)
             return outcome
         if isinstance(error, JobInterruptedError):
             return interrupted_by_task(error, self._helpers)
-        return failed(error)
+        return outcome_of(error)
 
 
 def _after_cancellation(outcome: Outcome | None, cancelled: Outcome) -> Outcome:
-    return outcome if isinstance(outcome, Failed | Interrupted) else cancelled
+    return outcome if isinstance(outcome, Failed | Interrupted | Snoozed) else cancelled
 
 
 def _after_return(interceptor: AroundRun, outcome: Outcome | None, returned: Any) -> Outcome:
     if isinstance(outcome, Interrupted):
         return outcome
     kind = type(returned)  # not isinstance, which may run code of a foreign object
-    if kind is Completed or kind is Failed:
+    if (
+        kind is Completed
+        or kind is Failed
+        or kind is Snoozed
+        or (outcome is not None and returned is outcome)
+    ):
         return returned  # type: ignore[no-any-return]
     if isinstance(outcome, Failed):
         return outcome

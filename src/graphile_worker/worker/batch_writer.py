@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
+from ..clock import Clock
 from ..db.connection import Connection
 from ..db.retry import is_refusal, may_pass
 from ..error_text import message_of
@@ -24,7 +25,7 @@ from ..hooks import Events
 from ..hooks.redaction import Redactor
 from ..job import Job
 from ..observability.job_context import job_fields
-from ..outcome import Finished, Interrupted, failed
+from ..outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
 from ..queries.write import ALL_WRITTEN, Written, release_queue, write
 from ..queries.write_plan import Continuation, WritePlan, WritePlanner, outcomes_of
 from ..recovery.orphaned_jobs import still_locked
@@ -103,6 +104,7 @@ class BatchWriter:
         session: Session,
         schema: SchemaName,
         events: Events,
+        clock: Clock,
         *,
         pool_id: str,
         interrupted_delay: float,
@@ -116,11 +118,12 @@ class BatchWriter:
         self._redactors = redactors
         self._session = session
         self._schema = schema
+        self._clock = clock
         self._recorder = recorder
         self._planner = WritePlanner(
             pool_id, schema.name, version=None if recorder is None else recorder.version
         )
-        self._events = OutcomeEvents(events, pool_id)
+        self._events = OutcomeEvents(events, pool_id, clock)
         self._pool_id = pool_id
         self._interrupted_delay = interrupted_delay
         self._on_error = on_error
@@ -171,6 +174,7 @@ class BatchWriter:
                 delay=self._interrupted_delay,
                 with_note=not is_last_attempt,
                 record=recorder.record if recorder is not None and recorder.is_on else None,
+                now=self._clock.now,
             )
             queues = self.queues if outcomes.queues and not outcomes.returned else None
             plan = self._planner.plan(outcomes, None if queues is None else queues.terms())
@@ -199,6 +203,9 @@ class BatchWriter:
         final: Collection[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
+        if outcomes.has_endings:
+            self._events.ended(batch, final)
+            batch = [finished for finished in batch if not isinstance(finished.outcome, Snoozed | Expired)]
         if recorder is not None and outcomes.failed:
             recorder.count(outcomes, batch, final)
         if self._figures is not None and batch:
@@ -251,8 +258,8 @@ class BatchWriter:
         self._maybe_written.difference_update(repeated)
         final = set(written.final)
         for job_id in missing & repeated.keys():
-            job = repeated[job_id].job
-            if job.attempts >= job.max_attempts:
+            job, outcome = repeated[job_id].job, repeated[job_id].outcome
+            if isinstance(outcome, Failed) and (outcome.given_up or job.attempts >= job.max_attempts):
                 final.add(job_id)
         missing -= repeated.keys()
         held = await self._still_held(missing)

@@ -13,25 +13,32 @@ from typing import Any
 
 import msgspec
 
+from ..clock import Clock, SystemClock
+from ..endings import Ending
 from ..error_text import message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..history.result import kept
 from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
+from ..hooks.redaction import redacted_json
 from ..job import Job
-from ..keep import KeepPolicy
-from ..outcome import COMPLETED, Completed, Failed, Interrupted, Outcome, failed
+from ..keep import KeepPolicy, is_awaited
+from ..outcome import COMPLETED, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task
+from ..tasks.failure_rules import FailureRules
 from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from .verdict import judged, outcome_of, outcome_of_batch
 
 TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
+DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
+"""What a task may return that is no result; all but the last are answers of hooks."""
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -48,14 +55,17 @@ class Executor:
         threads: TaskThreads,
         hooks: Hooks,
         policy: KeepPolicy | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`policy`: which ends are kept in the history; None if there is no history."""
         self._policy = policy
+        self._clock = clock or SystemClock()
         self._keeps_completed = policy is not None and policy.keeps_completed
         self._tasks = tasks
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
-        self.learn_max_attempts(tasks)
+        self._failure_rules: dict[str, FailureRules] = {}
+        self.learn_options(tasks)
         self._services = services
         self._threads = threads
         self._before_run = hooks._before_run
@@ -68,9 +78,13 @@ class Executor:
         self.interruption: str | None = None
         """Why the worker cancels running tasks; None until it does."""
 
-    def learn_max_attempts(self, tasks: Mapping[str, AnyTask]) -> None:
-        """Note which of these tasks set their own number of attempts."""
+    def learn_options(self, tasks: Mapping[str, AnyTask]) -> None:
+        """Note which of these tasks set their own number of attempts, or rules for failures."""
         for identifier, task in tasks.items():
+            if task._failure_rules is not None:
+                self._failure_rules[identifier] = task._failure_rules
+            else:
+                self._failure_rules.pop(identifier, None)
             own = task.spec_defaults.get("max_attempts", DEFAULT_MAX_ATTEMPTS)
             if own != DEFAULT_MAX_ATTEMPTS:
                 self.max_attempts[identifier] = own
@@ -108,28 +122,31 @@ class Executor:
         except BaseException as error:  # sys.exit() in a task fails the job, not the worker
             if is_closed(error):
                 raise
-            outcome = failed(error)
+            outcome = outcome_of(error)
         if self._after_run:
             outcome = await self._call_after_run(job, outcome, helpers)
         if is_wrapped:
             return outcome
         if type(outcome) is Completed:
-            if outcome is not COMPLETED or self._keeps_completed or job.raw_flags is not None:
-                return self.settled(job, outcome)
-        elif isinstance(outcome, Failed):
-            outcome.drop_frames()
-        return outcome
+            if outcome is COMPLETED and not self._keeps_completed and job.raw_flags is None:
+                return outcome
+            outcome = self._completed(job, outcome)
+            if type(outcome) is not Failed:
+                return outcome
+        return self.settled(job, outcome)
 
     async def _judge(self, job: Job, result: Any, helpers: JobHelpers, *, is_kept: bool) -> Outcome:
         """The outcome of a task that returned something; `is_kept`: the result is used."""
         while inspect.isawaitable(result):  # a coroutine that the function called and did not await
             result = await result
-        if isinstance(result, FailJob | SkipJob | LeaveLocked):
+        if isinstance(result, DECISIONS):
+            if isinstance(result, Ending):
+                return outcome_of(result)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
         if may_be_batch(result):
             failure = await settle_batch(job.raw_payload, result, helpers.logger)
             if failure is not None:
-                return failed(failure.error, failure.errors, failure.remaining_payload)
+                return outcome_of_batch(failure, self._failure_rules.get(job.task_identifier))
             if any(map(inspect.isawaitable, result)):  # used up, and good for nothing else
                 return COMPLETED
         if result is not None and (
@@ -138,7 +155,21 @@ class Executor:
             return Completed(result)
         return COMPLETED
 
-    def settled(self, job: Job, outcome: Completed) -> Outcome:
+    def settled(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
+        if type(outcome) is Completed:
+            outcome = self._completed(job, outcome)
+        if isinstance(outcome, Expired):
+            return self._expired(job, outcome)
+        if isinstance(outcome, Failed | Snoozed):
+            rules = self._failure_rules.get(job.task_identifier)
+            if rules is not None:
+                outcome = judged(job, outcome, rules, self._clock.now())
+            if isinstance(outcome, Failed):
+                outcome.drop_frames()
+        return outcome
+
+    def _completed(self, job: Job, outcome: Completed) -> Outcome:
         """The outcome without its result, which would stay in memory until it is written, or kept with it."""
         if self._policy is None:
             return COMPLETED
@@ -149,6 +180,16 @@ class Executor:
             return kept(job, outcome.result, keep, self._redactors)
         except Exception as error:  # `ResultError`, or what a property of the result raises
             return failed(error)
+
+    def _expired(self, job: Job, outcome: Expired) -> Outcome:
+        """The outcome with how to keep it: like a failure, since the task did not run."""
+        if self._policy is None:
+            return outcome
+        keep, payload = self._policy.for_failed(job.task_identifier, job.raw_flags), None
+        if self._redactors and keep is not None and keep.payload:
+            payload = redacted_json(self._redactors, "payload", job.task_identifier, job.raw_payload)
+        awaited = is_awaited(job.raw_flags)
+        return msgspec.structs.replace(outcome, _keep=keep, _raw_payload=payload, _is_awaited=awaited)
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""
@@ -172,7 +213,7 @@ class Executor:
             except BaseException as error:
                 if is_closed(error):
                     raise
-                outcome = failed(error) if isinstance(outcome, Completed) else outcome
+                outcome = outcome_of(error) if isinstance(outcome, Completed) else outcome
         return outcome
 
     async def cancelled(self, error: asyncio.CancelledError, helpers: JobHelpers) -> Outcome:

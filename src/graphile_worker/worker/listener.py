@@ -1,4 +1,4 @@
-"""Listener: receives `jobs:insert` and `worker:migrate` notifications on its own connection.
+"""Listener: receives `jobs:insert`, `worker:migrate` and `worker:py` notifications on its own connection.
 
 It reconnects with back-off, and starts a fetch once it is back. After a while without notifications it sends
 a ping from another connection. All workers of the database receive that ping and send none themselves;
@@ -37,8 +37,9 @@ from ..sql import load
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
 WORKER_PING = "worker:ping"
+WORKER_CONTROL = "worker:py"  # operators ask for something; see `control`
 OF_ONE_JOB = ',"count":1}'  # the end of the payload that add_job sends
-CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_PING)
+CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_PING, WORKER_CONTROL)
 WATCH_INTERVAL = 30.0  # seconds without a notification until a ping is sent, at most
 ANSWER_WITHIN = 10.0  # seconds for the ping to arrive
 RELEASE_WITHIN = 2.0  # seconds to unlisten before the connection is thrown away
@@ -65,6 +66,7 @@ class Listener:
         on_jobs: Callable[[int], None],
         on_migration: Callable[[int, bool], None],
         on_ready: Callable[[], None],
+        on_control: Callable[[], None] = lambda: None,
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
         is_tuned: bool = False,
@@ -81,6 +83,7 @@ class Listener:
         self._on_jobs = on_jobs
         self._on_migration = on_migration
         self._on_ready = on_ready
+        self._on_control = on_control
         self._watch_interval = watch_interval
         self._answer_within = answer_within
         self._is_tuned = is_tuned
@@ -243,6 +246,8 @@ class Listener:
             count = 1 if payload.endswith(OF_ONE_JOB) else announced_jobs(payload)
             if count > 0:
                 self._on_jobs(count)
+        elif channel == WORKER_CONTROL:
+            self._on_control()
         elif channel == WORKER_MIGRATE:
             migration = announced_migration(payload)
             if migration is not None:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
+from ..clock import Clock
+from ..errors import JobError
 from ..hooks import Events
 from ..hooks.events import (
     Event,
     JobCompleted,
     JobErrored,
+    JobExpired,
     JobFailed,
     JobInterrupted,
     JobOutcomeDiscarded,
+    JobSnoozed,
     JobSucceeded,
     PoolOutcomesWritten,
 )
 from ..job import Job
 from ..observability.job_context import job_fields
-from ..outcome import Completed, Failed, Finished, Interrupted
+from ..outcome import Completed, Expired, Failed, Finished, Interrupted, Snoozed
+from ..queries.write_plan import CUT_OFF
+from ..retry import back_off
+from .verdict import seconds_left
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -28,8 +35,9 @@ LOST_ROW = "its row was deleted, or its lock taken, while the task ran"
 class OutcomeEvents:
     """Emits events for one pool; an observer that raises cannot stop the sink."""
 
-    def __init__(self, events: Events, pool_id: str) -> None:
+    def __init__(self, events: Events, pool_id: str, clock: Clock) -> None:
         self._events = events
+        self._clock = clock
         self._pool_id = pool_id
 
     @property
@@ -59,6 +67,36 @@ class OutcomeEvents:
             if emit_complete:
                 error = finished.outcome.error
                 self._emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
+
+    def ended(self, batch: Sequence[Finished], final: Collection[int]) -> None:
+        """The snoozed and expired ones of these jobs are written; those in `final` cannot run again."""
+        for finished in batch:
+            outcome = finished.outcome
+            if isinstance(outcome, Snoozed):
+                self._snoozed(finished, outcome, can_run=finished.job.id not in final)
+            elif isinstance(outcome, Expired):
+                self._emit(
+                    JobExpired(
+                        worker_id=finished.worker_id,
+                        job=finished.job,
+                        waited=outcome.waited,
+                        allowed=outcome.allowed,
+                    )
+                )
+
+    def _snoozed(self, finished: Finished, outcome: Snoozed, *, can_run: bool) -> None:
+        if not can_run:
+            self._cut_off(finished, JobError(CUT_OFF))
+            return
+        self._emit(
+            JobSnoozed(
+                worker_id=finished.worker_id,
+                job=finished.job,
+                duration=finished.duration,
+                run_in=seconds_left(outcome, self._clock.now()) or 0.0,
+                reason=outcome.reason,
+            )
+        )
 
     def returned(
         self,
@@ -94,6 +132,7 @@ class OutcomeEvents:
                     error=outcome.error,
                     duration=finished.duration,
                     will_retry=not is_final,
+                    retry_in=None if is_final else self._retry_in(job, outcome),
                     batch_job_errors=outcome.batch_errors,
                     traceback=outcome.traceback,
                 )
@@ -105,11 +144,16 @@ class OutcomeEvents:
                     job=job,
                     error=outcome.error,
                     duration=finished.duration,
-                    is_cut_off=job.attempts < job.max_attempts,
+                    is_cut_off=outcome.given_up is None and job.attempts < job.max_attempts,
+                    given_up=outcome.given_up if job.attempts < job.max_attempts else None,
                     batch_job_errors=outcome.batch_errors,
                     traceback=outcome.traceback,
                 )
             )
+
+    def _retry_in(self, job: Job, outcome: Failed) -> float:
+        wait = seconds_left(outcome, self._clock.now())
+        return back_off(job.attempts) if wait is None else wait
 
     def interrupted(self, finished: Finished, outcome: Interrupted, *, can_run: bool = True) -> None:
         """The job was unlocked. It cannot run again if its key was removed or reused while it ran."""
@@ -119,16 +163,20 @@ class OutcomeEvents:
         if can_run:
             self._emit(JobInterrupted(worker_id=finished.worker_id, job=job, error=error))
         else:
-            self._emit(
-                JobFailed(
-                    worker_id=finished.worker_id,
-                    job=job,
-                    error=error,
-                    duration=finished.duration,
-                    is_cut_off=True,
-                )
+            self._cut_off(finished, error)
+
+    def _cut_off(self, finished: Finished, error: BaseException) -> None:
+        job = finished.job
+        self._emit(
+            JobFailed(
+                worker_id=finished.worker_id,
+                job=job,
+                error=error,
+                duration=finished.duration,
+                is_cut_off=True,
             )
-            self._emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
+        )
+        self._emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
 
     def discarded(self, finished: Finished, reason: str) -> None:
         """The outcome was not written."""
@@ -141,6 +189,7 @@ class OutcomeEvents:
                 job=finished.job,
                 error=outcome.error,
                 duration=finished.duration,
+                is_snoozed=isinstance(outcome, Snoozed),
                 reason=reason,
             )
         )

@@ -23,6 +23,7 @@ from ..job import Job
 from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
+from ..queries.control import ControlState, read_control_state
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
@@ -32,6 +33,7 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from .background import BackgroundTasks
 from .choose_source import choose_source
+from .control import ControlWatch
 from .drain import drain
 from .error_counts import ErrorCounts
 from .eviction import EvictionCheck
@@ -74,10 +76,12 @@ class WorkerPool:
         has_queue_indexes: bool = True,
         policy: KeepPolicy | None = None,
         counts_figures: bool = False,
+        has_control: bool = False,
     ) -> None:
         """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
-        `policy`: which ends of jobs are kept; None if there is no history.
+        `policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether the tables
+        for pauses and cancelled jobs exist.
         """
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
         self.once = once
@@ -161,9 +165,10 @@ class WorkerPool:
         )
         self._services = services
         self._progress: ProgressReporter | None = None
-        self._executor = Executor(self._tasks, services, self._threads, hooks, policy)
+        self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
+        self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -213,6 +218,8 @@ class WorkerPool:
                     self.run_statement, self._options.schema_name, self._clock, self._running_ids
                 )
                 self._services.progress.receive = self._progress.report
+        if self._control is not None:
+            await self._control.look()
         start = self._background.start
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = Slots(
             self._options.concurrency,
@@ -231,6 +238,8 @@ class WorkerPool:
         start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
+            if self._control is not None:
+                start(self._control.run(), "control")
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
             start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
         slots.start()
@@ -265,6 +274,7 @@ class WorkerPool:
             on_jobs=self._source.pulse,
             on_migration=lambda number, breaking: self._schema_watch.change_announced(),
             on_ready=self._listener_ready,
+            on_control=self._control_changed,
             is_tuned=self._options.prepared_statements,
         )
         listener.start()
@@ -273,6 +283,19 @@ class WorkerPool:
         """Notifications sent before now were missed, about jobs as well as migrations."""
         self._source.pulse()
         self._schema_watch.check()
+        self._control_changed()
+
+    def _control_changed(self) -> None:
+        if self._control is not None:
+            self._control.changed()
+
+    async def _read_control_state(self) -> ControlState:
+        return await self.run_statement(
+            lambda connection: read_control_state(connection, self._options.schema_name, self.id)
+        )
+
+    def _apply_control(self, state: ControlState) -> None:
+        """Do what operators ask for."""
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
@@ -315,7 +338,7 @@ class WorkerPool:
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
         self._tasks.update(tasks)
-        self._executor.learn_max_attempts(tasks)
+        self._executor.learn_options(tasks)
         self._fetcher.set_tasks(tuple(tasks))
         self._source.poll()
 

@@ -15,8 +15,9 @@ from ..error_text import message_of
 from ..history.fingerprint import fingerprint
 from ..history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
 from ..hooks.redaction import Redactor, redacted_json
+from ..job import Job
 from ..keep import Keep, KeepPolicy, is_awaited
-from ..outcome import Failed, Finished, Kept
+from ..outcome import Failed, Finished, Snoozed, keep_of
 from ..queries.write_plan import ErrorRecord, Outcomes
 from ..schema_name import SchemaName
 from .error_counts import ErrorCounts
@@ -62,15 +63,14 @@ class HistoryRecorder:
         self.is_on = True
         """False if this role may not write to the history: then nothing is kept."""
 
-    def record(self, finished: Finished, outcome: Failed) -> ErrorRecord:
-        """What to keep of a failed attempt."""
+    def record(self, finished: Finished, outcome: Failed | Snoozed) -> ErrorRecord | None:
+        """What to keep of an attempt; None for nothing."""
+        if isinstance(outcome, Snoozed):
+            return self._record_snoozed(finished, outcome)
         job, error_type = finished.job, qualified_name(outcome.error)
         mark = self._fingerprint(job.task_identifier, error_type, outcome)
         is_kept = self._error_retention > 0 and self._is_below_limit(mark)
-        keep, payload = self._policy.for_failed(job.task_identifier, job.raw_flags), None
-        if self.redactors and keep is not None and keep.payload:
-            raw = outcome.remaining_payload or job.raw_payload
-            payload = redacted_json(self.redactors, "payload", job.task_identifier, raw)
+        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
         return ErrorRecord(
             seconds=finished.duration,
             keep=keep,
@@ -80,8 +80,32 @@ class HistoryRecorder:
             fingerprint=mark,
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
-            payload=payload,
+            payload=self._redacted_payload(job, outcome, keep),
         )
+
+    def _record_snoozed(self, finished: Finished, outcome: Snoozed) -> ErrorRecord | None:
+        """No error. But a job that cannot run again, because its key was used again, has ended."""
+        job = finished.job
+        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
+        if keep is None:
+            return None
+        return ErrorRecord(
+            seconds=finished.duration,
+            keep=keep,
+            keep_error_seconds=None,
+            error_type="",
+            traceback="",
+            fingerprint="",
+            due_at=job.raw_run_at,
+            is_awaited=is_awaited(job.raw_flags),
+            payload=self._redacted_payload(job, outcome, keep),
+        )
+
+    def _redacted_payload(self, job: Job, outcome: Failed | Snoozed, keep: Keep | None) -> str | None:
+        if not self.redactors or keep is None or not keep.payload:
+            return None
+        raw = outcome.remaining_payload or job.raw_payload
+        return redacted_json(self.redactors, "payload", job.task_identifier, raw)
 
     def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: Collection[int]) -> None:
         """Count the failures of a batch that was written; those in `final` are permanent."""
@@ -132,10 +156,8 @@ class HistoryRecorder:
             )
 
     def _keep_of(self, finished: Finished) -> Keep | None:
-        outcome, job = finished.outcome, finished.job
-        if isinstance(outcome, Kept):
-            return outcome.keep
-        return self._policy.for_failed(job.task_identifier, job.raw_flags)
+        job = finished.job
+        return keep_of(finished.outcome) or self._policy.for_failed(job.task_identifier, job.raw_flags)
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
         """Keep nothing if this role may not."""

@@ -21,8 +21,17 @@ from ..errors import JobError
 from ..figures.counter import FigureCounter
 from ..hooks import Events
 from ..hooks.redaction import Redactor
-from ..keep import Keep
-from ..outcome import Completed, Failed, Finished, Interrupted, Kept, queues_of
+from ..outcome import (
+    Completed,
+    Expired,
+    Failed,
+    Finished,
+    Interrupted,
+    Kept,
+    Snoozed,
+    keep_of,
+    queues_of,
+)
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
 from .recorder import HistoryRecorder
@@ -32,6 +41,9 @@ from .unwritten import LIGHT, MAX_BATCH, MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES, bat
 RETRY_DELAYS = Delays(0.2, 5.0)
 FLUSH_PAUSE = 0.25  # seconds between two attempts during a flush
 MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
+
+ROW_STAYS = (Failed, Snoozed)
+END_IS_KEPT = (Kept, Expired)
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -64,6 +76,7 @@ class Sink:
             session,
             schema,
             events,
+            clock,
             pool_id=pool_id,
             interrupted_delay=interrupted_delay,
             on_error=self._write_failed,
@@ -150,10 +163,10 @@ class Sink:
             self._completed.append(finished)
             if len(finished.job.raw_payload) > LIGHT or len(self._completed) > MAX_UNWRITTEN:
                 self._weigh(finished)
-        elif isinstance(outcome, Failed):
+        elif isinstance(outcome, ROW_STAYS):
             self._failed.append(finished)
             self._weigh(finished)
-        elif type(outcome) is Kept:
+        elif isinstance(outcome, END_IS_KEPT):
             self._kept.append(finished)
             self._weigh(finished)
         else:
@@ -299,13 +312,13 @@ class Sink:
 
     def _next_kept(self, room: int) -> list[Finished]:
         """Those that are kept like the first, as many as one statement takes: it keeps them all alike."""
-        first = _keep(self._kept[0])
-        alike = [finished for finished in self._kept if _keep(finished) == first]
+        first = _like(self._kept[0])
+        alike = [finished for finished in self._kept if _like(finished) == first]
         count = batch_size(alike, room)
         if count == len(self._kept):
             self._kept = []
             return alike
-        others = [finished for finished in self._kept if _keep(finished) != first]
+        others = [finished for finished in self._kept if _like(finished) != first]
         self._kept = [*alike[count:], *others]
         return alike[:count]
 
@@ -323,13 +336,13 @@ class Sink:
     def _requeue(self, batch: Sequence[Finished]) -> None:
         """Put unwritten outcomes in front of newer ones; their weight is still counted."""
         waiting = {
-            Completed: self._completed,
-            Kept: self._kept,
-            Failed: self._failed,
-            Interrupted: self._interrupted,
+            (Completed,): self._completed,
+            END_IS_KEPT: self._kept,
+            ROW_STAYS: self._failed,
+            (Interrupted,): self._interrupted,
         }
-        for kind, unwritten in waiting.items():
-            unwritten[:0] = [finished for finished in batch if type(finished.outcome) is kind]
+        for kinds, unwritten in waiting.items():
+            unwritten[:0] = [finished for finished in batch if type(finished.outcome) in kinds]
 
     async def _write(self, batch: list[Finished]) -> bool:
         """Write the batch and requeue what could not be written; False if part of it must wait."""
@@ -353,9 +366,9 @@ class Sink:
         self._on_written()
 
 
-def _keep(finished: Finished) -> Keep | None:
-    """How the end of a completed job is kept."""
-    return finished.outcome.keep if isinstance(finished.outcome, Kept) else None
+def _like(finished: Finished) -> object:
+    """The same for ends that one statement can keep."""
+    return type(finished.outcome), keep_of(finished.outcome)
 
 
 def _note(finished: Finished) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..outcome import Failed, Finished, Kept
+from ..outcome import Failed, Finished, Kept, Snoozed
 
 MAX_BATCH = 2000  # outcomes per statement
 MAX_BATCH_BYTES = 16_000_000  # of messages and payloads per statement, unless a single one is larger
@@ -26,6 +26,8 @@ def weight_of(finished: Finished) -> int:
         weight += finished.outcome.weight + len(finished.job.last_error or "")
     elif isinstance(finished.outcome, Kept):
         weight += KEPT_WEIGHT + _texts_of(finished.outcome)
+    elif isinstance(finished.outcome, Snoozed):
+        weight += KEPT_WEIGHT + len(finished.outcome.remaining_payload or "")
     return weight
 
 
@@ -43,6 +45,8 @@ def _sent_bytes(finished: Finished) -> int:
     outcome = finished.outcome
     if isinstance(outcome, Kept):
         return _texts_of(outcome)
+    if isinstance(outcome, Snoozed):
+        return len(outcome.remaining_payload or "")
     if not isinstance(outcome, Failed):
         return 0
     return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")

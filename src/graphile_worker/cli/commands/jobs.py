@@ -1,4 +1,4 @@
-"""`graphile-worker complete`, `fail`, `reschedule`, `cancel` and `remove`.
+"""`graphile-worker complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
 
 Jobs are named by id, or by key with `--key`, or chosen by filters. Each command lists the named jobs that it
 could not change, and why; the exit status is 0 only if there were none.
@@ -7,11 +7,13 @@ could not change, and why; the exit status is 0 only if there were none.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from ...job import Job
 from ...json_shapes import job_as_json
@@ -26,12 +28,14 @@ from ..support.parameters import When
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...queries.bulk_changes import BulkReport
+    from ...queries.inspection import JobDetails
 
 Change = Callable[[list[int]], Awaitable[list[Job]]]
 
 COMPLETE = Words("complete", "completed", "completing")
 FAIL = Words("fail", "failed", "failing")
 RESCHEDULE = Words("reschedule", "rescheduled", "rescheduling")
+REDRIVE = Words("redrive", "redriven", "redriving")
 CANCEL = Words("cancel", "cancelled", "cancelling")
 CHANGES = ("run_at", "priority", "attempts", "max_attempts")
 
@@ -128,6 +132,45 @@ async def reschedule_command(
     return await _change(utils, selection.ids, selection.keys, "rescheduled", change, notes=_still_failed)
 
 
+def _require_failed(**parameters: Any) -> None:
+    if parameters["state"] not in (None, "failed"):
+        raise click.UsageError("Only permanently failed jobs can be redriven; for others use `reschedule`.")
+    selection_from(parameters)
+
+
+@client_command("redrive", check=_require_failed)
+@selection_flags
+async def redrive_command(utils: WorkerUtils, **flags: Any) -> Output:
+    """Send permanently failed jobs back to work, now and with all their attempts.
+
+    Jobs that have not failed are left alone.
+
+    \b
+    graphile-worker redrive --task send_email --failed-since 2h
+    graphile-worker redrive --error "connection refused" --rate 50
+    graphile-worker redrive --all
+    """
+    selection = selection_from(flags)
+    if selection.filter is None:
+        return await _change(
+            utils, selection.ids, selection.keys, "redriven", partial(_redrive_named, utils),
+            why=_not_redriven,
+        )  # fmt: skip
+    failed = msgspec.structs.replace(selection, filter=replace(selection.filter, state="failed"))
+    change: Any = partial(utils.reschedule_jobs, run_at=timedelta(0), attempts=0)
+    return await change_matching(failed, REDRIVE, change)
+
+
+async def _redrive_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
+    details = [await utils.get_job(job_id) for job_id in ids]
+    failed = [job.id for job in details if job is not None and job.state == "failed"]
+    return await utils.reschedule_jobs(failed, run_at=timedelta(0), attempts=0)
+
+
+def _not_redriven(job: JobDetails) -> str:
+    return f"locked by {cell(job.locked_by)}" if job.locked_by is not None else f"not failed, but {job.state}"
+
+
 @client_command("cancel", check=_require_jobs)
 @selection_flags
 @click.option("--reason", metavar="TEXT", help="Stored with the ends of jobs that are kept.")
@@ -209,8 +252,9 @@ async def _change(
     done: str,
     change: Change,
     notes: Callable[[list[Job]], list[str]] = lambda jobs: [],
+    why: Callable[[JobDetails], str] = lambda job: f"locked by {cell(job.locked_by)}",
 ) -> Output:
-    """Apply `change` to the named jobs, and report which were changed and which were not."""
+    """Apply `change` to the named jobs, and report which were changed and which were not, and `why`."""
     chosen, missing = await _named(utils, ids, keys)
     jobs = await change(chosen)
     untouched: list[dict[str, Any]] = [
@@ -218,7 +262,7 @@ async def _change(
     ]
     for job_id in sorted(set(chosen) - {job.id for job in jobs}):
         details = await utils.get_job(job_id)
-        reason = "no such job" if details is None else f"locked by {cell(details.locked_by)}"
+        reason = "no such job" if details is None else why(details)
         untouched.append({"id": job_id, "key": None, "reason": reason})
 
     def print_text() -> None:

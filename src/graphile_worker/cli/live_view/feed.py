@@ -13,8 +13,10 @@ from ...hooks import Hooks
 from ...hooks.events import (
     JobCompleted,
     JobErrored,
+    JobExpired,
     JobInterrupted,
     JobOutcomeDiscarded,
+    JobSnoozed,
     JobStarted,
     JobSucceeded,
     PoolCreated,
@@ -43,6 +45,8 @@ class FeedPlugin:
         on(JobErrored, self._on_errored)
         on(JobCompleted, lambda event: self._activity.ended(event.job.id))
         on(JobInterrupted, lambda event: self._activity.ended(event.job.id))
+        on(JobSnoozed, lambda event: self._activity.ended(event.job.id))
+        on(JobExpired, lambda event: self._activity.ended(event.job.id))
         on(JobOutcomeDiscarded, lambda event: self._activity.ended(event.job.id))
         on(PoolCreated, self._on_created)
         on(PoolReleased, self._on_released)

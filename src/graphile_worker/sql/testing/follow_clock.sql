@@ -1,4 +1,4 @@
--- Let the back-off of failed jobs go by a test's clock; without this it goes by the server's.
+-- Let the delay of failed and snoozed jobs go by a test's clock; without this it goes by the server's.
 --
 -- Several statements, for a test's database only. A trigger does it in the very moment when a job fails: a
 -- correction afterwards would come too late for a worker that looks for its next job at once.
@@ -13,11 +13,7 @@ begin
   new.run_at := greatest(
     (select clock.now from :GRAPHILE_WORKER_SCHEMA._private_py_testing_clock clock),
     old.run_at
-  ) + interval '1 second' * (
-    select
-:include back_off
-    from (select new.attempts) as job (attempts)
-  );
+  ) + (new.run_at - greatest(now(), old.run_at));
   return new;
 end
 $body$;
@@ -30,7 +26,6 @@ for each row
 when (
   old.locked_at is not null
   and new.locked_at is null
-  and new.last_error is not null
   and new.run_at > old.run_at
 )
 execute function :GRAPHILE_WORKER_SCHEMA._private_py_testing_back_off();

@@ -25,6 +25,12 @@
 -- redacted payloads to keep (JSON text), or null for those of the rows:
 -- $26 text[]     of completed jobs, in the order of $18, or empty
 -- $27 text[]     of failed jobs, in the order of $6
+-- failed jobs again:
+-- $28 text[]     as $10 of write_outcomes
+-- $29 float8[]   as $11 of write_outcomes
+-- $30 bigint[]   numbers of the attempts
+-- completed jobs that are kept, again:
+-- $31 text       completed or expired
 -- Returns the same as write_outcomes; the deleted ids include those of $18.
 with
 :include completed
@@ -41,22 +47,14 @@ kept as (
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    last_error = failure.message,
-    payload = coalesce(failure.new_payload::json, job.payload),
-    max_attempts =
-:include new_max_attempts
-    ,
-    run_at = greatest(now(), job.run_at) + interval '1 second' *
-:include back_off
-    ,
-    locked_by = null,
-    locked_at = null
+:include new_values
   from unnest(
     $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::double precision[], $11::double precision[], $12::boolean[],
-    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[], $27::text[]
+    $13::double precision[], $14::text[], $15::text[], $16::text[], $17::double precision[], $27::text[], $28::text[],
+    $29::double precision[], $30::bigint[]
   ) as failure (
     job_id, message, new_payload, own_max_attempts, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
-    fingerprint, due_at, redacted_payload
+    fingerprint, due_at, redacted_payload, verdict, delay, attempt
   )
   where job.id = failure.job_id and job.locked_by = $1::text
   returning job.*, failure.*
@@ -67,7 +65,7 @@ kept_end as (
     finished_at, duration, pool_id, flags, payload, result, expires_on
   )
   select
-    id, task_id, 'completed',
+    id, task_id, $31::text,
 :include queue_name
     , key, priority, attempts, max_attempts, created_at, run_at, now() - interval '1 second' * seconds,
     now(), seconds, $1, flags, payload, result::json,
@@ -82,7 +80,7 @@ failed_end as (
   select
     id, task_id, 'failed',
 :include queue_name
-    , key, priority, attempts, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
+    , key, priority, attempt::smallint, max_attempts, created_at, to_timestamp(due_at), now() - interval '1 second' * seconds,
     now(), seconds, $1, flags, case when keep_payload then coalesce(redacted_payload::json, payload) end, message,
 :include expires_on
   from (select failed.*, now() as kept_at from failed where not is_available and keep_seconds is not null) job
@@ -93,11 +91,11 @@ error as (
     version, expires_on
   )
   select
-    id, attempts, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $24::text,
+    id, attempt::smallint, task_id, now(), seconds, not is_available, error_type, message, traceback, fingerprint, $1, $24::text,
 :include expires_on
   from (
     select
-      id, attempts, task_id, seconds, is_available, error_type, message, traceback, fingerprint,
+      id, attempt, task_id, seconds, is_available, error_type, message, traceback, fingerprint,
       keep_error_seconds as keep_seconds, now() as kept_at
     from failed where keep_error_seconds is not null
   ) job

@@ -5,10 +5,13 @@
 -- $3 text         ids of the tasks this pool can run, as an array literal such as {1,2}; null: take no next job
 -- $4 text[]       forbidden flags, or null
 -- $5 timestamptz  the current time for the choice of the next job, or null for the server's
--- $6 bigint[]     ids of failed jobs; they are kept and retried after the back-off
+-- $6 bigint[]     ids of failed and snoozed jobs; they are kept
 -- $7 text[]       their error messages
 -- $8 text[]       their new payloads (JSON text), null to keep the old one
 -- $9 bigint[]     their max_attempts, which replace the default of 25: options of a task that the add did not know
+-- $10 text[]      give_up: the job fails permanently; snooze: it runs again and the attempt does not count; null: it is
+--                 retried while attempts are left
+-- $11 float8[]    seconds until they run again, null for the back-off
 -- Returns the columns of each job that was locked, or one row of nulls. Every row ends with the ids of completed jobs
 -- that were deleted (null if all of them were) and the ids of failed jobs that were written, negative if the job is not
 -- retried (null if there are none). Jobs in neither list are gone, or locked by another pool.
@@ -21,18 +24,10 @@ with
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    last_error = failure.message,
-    payload = coalesce(failure.payload::json, job.payload),
-    max_attempts =
-:include new_max_attempts
-    ,
-    run_at = greatest(now(), job.run_at) + interval '1 second' *
-:include back_off
-    ,
-    locked_by = null,
-    locked_at = null
-  from unnest($6::bigint[], $7::text[], $8::text[], $9::bigint[]) as failure (id, message, payload, own_max_attempts)
-  where job.id = failure.id and job.locked_by = $1::text
+:include new_values
+  from unnest($6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::double precision[])
+    as failure (job_id, message, new_payload, own_max_attempts, verdict, delay)
+  where job.id = failure.job_id and job.locked_by = $1::text
   returning job.id, job.job_queue_id, job.is_available
 ),
 ended as (

@@ -1,0 +1,36 @@
+-- What operators ask of workers: pauses of tasks, holds of queues, and jobs to cancel. Empty for those who ask for
+-- nothing. A change is announced on the channel worker:py; workers also look every few seconds.
+
+-- Tasks whose jobs Python workers do not start. Node and Rust do not read it.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_pauses (
+    task text not null, -- identifier; empty for every task
+    until timestamptz, -- null for no end
+    reason text,
+    paused_at timestamptz not null default now(),
+    constraint _private_py_pauses_pkey primary key (task)
+);
+
+-- Named queues that no runtime takes a job from. Their rows in _private_job_queues are locked by py:hold.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds (
+    queue_id integer not null,
+    until timestamptz, -- null for no end
+    reason text,
+    held_at timestamptz not null default now(),
+    constraint _private_py_queue_holds_pkey primary key (queue_id)
+);
+
+-- Jobs that were cancelled while a worker had them locked. The row goes with the job.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_cancels (
+    job_id bigint not null,
+    reason text,
+    asked_at timestamptz not null default now(),
+    constraint _private_py_cancels_pkey primary key (job_id)
+);
+
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_pauses enable row level security;
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds enable row level security;
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_cancels enable row level security;
+
+insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
+values (12, 'control')
+on conflict (id) do nothing;

@@ -1,0 +1,47 @@
+"""The option `expires` of `@task`: jobs that were due too long ago are deleted instead of run.
+
+The check is part of the call of such a task, so that other tasks have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..endings import Ending, check_period
+from .helpers import JobHelpers
+
+OPTION = "expires"
+
+
+class JobHasExpired(Ending):
+    """The job was due too long ago."""
+
+    def __init__(self, waited: float, allowed: float) -> None:
+        self.waited = waited
+        self.allowed = allowed
+        super().__init__(waited, allowed)
+
+
+def expires_after(options: Mapping[str, Any]) -> float | None:
+    """The seconds that `@task(expires=…)` allows; None if it does not say. Raises InvalidArgumentError."""
+    value = options.get(OPTION)
+    return None if value is None else check_period(OPTION, value)
+
+
+def check_expiry_first(
+    invoke: Callable[[Any, JobHelpers], Any], allowed: float
+) -> Callable[[Any, JobHelpers], Any]:
+    """The same call, but it raises JobHasExpired for a job that waited longer than `allowed`.
+
+    Both times are the database's, so the clock of this machine does not matter.
+    """
+    from ..figures.counter import wait_of
+
+    def invoke_unless_expired(payload: Any, helpers: JobHelpers) -> Any:
+        waited = wait_of(helpers.job)
+        if waited > allowed:
+            raise JobHasExpired(waited, allowed)
+        return invoke(payload, helpers)
+
+    return invoke_unless_expired
