@@ -1,8 +1,8 @@
 """ControlWatch: learns what operators ask of a running pool: which tasks are paused, which jobs to cancel.
 
-The state is in tables. A notification on the channel `worker:py` only says that it has changed. The watch also
-looks every few seconds, so a notification that was lost, or a pooler that cannot LISTEN, delays it no longer
-than that.
+The state is in tables. A notification on the channel `worker:py` only says that it has changed. The watch
+also looks every few seconds, so a lost notification, or a pooler that cannot LISTEN, delays it no longer than
+that.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class ControlWatch:
                 raise
             self._is_on = False
             logger.warning(
-                "this worker cannot see pauses and cancelled jobs (%s); to obey them, run workers as the owner "
-                "of the schema",
+                "this worker cannot see pauses and cancelled jobs (%s); to obey them, run workers as the "
+                "owner of the schema",
                 message_of(error),
             )
             return
