@@ -123,7 +123,9 @@ class Fetcher:
     async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
-            if not self._tasks and self._identifiers:
+            if not self._tasks:
+                if not self._identifiers:
+                    return ()
                 await self.register()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None
