@@ -23,6 +23,9 @@ class TimeLimit(msgspec.Struct, frozen=True):
     """Whether the slot waits for a task that does not end."""
 
 
+NO_LIMIT = TimeLimit()
+
+
 def timeout_flag(value: Any) -> str:
     """The flag of a job with this limit: seconds or a timedelta. Raises InvalidArgumentError."""
     return f"{TIMEOUT_FLAG}{check_period('timeout', value):.15g}"

@@ -25,8 +25,8 @@ from graphile_worker.job import Job
 from graphile_worker.options import WorkerOptions
 from graphile_worker.outcome import Failed, Outcome
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.time_limit import TimeLimit
 from graphile_worker.worker import early_end
-from graphile_worker.worker.causes import TimedOut
 from graphile_worker.worker.slots import Slot, Slots
 from support.working import PATIENCE, Jobs, Workers, headline, until
 
@@ -387,7 +387,7 @@ async def test_a_job_that_is_being_returned_does_not_time_out(
     assert ending is not None
     killing = asyncio.ensure_future(runner.kill())
     await cancelled.wait()
-    slots_of(runner)._time_is_up(ending, TimedOut(LONG), False)
+    slots_of(runner)._time_is_up(ending, TimeLimit(LONG))
     go_on.set()
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait((killing,))

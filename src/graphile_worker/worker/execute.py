@@ -35,7 +35,7 @@ from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
-from ..time_limit import TimeLimit, timeout_in
+from ..time_limit import NO_LIMIT, TimeLimit, timeout_in
 from .causes import Cause
 from .verdict import judged, outcome_of, outcome_of_batch
 
@@ -74,8 +74,8 @@ class Executor:
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
         self._failure_rules: dict[str, FailureRules] = {}
-        self.time_limits: dict[str, float] = {}
-        """In seconds, of tasks that have one."""
+        self.time_limits: dict[str, TimeLimit] = {}
+        """Of tasks that have one."""
         self._job_timeout = job_timeout
         self.learn_options(tasks)
         self._services = services
@@ -97,9 +97,10 @@ class Executor:
                 self._failure_rules[identifier] = task._failure_rules
             else:
                 self._failure_rules.pop(identifier, None)
-            limit = task._time_limit.seconds if task._time_limit is not None else None
-            if limit is not None or self._job_timeout is not None:
-                self.time_limits[identifier] = limit or self._job_timeout or 0.0
+            limit = task._time_limit or NO_LIMIT
+            seconds = limit.seconds or self._job_timeout
+            if seconds is not None:
+                self.time_limits[identifier] = TimeLimit(seconds, limit.waits)
             else:
                 self.time_limits.pop(identifier, None)
             own = task.spec_defaults.get("max_attempts", DEFAULT_MAX_ATTEMPTS)
@@ -114,18 +115,18 @@ class Executor:
 
     def time_limit(self, job: Job) -> TimeLimit:
         """The time limit of this job: its own, that of its task, or that of the worker."""
+        limit = self.time_limits.get(job.task_identifier, NO_LIMIT)
+        own = None if job.raw_flags is None else timeout_in(job.raw_flags)
+        if own is None:
+            return limit
+        if isinstance(own, str):
+            logger.warning(
+                "task %s (job %d): the flag %s has no valid number of seconds; it is ignored",
+                job.task_identifier, job.id, own, extra=job_fields(job),
+            )  # fmt: skip
+            return limit
         task = self._tasks.get(job.task_identifier)
-        waits = task is not None and task._time_limit is not None and task._time_limit.waits
-        seconds = self.time_limits.get(job.task_identifier)
-        if job.raw_flags is not None and (own := timeout_in(job.raw_flags)) is not None:
-            if isinstance(own, float):
-                seconds = own
-            else:
-                logger.warning(
-                    "task %s (job %d): the flag %s has no valid number of seconds; it is ignored",
-                    job.task_identifier, job.id, own, extra=job_fields(job),
-                )  # fmt: skip
-        return TimeLimit(seconds, waits)
+        return TimeLimit(own, task is not None and (task._time_limit or NO_LIMIT).waits)
 
     def is_async(self, job: Job) -> bool:
         """Whether the task of this job is a coroutine function."""

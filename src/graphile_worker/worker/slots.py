@@ -33,6 +33,7 @@ from ..observability.job_context import job_fields
 from ..outcome import Finished, Interrupted, Outcome, failed
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.helpers import current_helpers
+from ..time_limit import TimeLimit
 from .around import execute_around
 from .causes import TAKEN_AWAY, Cause, TimedOut
 from .early_end import EarlyEnd
@@ -261,13 +262,12 @@ class Slots:
     def _limit_time(self, slot: Slot, job: Job) -> None:
         limit = self._executor.time_limit(job)
         if limit.seconds is not None:
-            cause, waits = TimedOut(limit.seconds), limit.waits
             early_end = slot.early_end = self._early_end(slot, job)
-            early_end.schedule(limit.seconds, lambda: self._time_is_up(early_end, cause, waits))
+            early_end.schedule(limit.seconds, lambda: self._time_is_up(early_end, limit))
 
-    def _time_is_up(self, early_end: EarlyEnd, cause: TimedOut, waits: bool) -> None:
+    def _time_is_up(self, early_end: EarlyEnd, limit: TimeLimit) -> None:
         if self._executor.interruption is None:  # else the job is being returned
-            early_end.begin(cause, self._timeout_grace, waits=waits)
+            early_end.begin(TimedOut(limit.seconds or 0.0), self._timeout_grace, waits=limit.waits)
 
     # -- one slot ------------------------------------------------------------------------------------------
 
