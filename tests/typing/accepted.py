@@ -351,6 +351,19 @@ async def work_with_an_app(utils: WorkerUtils, run_jobs: RunJobs) -> None:
     (await run_jobs(app.tasks)).check()
 
 
+# -- time limits ------------------------------------------------------------------------------------------
+
+
+@task(timeout=timedelta(minutes=1), on_timeout="wait")
+async def limited(payload: Letter) -> None: ...
+
+
+async def with_limits(utils: WorkerUtils) -> None:
+    await utils.add_job(limited, Letter("a"), timeout=30)
+    await utils.add_jobs([limited.spec(Letter("a"), timeout=timedelta(seconds=0.5))])
+    run(job_timeout=60, timeout_grace=timedelta(seconds=1), max_tasks_left_behind=0)
+
+
 # -- results -----------------------------------------------------------------------------------------------
 
 
