@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ..history.progress import Progress
     from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
     from ..history.removed import ManualEnd
-    from ..limit import Rate
     from ..options import WorkerOptions
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
@@ -807,7 +806,7 @@ class WorkerUtils:
         name: str,
         *,
         concurrency: int | None = None,
-        rate: Rate | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
         burst: int | None = None,
         connection: UserConnection | None = None,
     ) -> LimitSummary:
