@@ -12,6 +12,7 @@ import pytest
 from graphile_worker import json_shapes
 from graphile_worker.diagnostics.finding import Finding
 from graphile_worker.migrate import MigrationReport
+from graphile_worker.pauses import Pause
 from graphile_worker.queries.inspection import JobCounts, QueueSummary, Statistics
 from graphile_worker.queries.maintenance import CleanupReport
 from graphile_worker.recovery.blocked_loop import BlockedLoop

@@ -143,7 +143,7 @@ class Fetcher:
             if not self._tasks:
                 if not self._registered and self._identifiers:
                     await self.register()
-                if self._paused and not self._tasks:
+                if not self._tasks:  # this lane has none, or all are paused
                     return ()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None
