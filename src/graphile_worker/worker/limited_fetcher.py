@@ -62,7 +62,10 @@ class LimitedFetcher(Fetcher):
     async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs. Waits a little while fetches of other pools use the same limits."""
         for _ in range(BUSY_ATTEMPTS):
+            last = self._state
             jobs = await super().fetch(limit, announced=announced)
+            if self._state is last:  # every task is paused, and nothing was sent
+                break
             if self._state.is_missing:
                 await self.register()
             elif not self._state.is_busy:
