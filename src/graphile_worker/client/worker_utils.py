@@ -193,7 +193,8 @@ class WorkerUtils:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
         The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
-        is kept, and the result is a `JobHandle`, which can wait for it.
+        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is one
+        already, that one is returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
@@ -238,7 +239,7 @@ class WorkerUtils:
         """A handle for a job that was added elsewhere, to wait for its end."""
         from .handle import JobHandle
 
-        return JobHandle(*astuple(job), _client=self)
+        return JobHandle(*astuple(job), _client=self, _is_existing=job.is_existing)
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
