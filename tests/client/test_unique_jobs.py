@@ -297,7 +297,8 @@ async def test_an_item_whose_options_fail_does_not_hold_up_others(caplog: pytest
     items = parse_cron_items(
         [CronItem(match="* * * * *", task="broken"), CronItem(match="* * * * *", task="fine")]
     )
-    scheduler = CronScheduler(lambda: None, SCHEMA, items, tasks={"broken": broken})  # type: ignore[return-value]
+    no_database: Any = None
+    scheduler = CronScheduler(no_database, SCHEMA, items, tasks={"broken": broken})
     with caplog.at_level(logging.ERROR):
         prepared = await scheduler._prepare((datetime(2030, 1, 1, tzinfo=UTC), items), backfilled=False)
     assert [job.task_identifier for job in prepared.jobs] == ["fine"]
