@@ -1,0 +1,226 @@
+-- Wide queues: named queues that may run several jobs at once. Such a queue owns further rows of the shared table of
+-- queues, its tracks, each an ordinary serial queue to every runtime. Jobs are added to the queue itself, its home; a
+-- Python fetch moves a job to a free track as it locks it. So nothing is counted, and nothing can be counted wrongly.
+
+-- Widths that were set by hand. They are kept by name, since an unused queue may be deleted and made again.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths (
+    queue_name text not null,
+    width integer not null,
+    constraint _private_py_queue_widths_pkey primary key (queue_name),
+    constraint _private_py_queue_widths_check check (width between 1 and 1000)
+);
+
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_tracks (
+    queue_id integer not null, -- its row in _private_job_queues, named like "tenant:7 [2]"
+    home_id integer not null,
+    is_closed boolean not null default false, -- takes no job any more; its row is held until its job has ended
+    constraint _private_py_tracks_pkey primary key (queue_id)
+);
+create index if not exists _private_py_tracks_home_index on :GRAPHILE_WORKER_SCHEMA._private_py_tracks (home_id);
+
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths enable row level security;
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_tracks enable row level security;
+
+-- Gives queues as many tracks as their widths ask for. A width that was set by hand counts, else the one in new_widths,
+-- else 1. The ids may be those of tracks. Returns how many tracks were made and closed.
+create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_set_tracks(
+    new_queue_ids integer[],
+    new_widths integer[]
+)
+returns bigint
+language plpgsql
+as $body$
+declare
+    v_homes integer[];
+    v_made bigint;
+    v_closing integer[];
+    v_idle integer[];
+    v_seqscan text := current_setting('enable_seqscan');
+    v_setting text;
+begin
+    v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
+
+    -- Most have their tracks: then this is all.
+    v_homes := array(
+        select home.id
+        from (
+            select coalesce(track.home_id, given.id) as id, max(given.width) as width
+            from pg_catalog.unnest(new_queue_ids, new_widths) as given (id, width)
+            left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
+            group by 1
+        ) as wanted
+        inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = wanted.id
+        left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
+        where pg_catalog.length(home.queue_name) <= 120
+        and coalesce(by_hand.width, wanted.width, 1) - 1 <> (
+            select count(*)
+            from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
+            where track.home_id = home.id and not track.is_closed
+        )
+        order by 1
+    );
+    if v_homes = '{}'::integer[] then
+        v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
+        return 0;
+    end if;
+
+    -- One at a time, in the order of the ids; what follows sees what others have done meanwhile.
+    perform home.id
+    from :GRAPHILE_WORKER_SCHEMA._private_job_queues as home
+    where home.id = any(v_homes)
+    order by home.id
+    for update;
+
+    -- Tracks whose jobs have ended since they were closed, and those of queues that were deleted.
+    v_idle := array(
+        select track.queue_id
+        from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+        where track.home_id = any(v_homes) and track.is_closed
+    );
+    if v_idle <> '{}'::integer[] then
+        v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true); -- jobs of a queue have no index
+        v_idle := array(
+            select idle.id from pg_catalog.unnest(v_idle) as idle (id)
+            except
+            select job.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs as job where job.job_queue_id = any(v_idle)
+        );
+        delete from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue where queue.id = any(v_idle);
+        delete from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track where track.queue_id = any(v_idle);
+        v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
+    end if;
+
+    -- Too few: make more. Those of a paused queue are held as well.
+    with wanted as (
+        select
+            home.id, home.queue_name, coalesce(by_hand.width, given.width, 1) as width, home.locked_by = 'py:hold' as is_held,
+            tracks.open, tracks.named
+        from (
+            select coalesce(track.home_id, given.id) as id, max(given.width) as width
+            from pg_catalog.unnest(new_queue_ids, new_widths) as given (id, width)
+            left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
+            group by 1
+        ) as given
+        inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = given.id
+        left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
+        cross join lateral (
+            select count(*) filter (where not track.is_closed) as open, count(*) as named
+            from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
+            where track.home_id = home.id
+        ) as tracks
+        where home.id = any(v_homes)
+    ),
+    chosen as materialized (
+        select wanted.id as home_id, free.name, wanted.is_held
+        from wanted
+        cross join lateral (
+            select names.name
+            from (
+                select number, wanted.queue_name || ' [' || number::text || ']' as name
+                from pg_catalog.generate_series(2, wanted.width + wanted.named::integer) as number
+            ) as names
+            where not exists (
+                select
+                from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+                inner join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = queue.id
+                where queue.queue_name = names.name and (track.home_id = wanted.id or track.is_closed)
+            )
+            order by names.number
+            limit greatest(0, wanted.width - 1 - wanted.open)
+        ) as free
+    ),
+    made as (
+        insert into :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue (queue_name, locked_by, locked_at)
+        select
+            chosen.name,
+            case when chosen.is_held then 'py:hold' end,
+            case when chosen.is_held then '9999-01-01 00:00:00+00'::timestamptz end
+        from chosen
+        order by chosen.name
+        on conflict on constraint job_queues_queue_name_key do update set
+            locked_by = coalesce(excluded.locked_by, queue.locked_by),
+            locked_at = coalesce(excluded.locked_at, queue.locked_at)
+        returning queue.id, queue.queue_name
+    ),
+    known as (
+        insert into :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track (queue_id, home_id)
+        select made.id, chosen.home_id from made inner join chosen on chosen.name = made.queue_name
+        on conflict on constraint _private_py_tracks_pkey do update set home_id = excluded.home_id, is_closed = false
+        returning track.queue_id, track.home_id
+    ),
+    held as (
+        insert into :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as hold (queue_id, until, reason, held_at)
+        select known.queue_id, of_home.until, of_home.reason, of_home.held_at
+        from known
+        inner join :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as of_home
+            on of_home.queue_id = known.home_id and of_home.job_id is null
+        on conflict on constraint _private_py_queue_holds_pkey do nothing
+    )
+    select count(*) into v_made from known;
+
+    -- Too many: close some, free ones first. Every runtime leaves the row of a closed track alone.
+    v_closing := array(
+        select surplus.id
+        from (
+            select
+                track.queue_id as id, track.home_id,
+                row_number() over (
+                    partition by track.home_id order by queue.locked_at is null desc, track.queue_id desc
+                ) as place
+            from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
+            where track.home_id = any(v_homes) and not track.is_closed
+        ) as surplus
+        inner join (
+            select home.id, tracks.open - coalesce(by_hand.width, given.width, 1) + 1 as too_many
+            from (
+                select coalesce(track.home_id, given.id) as id, max(given.width) as width
+                from pg_catalog.unnest(new_queue_ids, new_widths) as given (id, width)
+                left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
+                group by 1
+            ) as given
+            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = given.id
+            left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand
+                on by_hand.queue_name = home.queue_name
+            cross join lateral (
+                select count(*) as open
+                from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+                inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
+                where track.home_id = home.id and not track.is_closed
+            ) as tracks
+        ) as home on home.id = surplus.home_id and surplus.place <= home.too_many
+        where home.id = any(v_homes)
+    );
+    if v_closing <> '{}'::integer[] then
+        perform queue.id
+        from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+        where queue.id = any(v_closing)
+        order by queue.id
+        for update;
+        update :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+        set locked_by = 'py:hold', locked_at = '9999-01-01 00:00:00+00'
+        where queue.id = any(v_closing);
+        update :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+        set is_closed = true
+        where track.queue_id = any(v_closing);
+        delete from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as hold where hold.queue_id = any(v_closing);
+        v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
+        update :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+        set job_queue_id = track.home_id
+        from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+        where track.queue_id = any(v_closing) and job.job_queue_id = track.queue_id and job.locked_at is null;
+    end if;
+
+    v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
+    if v_made > 0 then
+        perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":' || v_made::text || '}');
+    end if;
+    perform pg_notify('worker:py', '{"widths":1}');
+    return v_made + coalesce(pg_catalog.cardinality(v_closing), 0);
+end;
+$body$;
+
+insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
+values (15, 'tracks')
+on conflict (id) do nothing;
