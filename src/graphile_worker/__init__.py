@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .hooks import SkipJob as SkipJob
     from .hooks import WorkerContext as WorkerContext
     from .job import Job as Job
+    from .lane import Lane as Lane
     from .migrate import MigrationReport as MigrationReport
     from .observability.formatters import JsonFormatter as JsonFormatter
     from .observability.formatters import TextFormatter as TextFormatter
@@ -123,6 +124,7 @@ export_lazily(
         "history.records": "AttemptError EndState HistoryFilter JobEnd",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
+        "lane": "Lane",
         "migrate": "MigrationReport",
         "observability.formatters": "JsonFormatter TextFormatter",
         "observability.job_context": "JobContextFilter",

@@ -56,6 +56,7 @@ class RecoverablePool(Protocol):
 
     id: str
     once: bool
+    concurrency: int
 
     @property
     def lease(self) -> Lease: ...
@@ -124,7 +125,7 @@ class Recovery:
             pid=os.getpid(),
             version=__version__,
             tasks=sorted(tasks),
-            concurrency=options.concurrency,
+            concurrency=pool.concurrency,
             heartbeat_interval=options.heartbeat_interval,
             grace=options.recovery_grace,
         )

@@ -23,6 +23,8 @@ from .expiry import OPTION as EXPIRY_OPTION
 from .expiry import check_expiry_first, expires_after
 from .failure_rules import OPTIONS as FAILURE_OPTIONS
 from .failure_rules import FailureRules, failure_rules
+from .flow_options import OPTIONS as FLOW_OPTIONS
+from .flow_options import lane_of
 from .helpers import JobHelpers
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
@@ -37,7 +39,7 @@ Arguments = ParamSpec("Arguments")
 Invoke = Callable[[Any, JobHelpers], Any]
 
 
-OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION)
+OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *FLOW_OPTIONS)
 """Options of the task itself, which are not written into its jobs."""
 
 
@@ -67,6 +69,8 @@ class TaskOptions(TypedDict, total=False):
     """Delete a job instead of running it if it was due longer ago than this."""
     on_failure: str | TaskLike[Any] | None
     """Add a job of this task when a job has failed permanently."""
+    lane: str | None
+    """Run the jobs in this lane of the worker, which has slots of its own."""
 
 
 class Task(Generic[P, Arguments, R]):
@@ -83,6 +87,8 @@ class Task(Generic[P, Arguments, R]):
     _failure_rules: FailureRules | None
     """What happens after a failed attempt; None for the default."""
     _expires: float | None
+    _lane: str | None
+    """The lane in which its jobs run; None for the main lane."""
     is_async: bool
     """Whether it is a coroutine function; others run in a thread."""
     path: str | None
@@ -137,6 +143,7 @@ class Task(Generic[P, Arguments, R]):
             self._keep = task_keep(options)
             self._failure_rules = failure_rules(self.identifier, options)
             self._expires = expires_after(options)
+            self._lane = lane_of(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
 
@@ -197,6 +204,7 @@ class Task(Generic[P, Arguments, R]):
         )
         copy.path, copy.line = self.path, self.line
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
+        copy._lane = self._lane
         copy._invoke = self._invoke
         copy._annotation = self._annotation
         if self.queue_name_for is not None:

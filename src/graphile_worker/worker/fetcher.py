@@ -141,7 +141,9 @@ class Fetcher:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
             if not self._tasks:
-                if not self._registered and self._identifiers:
+                if not self._identifiers:
+                    return ()
+                if not self._registered:
                     await self.register()
                 if self._paused and not self._tasks:
                     return ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -34,18 +34,19 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from ..text import count
 from .background import BackgroundTasks
-from .choose_source import choose_source
+from .choose_source import choose_fetcher, choose_source
 from .control import ControlWatch
 from .drain import drain
 from .error_counts import ErrorCounts
 from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
-from .fetcher import Fetcher, FlagSource
+from .fetcher import FlagSource
+from .lane_plan import LanePlan
+from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
 from .listener import Listener
 from .pausing import Pausing
 from .progress import ProgressReporter
-from .queue_continuation import SourceContinuation
 from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
 from .session import Sessions, Statement
@@ -73,6 +74,7 @@ class WorkerPool:
         hooks: Hooks,
         clock: Clock,
         *,
+        lanes: Sequence[LanePlan],
         forbidden_flags: FlagSource = None,
         once: bool = False,
         reserved: int = 0,
@@ -81,7 +83,9 @@ class WorkerPool:
         counts_figures: bool = False,
         has_control: bool = False,
     ) -> None:
-        """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
+        """`lanes`: see `plan_lanes`; every task is in one of them.
+
+        `reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
         `policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether the tables
         for pauses and cancelled jobs exist.
@@ -95,7 +99,9 @@ class WorkerPool:
         self._clock = clock
         self._identifiers = tuple(tasks)
         self._tasks = dict(tasks)
-        self._threads = TaskThreads(options.concurrency)
+        self.concurrency = sum(lane.concurrency for lane in lanes)
+        """The number of slots of all lanes."""
+        self._threads = TaskThreads(self.concurrency)
         self._background = BackgroundTasks()
         self._is_closed = False
         schema = options.schema_name
@@ -115,21 +121,8 @@ class WorkerPool:
             "outcomes are written again",
             level=logging.ERROR,
         )
-        fetch_failures = FailureLog(
-            clock, schema, "jobs cannot be fetched: %s; trying again", "jobs are fetched again"
-        )
-        self._fetcher = Fetcher(
-            self._fetch_session,
-            schema,
-            self._events,
-            pool_id=self.id,
-            identifiers=self._identifiers,
-            forbidden_flags=forbidden_flags,
-            clock=clock,
-            use_local_time=options.use_local_time,
-            has_queue_indexes=has_queue_indexes,
-            failures=None if once else fetch_failures,
-        )
+        self._forbidden_flags = forbidden_flags
+        self._has_queue_indexes = has_queue_indexes
         self._recorder = (
             HistoryRecorder(
                 policy,
@@ -158,20 +151,14 @@ class WorkerPool:
             figures=self.figures,
             redactors=hooks._redactors,
         )
-        self._source = choose_source(
-            options,
-            self._fetcher,
-            self._events,
-            clock,
-            on_error=self._fetch_failed,
-            frees_queues=lambda: self._sink.frees_queues,
-        )
+        self._lanes = [self._make_lane(plan) for plan in lanes]
+        self._source = AllSources(self._lanes)
         self._services = services
         self._progress: ProgressReporter | None = None
         self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
-        self._slots: Slots | None = None
+        self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
-        self._pausing = Pausing(self.id, self._events, [(self._fetcher, self._source)])
+        self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
         self._schema_watch = SchemaWatch(
             schema,
@@ -202,12 +189,43 @@ class WorkerPool:
             close=self._close,
         )
 
+    def _make_lane(self, plan: LanePlan) -> PoolLane:
+        which = "jobs" if plan.is_main else f"jobs of the lane {plan.name!r}"
+        failures = FailureLog(
+            self._clock,
+            self._options.schema_name,
+            f"{which} cannot be fetched: %s; trying again",
+            f"{which} are fetched again",
+        )
+        fetcher = choose_fetcher(plan)(
+            self._fetch_session,
+            self._options.schema_name,
+            self._events,
+            pool_id=self.id,
+            identifiers=plan.tasks,
+            forbidden_flags=self._forbidden_flags,
+            clock=self._clock,
+            use_local_time=self._options.use_local_time,
+            has_queue_indexes=self._has_queue_indexes,
+            failures=None if self.once else failures,
+        )
+        source = choose_source(
+            self._options,
+            plan,
+            fetcher,
+            self._events,
+            self._clock,
+            on_error=self._fetch_failed,
+            frees_queues=lambda: self._sink.frees_queues,
+        )
+        return PoolLane(plan, fetcher, source)
+
     # -- starting ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
-        await self._fetcher.register()
+        await self._register()
         if (recorder := self._recorder) is not None:
             await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
             if recorder.is_on:
@@ -225,17 +243,11 @@ class WorkerPool:
         if self._control is not None:
             await self._control.look()
         start = self._background.start
-        slots = self._slots = self._shutdown.slots = self._eviction_check.slots = Slots(
-            self._options.concurrency,
-            self._source,
-            self._executor,
-            self._sink.put,
-            self._events,
-            self._identifiers,
-            on_fatal=lambda error: self._die(error, "run"),
+        slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
+            [self._make_slots(lane) for lane in self._lanes]
         )
         self._sink.start(
-            SourceContinuation(self._source, self._fetcher, self._sink.put),
+            LaneContinuation(self._lanes, self._sink.put),
             on_full=slots.hold_up,
             on_room=slots.go_on,
         )
@@ -245,7 +257,7 @@ class WorkerPool:
             if self._control is not None:
                 start(self._control.run(), "control")
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
-            start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
+            start(refresh_tasks(self._register, self._clock, self._fetch_failed), "task names")
         slots.start()
         self._watchdog = LoopWatchdog(
             slots,
@@ -256,9 +268,28 @@ class WorkerPool:
         )
         self._watchdog.start()
         start(self._die_with_slots(slots), "end of slots")
-        self._source.start(slots)
+        for lane in self._lanes:
+            if lane.slots is not None:
+                lane.source.start(lane.slots)
         if self.once:
             start(self._drain(slots), "once")
+
+    def _make_slots(self, lane: PoolLane) -> Slots:
+        lane.slots = Slots(
+            lane.plan.concurrency,
+            lane.source,
+            self._executor,
+            self._sink.put,
+            self._events,
+            lane.plan.tasks,
+            on_fatal=lambda error: self._die(error, "run"),
+        )
+        return lane.slots
+
+    async def _register(self) -> None:
+        """Read the ids of the tasks of every lane."""
+        for lane in self._lanes:
+            await lane.fetcher.register()
 
     def _start_listener(self) -> None:
         size = self._database.get_max_size()
@@ -349,7 +380,16 @@ class WorkerPool:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
-        self._fetcher.set_tasks(tuple(tasks))
+        self._fetch_tasks(tasks)
+
+    def _fetch_tasks(self, identifiers: Collection[str]) -> None:
+        """Fetch jobs of these tasks from now on, each in its lane; those of no lane in the first."""
+        further = {name for lane in self._lanes[1:] for name in lane.plan.tasks}
+        for lane in self._lanes:
+            if lane is self._lanes[0]:
+                lane.fetcher.set_tasks([name for name in identifiers if name not in further])
+            else:
+                lane.fetcher.set_tasks([name for name in lane.plan.tasks if name in identifiers])
         self._source.poll()
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None:
@@ -362,7 +402,7 @@ class WorkerPool:
             raise WorkerStoppedError("the worker has ended")
         return await self._write_session.run(statement)
 
-    async def _drain(self, slots: Slots) -> None:
+    async def _drain(self, slots: AllSlots) -> None:
         await drain(self._source, slots, self._sink, lambda: self._shutdown.has_begun)
         if self._pausing.pauses and not self._shutdown.has_begun:
             await self._report_left()
@@ -407,7 +447,8 @@ class WorkerPool:
 
     def _distrust_schema(self) -> None:
         """Forget what was read from the schema: task ids, and that held jobs exist."""
-        self._fetcher.forget()
+        for lane in self._lanes:
+            lane.fetcher.forget()
         self.lease.doubt()
 
     # -- errors --------------------------------------------------------------------------------------------
@@ -424,7 +465,7 @@ class WorkerPool:
         if is_schema_missing(error) and not self.once:
             self._distrust_schema()
 
-    async def _die_with_slots(self, slots: Slots) -> None:
+    async def _die_with_slots(self, slots: AllSlots) -> None:
         await slots.wait()
         if not self._shutdown.has_begun:
             self._die(slots.error or WorkerStoppedError("every slot of the worker has ended"), "run")
