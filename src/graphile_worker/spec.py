@@ -24,6 +24,7 @@ JOB_KEY_MODES: tuple[str, ...] = get_args(JobKeyMode)
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
+MAX_WIDTH = 1000
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
 DEFAULT_PRIORITY = 0  # as the shared tables have it
 DEFAULT_MAX_ATTEMPTS = 25
@@ -226,6 +227,14 @@ def is_track_name(name: str) -> bool:
     """Whether this is the name of a further row of a wide queue, such as `tenant:7 [2]`."""
     home, _, number = name.removesuffix("]").rpartition(" [")
     return bool(home) and name[-1] == "]" and number.isascii() and number.isdigit() and number[0] != "0"
+
+
+def check_width(argument: str, width: object) -> None:
+    """Reject anything but a whole number of jobs."""
+    if isinstance(width, bool) or not isinstance(width, int):
+        raise InvalidArgumentError(argument, f"expected a whole number, got {width!r}")
+    if not 1 <= width <= MAX_WIDTH:
+        raise InvalidArgumentError(argument, f"must be from 1 to {MAX_WIDTH}, got {width}")
 
 
 def check_text(argument: str, value: str) -> None:

@@ -720,6 +720,19 @@ class WorkerUtils:
                 session, self.schema, filter if filter is not None else JobFilter()
             )
 
+    async def set_queue_width(
+        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    ) -> None:
+        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+
+        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
+        and Rust workers obey too.
+        """
+        from ..queries.widths import set_queue_width
+
+        async with self._connection(connection) as session:
+            await set_queue_width(session, self.schema, queue_name, width)
+
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
     ) -> list[QueueSummary]:

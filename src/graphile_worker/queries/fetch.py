@@ -86,6 +86,25 @@ async def get_jobs(
     return _in_order(taken_jobs(rows, pool_id, tasks))
 
 
+async def get_wide_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> list[Job]:
+    """Lock jobs like `get_jobs`, and of a named queue as many as its width allows."""
+    rows = await connection.fetch(
+        load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
+    )
+    return _in_order(taken_jobs(rows, pool_id, tasks))
+
+
 async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool:
     """Whether a job of a named queue may be next, so that `get_plain_jobs` finds none."""
     return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema)))

@@ -1,19 +1,28 @@
-"""The option `queue_name` of `@task` as a function of the payload."""
+"""The options `queue_name` of `@task`, as a function of the payload, and `queue_width`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgumentError, PayloadError
-from ..spec import check_queue_name
+from ..spec import check_queue_name, check_width
 from .signature import is_coroutine_function
 
 if TYPE_CHECKING:
     from .task import AnyTask
 
 OPTION = "queue_name"
+WIDTH = "queue_width"
 QueueNameFunction = Callable[[Any], str | None]
+
+
+def queue_width_of(options: Mapping[str, Any]) -> int | None:
+    """What `@task(queue_width=…)` says; None if it says nothing. Raises InvalidArgumentError."""
+    width: int | None = options.get(WIDTH)
+    if width is not None:
+        check_width(WIDTH, width)
+    return width
 
 
 def check_queue_name_function(function: object) -> None:

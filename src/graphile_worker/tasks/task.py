@@ -29,7 +29,8 @@ from .helpers import JobHelpers
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
 from .queue_name_option import OPTION as QUEUE_NAME
-from .queue_name_option import QueueNameFunction, check_queue_name_function, queue_names_by
+from .queue_name_option import WIDTH as QUEUE_WIDTH
+from .queue_name_option import QueueNameFunction, check_queue_name_function, queue_names_by, queue_width_of
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
 
 P = TypeVar("P")
@@ -39,7 +40,7 @@ Arguments = ParamSpec("Arguments")
 Invoke = Callable[[Any, JobHelpers], Any]
 
 
-OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *FLOW_OPTIONS)
+OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *FLOW_OPTIONS, QUEUE_WIDTH)
 """Options of the task itself, which are not written into its jobs."""
 
 
@@ -48,6 +49,8 @@ class TaskOptions(TypedDict, total=False):
 
     queue_name: str | QueueNameFunction | None
     """The queue of its jobs, or a function that takes the payload and returns the queue."""
+    queue_width: int | None
+    """How many jobs of one queue may run at once, if they are jobs of this task; 1 by default."""
     max_attempts: int | None
     priority: int | None
     job_key: str | None
@@ -80,6 +83,7 @@ class Task(Generic[P, Arguments, R]):
     identifier: str
     spec_defaults: Mapping[str, Any]
     """Defaults of JobSpec's options for this task's jobs."""
+    _queue_width: int | None
     queue_name_for: QueueNameFunction | None
     """Returns the queue of a job with this payload; None if that does not depend on the payload."""
     _keep: TaskKeep | None
@@ -143,6 +147,7 @@ class Task(Generic[P, Arguments, R]):
             self._keep = task_keep(options)
             self._failure_rules = failure_rules(self.identifier, options)
             self._expires = expires_after(options)
+            self._queue_width = queue_width_of(options)
             self._lane = lane_of(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
@@ -207,6 +212,7 @@ class Task(Generic[P, Arguments, R]):
         copy._lane = self._lane
         copy._invoke = self._invoke
         copy._annotation = self._annotation
+        copy._queue_width = self._queue_width
         if self.queue_name_for is not None:
             copy.queue_name_for = self.queue_name_for
         return copy

@@ -90,8 +90,13 @@ def _print_statistics(found: Statistics) -> None:
 
 
 def _print_queues(found: list[QueueSummary]) -> None:
-    rows = [(queue.queue_name, queue.jobs, queue.ready, queue.locked_by, queue.locked_at) for queue in found]
-    print_table(("queue", "jobs", "ready", "locked by", "locked at"), rows, empty="No named queues.")
+    columns = ["queue", "jobs", "ready", "locked by", "locked at"]
+    rows = [[queue.queue_name, queue.jobs, queue.ready, queue.locked_by, queue.locked_at] for queue in found]
+    if any(queue.width > 1 for queue in found):
+        columns.insert(1, "width")
+        for row, queue in zip(rows, found, strict=True):
+            row.insert(1, queue.width)
+    print_table(columns, rows, empty="No named queues.")
     if any(queue.is_estimate for queue in found):
         click.echo(ESTIMATE)
 

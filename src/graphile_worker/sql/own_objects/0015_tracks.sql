@@ -21,8 +21,8 @@ create index if not exists _private_py_tracks_home_index on :GRAPHILE_WORKER_SCH
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths enable row level security;
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_tracks enable row level security;
 
--- Gives queues as many tracks as their widths ask for. A width that was set by hand counts, else the one in new_widths,
--- else 1. The ids may be those of tracks. Returns how many tracks were made and closed.
+-- Gives queues as many tracks as their widths ask for. A width that was set by hand counts, else the one in new_widths;
+-- null leaves it as it is. The ids may be those of tracks. Returns how many tracks were made and closed.
 create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_set_tracks(
     new_queue_ids integer[],
     new_widths integer[]
@@ -32,6 +32,7 @@ language plpgsql
 as $body$
 declare
     v_homes integer[];
+    v_widths integer[];
     v_made bigint;
     v_closing integer[];
     v_idle integer[];
@@ -40,27 +41,31 @@ declare
 begin
     v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
 
-    -- Most have their tracks: then this is all.
-    v_homes := array(
-        select home.id
+    -- Most have their tracks: then this is all. Entries without a row are those of tracks that a clean-up has deleted.
+    select pg_catalog.array_agg(home.id order by home.id), pg_catalog.array_agg(home.width order by home.id)
+    into v_homes, v_widths
+    from (
+        select
+            home.id, tracks.open,
+            coalesce(by_hand.width::bigint, wanted.width::bigint, tracks.entries + 1)::integer as width
         from (
             select coalesce(track.home_id, given.id) as id, max(given.width) as width
-            from pg_catalog.unnest(new_queue_ids, new_widths) as given (id, width)
+            from unnest(new_queue_ids, new_widths) as given (id, width)
             left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
             group by 1
         ) as wanted
         inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = wanted.id
         left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
-        where pg_catalog.length(home.queue_name) <= 120
-        and coalesce(by_hand.width, wanted.width, 1) - 1 <> (
-            select count(*)
+        cross join lateral (
+            select pg_catalog.count(queue.id) as open, count(*) as entries
             from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
-            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
+            left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
             where track.home_id = home.id and not track.is_closed
-        )
-        order by 1
-    );
-    if v_homes = '{}'::integer[] then
+        ) as tracks
+        where pg_catalog.length(home.queue_name) <= 120
+    ) as home
+    where home.open <> home.width - 1;
+    if v_homes is null then
         v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true);
         return 0;
     end if;
@@ -71,15 +76,27 @@ begin
     where home.id = any(v_homes)
     order by home.id
     for update;
+    v_widths := array(
+        select coalesce(by_hand.width, wanted.width)
+        from unnest(v_homes, v_widths) with ordinality as wanted (id, width, place)
+        left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = wanted.id
+        left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
+        order by wanted.place
+    );
 
-    -- Tracks whose jobs have ended since they were closed, and those of queues that were deleted.
+    -- Entries of tracks that were deleted, and closed tracks whose jobs have ended.
+    delete from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+    where track.home_id = any(v_homes)
+    and not exists (
+        select from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue where queue.id = track.queue_id
+    );
     v_idle := array(
         select track.queue_id
         from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
         where track.home_id = any(v_homes) and track.is_closed
     );
     if v_idle <> '{}'::integer[] then
-        v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true); -- jobs of a queue have no index
+        v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true); -- no index has all jobs of a queue
         v_idle := array(
             select idle.id from pg_catalog.unnest(v_idle) as idle (id)
             except
@@ -93,23 +110,16 @@ begin
     -- Too few: make more. Those of a paused queue are held as well.
     with wanted as (
         select
-            home.id, home.queue_name, coalesce(by_hand.width, given.width, 1) as width, home.locked_by = 'py:hold' as is_held,
-            tracks.open, tracks.named
-        from (
-            select coalesce(track.home_id, given.id) as id, max(given.width) as width
-            from pg_catalog.unnest(new_queue_ids, new_widths) as given (id, width)
-            left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
-            group by 1
-        ) as given
+            home.id, home.queue_name, given.width, tracks.open, tracks.entries,
+            home.locked_by is not distinct from 'py:hold' as is_held
+        from unnest(v_homes, v_widths) as given (id, width)
         inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = given.id
-        left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
         cross join lateral (
-            select count(*) filter (where not track.is_closed) as open, count(*) as named
+            select
+                (count(*) filter (where not track.is_closed))::integer as open, count(*)::integer as entries
             from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
-            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
             where track.home_id = home.id
         ) as tracks
-        where home.id = any(v_homes)
     ),
     chosen as materialized (
         select wanted.id as home_id, free.name, wanted.is_held
@@ -118,7 +128,7 @@ begin
             select names.name
             from (
                 select number, wanted.queue_name || ' [' || number::text || ']' as name
-                from pg_catalog.generate_series(2, wanted.width + wanted.named::integer) as number
+                from pg_catalog.generate_series(2, wanted.width + wanted.entries) as number
             ) as names
             where not exists (
                 select
@@ -127,7 +137,7 @@ begin
                 where queue.queue_name = names.name and (track.home_id = wanted.id or track.is_closed)
             )
             order by names.number
-            limit greatest(0, wanted.width - 1 - wanted.open)
+            limit pg_catalog.int4larger(0, wanted.width - 1 - wanted.open)
         ) as free
     ),
     made as (
@@ -159,38 +169,19 @@ begin
     )
     select count(*) into v_made from known;
 
-    -- Too many: close some, free ones first. Every runtime leaves the row of a closed track alone.
+    -- Too many: close some, free ones first. Every runtime leaves the row of a closed track alone, and its jobs go back to
+    -- the home; the job that runs there comes back to it by a fetch.
     v_closing := array(
         select surplus.id
-        from (
-            select
-                track.queue_id as id, track.home_id,
-                row_number() over (
-                    partition by track.home_id order by queue.locked_at is null desc, track.queue_id desc
-                ) as place
+        from unnest(v_homes, v_widths) as wanted (id, width)
+        cross join lateral (
+            select track.queue_id as id
             from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
             inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
-            where track.home_id = any(v_homes) and not track.is_closed
+            where track.home_id = wanted.id and not track.is_closed
+            order by queue.locked_at nulls last, track.queue_id
+            offset wanted.width - 1
         ) as surplus
-        inner join (
-            select home.id, tracks.open - coalesce(by_hand.width, given.width, 1) + 1 as too_many
-            from (
-                select coalesce(track.home_id, given.id) as id, max(given.width) as width
-                from pg_catalog.unnest(new_queue_ids, new_widths) as given (id, width)
-                left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
-                group by 1
-            ) as given
-            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = given.id
-            left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand
-                on by_hand.queue_name = home.queue_name
-            cross join lateral (
-                select count(*) as open
-                from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
-                inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
-                where track.home_id = home.id and not track.is_closed
-            ) as tracks
-        ) as home on home.id = surplus.home_id and surplus.place <= home.too_many
-        where home.id = any(v_homes)
     );
     if v_closing <> '{}'::integer[] then
         perform queue.id
@@ -217,7 +208,7 @@ begin
         perform pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":' || v_made::text || '}');
     end if;
     perform pg_notify('worker:py', '{"widths":1}');
-    return v_made + coalesce(pg_catalog.cardinality(v_closing), 0);
+    return v_made + coalesce(pg_catalog.cardinality(v_closing), 0)::bigint;
 end;
 $body$;
 
