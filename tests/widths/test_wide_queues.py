@@ -172,7 +172,7 @@ async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, any_workers: Workers,
     await jobs.add_many("sync", 8, queue="q")
     await any_workers.start([sync, other], concurrency=10)
     await gate.until_inside(3)
-    await utils.pause(queue_name="q")
+    await utils.pause_queue("q")
     assert [pause.queue_name for pause in await utils.list_pauses()] == ["q"]
     for _ in range(3):
         gate.open()
@@ -187,7 +187,7 @@ async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, any_workers: Workers,
     assert len(gate.started) == 3
     [queue] = await utils.list_queues()
     assert (queue.width, queue.pause is not None) == (5, True)
-    await utils.resume(queue_name="q")
+    await utils.resume_queue("q")
     await gate.until_inside(5)
     for _ in range(5):
         gate.open()
