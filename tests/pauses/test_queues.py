@@ -28,7 +28,10 @@ async def passing() -> None:
 
 async def lock_of(jobs: Jobs, queue: str = "q") -> str | None:
     """Who has the queue locked."""
-    return next(row["locked_by"] for row in await jobs.queues() if row["queue_name"] == queue)
+    locked_by: str | None = next(
+        row["locked_by"] for row in await jobs.queues() if row["queue_name"] == queue
+    )
+    return locked_by
 
 
 async def test_a_running_job_ends_and_the_next_waits_for_the_resume(
@@ -200,6 +203,7 @@ async def test_a_worker_ends_the_pause_at_its_time(
     for _ in range(2):
         await any_workers.start({"a": passing}, events=recorder.events)
     started = await recorder.wait_for(JobStarted)
+    assert started.job.locked_at is not None
     assert pause.until is not None
     assert started.job.locked_at >= pause.until
     await jobs.until_gone()

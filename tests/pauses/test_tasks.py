@@ -150,6 +150,7 @@ async def test_a_pause_ends_at_its_time(
     await jobs.add("a")
     await workers.start(TASKS, events=recorder.events)
     started = await recorder.wait_for(JobStarted)
+    assert started.job.locked_at is not None
     assert started.job.locked_at >= pause.until
     assert await utils.list_pauses() == []
     assert not await utils.resume_task("a")

@@ -60,7 +60,7 @@ async def force_unlock_workers(connection: Connection, schema: SchemaName, worke
     if HELD_BY in ids:
         raise InvalidArgumentError(
             "worker_ids",
-            f"{HELD_BY!r} is no worker: the queues it locks are paused; resume them",
+            f"{HELD_BY!r} is not a worker: the queues it locks are paused; resume them",
         )
     await connection.execute(load("maintain/force_unlock_workers", schema), ids)
 

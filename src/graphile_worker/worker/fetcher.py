@@ -146,11 +146,9 @@ class Fetcher:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
             if not self._tasks:
-                if not self._identifiers:
-                    return ()
-                if not self._registered:
+                if not self._registered and self._identifiers:
                     await self.register()
-                if self._paused and not self._tasks:
+                if not self._tasks:  # this lane has none, or all are paused
                     return ()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None

@@ -13,7 +13,7 @@ running as materialized (
 resumed as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = running.locked_by, locked_at = running.locked_at
-  from unnest($1::integer[]) as wanted (id) left join running on running.job_queue_id = wanted.id
+  from pg_catalog.unnest($1::integer[]) as wanted (id) left join running on running.job_queue_id = wanted.id
   where queue.id = wanted.id and queue.locked_by = 'py:hold'
   returning queue.id
 ),
