@@ -243,7 +243,7 @@ async def test_widths_are_checked(utils: WorkerUtils, connection: Any) -> None:
         with pytest.raises(InvalidArgumentError, match="width: "):
             await utils.set_queue_width("q", width)  # type: ignore[arg-type]
         with pytest.raises(TaskLoadError, match="queue_width"):
-            task(queue_width=width)(any_task)  # type: ignore[call-overload]
+            task(queue_width=width)(any_task)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="reserved for wide queues"):
         await utils.set_queue_width("q [2]", 3)
     with pytest.raises(InvalidArgumentError, match="a wide queue may have 120"):

@@ -93,7 +93,7 @@ def _print_statistics(found: Statistics) -> None:
 
 
 def _print_queues(found: list[QueueSummary]) -> None:
-    shown = {
+    shown: dict[str, list[Any]] = {
         "queue": [queue.queue_name for queue in found],
         "width": [queue.width if queue.width > 1 else None for queue in found],
         "jobs": [queue.jobs for queue in found],

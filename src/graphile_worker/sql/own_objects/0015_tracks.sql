@@ -42,24 +42,50 @@ begin
     v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
 
     -- Most have their tracks: then this is all. Entries without a row are those of tracks that a clean-up has deleted.
+    -- Look-ups instead of joins: the sessions of workers have settings that would make bad plans for joins.
     select pg_catalog.array_agg(home.id order by home.id), pg_catalog.array_agg(home.width order by home.id)
     into v_homes, v_widths
     from (
         select
             home.id, tracks.open,
-            coalesce(by_hand.width::bigint, wanted.width::bigint, tracks.entries + 1)::integer as width
+            coalesce(
+                (
+                    select by_hand.width::bigint
+                    from :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand
+                    where by_hand.queue_name = home.queue_name
+                ),
+                wanted.width::bigint,
+                tracks.entries + 1
+            )::integer as width
         from (
-            select coalesce(track.home_id, given.id) as id, max(given.width) as width
+            select
+                coalesce(
+                    (
+                        select track.home_id
+                        from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+                        where track.queue_id = given.id
+                    ),
+                    given.id
+                ) as id,
+                max(given.width) as width
             from unnest(new_queue_ids, new_widths) as given (id, width)
-            left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = given.id
             group by 1
         ) as wanted
-        inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = wanted.id
-        left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
         cross join lateral (
-            select pg_catalog.count(queue.id) as open, count(*) as entries
+            select queue.id, queue.queue_name
+            from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+            where queue.id = wanted.id
+            limit 1
+        ) as home
+        cross join lateral (
+            select
+                count(*) as entries,
+                count(*) filter (
+                    where exists (
+                        select from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue where queue.id = track.queue_id
+                    )
+                ) as open
             from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
-            left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
             where track.home_id = home.id and not track.is_closed
         ) as tracks
         where pg_catalog.length(home.queue_name) <= 120
@@ -77,10 +103,20 @@ begin
     order by home.id
     for update;
     v_widths := array(
-        select coalesce(by_hand.width, wanted.width)
+        select
+            coalesce(
+                (
+                    select by_hand.width
+                    from :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand
+                    where by_hand.queue_name = (
+                        select home.queue_name
+                        from :GRAPHILE_WORKER_SCHEMA._private_job_queues as home
+                        where home.id = wanted.id
+                    )
+                ),
+                wanted.width
+            )
         from unnest(v_homes, v_widths) with ordinality as wanted (id, width, place)
-        left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = wanted.id
-        left join :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths as by_hand on by_hand.queue_name = home.queue_name
         order by wanted.place
     );
 
@@ -113,7 +149,12 @@ begin
             home.id, home.queue_name, given.width, tracks.open, tracks.entries,
             home.locked_by is not distinct from 'py:hold' as is_held
         from unnest(v_homes, v_widths) as given (id, width)
-        inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as home on home.id = given.id
+        cross join lateral (
+            select queue.id, queue.queue_name, queue.locked_by
+            from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+            where queue.id = given.id
+            limit 1
+        ) as home
         cross join lateral (
             select
                 (count(*) filter (where not track.is_closed))::integer as open, count(*)::integer as entries
@@ -132,13 +173,20 @@ begin
             ) as names
             where not exists (
                 select
-                from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
-                inner join :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track on track.queue_id = queue.id
-                where queue.queue_name = names.name and (track.home_id = wanted.id or track.is_closed)
+                from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
+                where track.queue_id = (
+                    select queue.id
+                    from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+                    where queue.queue_name = names.name
+                )
+                and (track.home_id = wanted.id or track.is_closed)
             )
             order by names.number
             limit pg_catalog.int4larger(0, wanted.width - 1 - wanted.open)
         ) as free
+    ),
+    homes as materialized (
+        select pg_catalog.jsonb_object_agg(chosen.name, chosen.home_id) as ids from chosen
     ),
     made as (
         insert into :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue (queue_name, locked_by, locked_at)
@@ -155,7 +203,8 @@ begin
     ),
     known as (
         insert into :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track (queue_id, home_id)
-        select made.id, chosen.home_id from made inner join chosen on chosen.name = made.queue_name
+        select made.id, ((select homes.ids from homes) ->> made.queue_name)::integer
+        from made
         on conflict on constraint _private_py_tracks_pkey do update set home_id = excluded.home_id, is_closed = false
         returning track.queue_id, track.home_id
     ),
@@ -163,8 +212,12 @@ begin
         insert into :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as hold (queue_id, until, reason, held_at)
         select known.queue_id, of_home.until, of_home.reason, of_home.held_at
         from known
-        inner join :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as of_home
-            on of_home.queue_id = known.home_id and of_home.job_id is null
+        cross join lateral (
+            select hold.until, hold.reason, hold.held_at
+            from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as hold
+            where hold.queue_id = known.home_id and hold.job_id is null
+            limit 1
+        ) as of_home
         on conflict on constraint _private_py_queue_holds_pkey do nothing
     )
     select count(*) into v_made from known;
@@ -177,9 +230,14 @@ begin
         cross join lateral (
             select track.queue_id as id
             from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
-            inner join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue on queue.id = track.queue_id
             where track.home_id = wanted.id and not track.is_closed
-            order by queue.locked_at nulls last, track.queue_id
+            order by
+                (
+                    select queue.locked_at
+                    from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
+                    where queue.id = track.queue_id
+                ) nulls last,
+                track.queue_id
             offset wanted.width - 1
         ) as surplus
     );
