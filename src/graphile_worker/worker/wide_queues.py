@@ -21,7 +21,7 @@ from .background import BackgroundTasks
 from .fetcher import Fetcher
 
 LOOK_AGAIN_AFTER = 30.0  # seconds
-AT_ONCE = 200  # queues per statement
+AT_ONCE = 1000  # queues per statement
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
 
 logger = logging.getLogger("graphile_worker.worker")
