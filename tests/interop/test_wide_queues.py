@@ -1,4 +1,4 @@
-"""Wide queues with a Node worker and Python workers: together they never run more jobs than a queue is wide."""
+"""Wide queues beside a Node worker: together they never run more jobs than a queue is wide."""
 
 from __future__ import annotations
 

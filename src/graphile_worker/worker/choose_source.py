@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ..clock import Clock
 from ..hooks import Events
+from ..lane import FAIR
 from ..options import WorkerOptions
 from .adaptive_source import AdaptiveSource
 from .fetcher import Fetcher
@@ -19,6 +20,10 @@ logger = logging.getLogger("graphile_worker.worker")
 
 def choose_fetcher(plan: LanePlan) -> type[Fetcher]:
     """What locks the jobs of a lane."""
+    if plan.order == FAIR:
+        from .fair_fetcher import FairFetcher
+
+        return FairFetcher
     return Fetcher
 
 

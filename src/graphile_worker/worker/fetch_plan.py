@@ -27,11 +27,12 @@ from ..job import Job
 from ..queries.fetch import MANY_PRIORITIES, Ranges
 from .watermarks import FROM_START, Watermarks, ranges
 
-Kind = Literal["announced", "plain", "whole", "wide"]
+Kind = Literal["announced", "plain", "whole", "wide", "fair"]
 ANNOUNCED: Kind = "announced"
 PLAIN: Kind = "plain"
 WHOLE: Kind = "whole"
 WIDE: Kind = "wide"
+FAIR: Kind = "fair"
 
 Question = Literal["may queues be next", "list priorities"]
 MAY_QUEUES_BE_NEXT: Question = "may queues be next"

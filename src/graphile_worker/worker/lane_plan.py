@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..lane import MAIN, Lane
+from ..lane import MAIN, Lane, Order
 from ..tasks.task import AnyTask
 
 MANY_LANES = 10  # each lane makes a fetch of its own for each announced job
@@ -29,6 +29,7 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Identifiers."""
     concurrency: int
     """The number of slots."""
+    order: Order = "priority"
 
     @property
     def is_main(self) -> bool:
@@ -45,11 +46,12 @@ def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency:
         return [LanePlan(name=MAIN, tasks=tuple(tasks), concurrency=concurrency)]
     members = _members(tasks, lanes)
     slots = {MAIN: concurrency} | {lane.name: lane.concurrency for lane in lanes}
+    orders = {lane.name: lane.order for lane in lanes}
     for lane in lanes:
         if not members[lane.name]:
             logger.warning("the lane %r has no tasks in this worker", lane.name)
     plans = [
-        LanePlan(name=name, tasks=tuple(found), concurrency=slots[name])
+        LanePlan(name=name, tasks=tuple(found), concurrency=slots[name], order=orders.get(name, "priority"))
         for name, found in members.items()
         if found
     ]
