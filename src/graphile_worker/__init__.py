@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from .tasks import task as task
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
+    from .unique import Unique as Unique
     from .worker.fetcher import FlagSource as FlagSource
 
 export_lazily(
@@ -152,6 +153,7 @@ export_lazily(
         "get_current_helpers get_current_job task",
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",
+        "unique": "Unique",
         "worker.fetcher": "FlagSource",
     },
     "__version__",

@@ -51,6 +51,7 @@ COMMANDS = {
     "show": "show:show_command",
     "stats": "stats:stats_command",
     "sweep": "workers:sweep_command",
+    "width": "width:width_command",
     "workers": "workers:workers_command",
 }
 """Sub-commands, each with its module in `commands` and its name there."""

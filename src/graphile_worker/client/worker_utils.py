@@ -195,7 +195,8 @@ class WorkerUtils:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
         The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
-        is kept, and the result is a `JobHandle`, which can wait for it.
+        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is one
+        already, that one is returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
@@ -240,7 +241,7 @@ class WorkerUtils:
         """A handle for a job that was added elsewhere, to wait for its end."""
         from .handle import JobHandle
 
-        return JobHandle(*astuple(job), _client=self)
+        return JobHandle(*astuple(job), _client=self, _is_existing=job.is_existing)
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -719,6 +720,19 @@ class WorkerUtils:
             return await inspection.list_jobs(
                 session, self.schema, filter if filter is not None else JobFilter()
             )
+
+    async def set_queue_width(
+        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    ) -> None:
+        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+
+        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
+        and Rust workers obey too.
+        """
+        from ..queries.widths import set_queue_width
+
+        async with self._connection(connection) as session:
+            await set_queue_width(session, self.schema, queue_name, width)
 
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None

@@ -18,7 +18,7 @@ from ..db.connection import Connection
 from ..job import Job
 from ..limit import Limit
 from ..queries.limits import LimitState, get_limited_jobs, register_limits
-from .fetch_plan import WHOLE, FetchPlan
+from .fetch_plan import WHOLE, WIDE, FetchPlan
 from .fetcher import Fetcher
 
 SHORTEST_WAIT = 0.01  # seconds: a fast rate yields several jobs per fetch
@@ -40,7 +40,7 @@ class LimitedFetcher(Fetcher):
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
         self._plan = FetchPlan(has_queue_indexes=False)  # one statement for everything
-        self._fetches = {WHOLE: self._get_jobs}
+        self._fetches = {WHOLE: self._get_jobs, WIDE: self._get_jobs}
 
     @property
     def is_counted(self) -> bool:

@@ -58,6 +58,7 @@ from .sink import Sink
 from .slots import Slots
 from .timers import poll, refresh_tasks
 from .watchdog import Blockage, LoopWatchdog, exit_process
+from .wide_queues import WideQueues
 
 SESSIONS_WITH_LISTENER = 3
 
@@ -161,6 +162,15 @@ class WorkerPool:
         self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
         self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
+        self._wide_queues = WideQueues(
+            self.run_statement,
+            schema,
+            self._background,
+            [lane.fetcher for lane in self._lanes],
+            {name: task._queue_width for name, task in tasks.items() if task._queue_width is not None},
+            lambda: self._sessions.holdings.jobs.values(),
+            lambda: self._source.pulse(),
+        )
         self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
         self._schema_watch = SchemaWatch(
@@ -364,6 +374,7 @@ class WorkerPool:
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
         self._pausing.apply(state)
+        self._wide_queues.apply(state.has_wide_queues)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
