@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
-from ..errors import WorkerStoppedError
+from ..errors import ConfigError, WorkerStoppedError
 from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
@@ -416,6 +416,9 @@ class WorkerPool:
 
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
+        limited = {name for lane in self._lanes if lane.plan.limits for name in lane.plan.tasks}
+        if any(task._limits and name not in limited for name, task in tasks.items()):
+            raise ConfigError("tasks with limits cannot be added to a running worker; restart it")
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
         self._fetch_tasks(tasks)
