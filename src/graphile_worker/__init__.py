@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .outcome import Interrupted as Interrupted
     from .outcome import Outcome as Outcome
     from .outcome import Snoozed as Snoozed
+    from .pauses import Pause as Pause
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
     from .queries.figures import BacklogSample as BacklogSample
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from .tasks import task as task
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
+    from .unique import Unique as Unique
     from .worker.fetcher import FlagSource as FlagSource
 
 export_lazily(
@@ -132,6 +134,7 @@ export_lazily(
         "observability.log_format": "configure_logging",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Completed Expired Failed Interrupted Outcome Snoozed",
+        "pauses": "Pause",
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
@@ -150,6 +153,7 @@ export_lazily(
         "get_current_helpers get_current_job task",
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",
+        "unique": "Unique",
         "worker.fetcher": "FlagSource",
     },
     "__version__",

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .history.records import AttemptError, JobEnd
     from .job import Job
     from .migrate.run import MigrationReport
+    from .pauses import Pause
     from .queries.bulk_changes import BulkReport
     from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
+    from .queries.limits import LimitSummary
     from .queries.maintenance import CleanupReport
     from .recovery.sweep import RecoveredWorker, SweepReport
     from .recovery.worker_rows import WorkerSummary
@@ -163,6 +165,18 @@ def statistics_as_json(found: Statistics) -> dict[str, Any]:
         "queues": found.queues,
         "locked_queues": found.locked_queues,
         "oldest_ready_at": found.oldest_ready_at,
+        "pauses": [pause_as_json(pause) for pause in found.pauses],
+    }
+
+
+def pause_as_json(pause: Pause) -> dict[str, Any]:
+    """Without a task and a queue, everything is paused."""
+    return {
+        "task_identifier": pause.task_identifier,
+        "queue_name": pause.queue_name,
+        "paused_at": pause.paused_at,
+        "until": pause.until,
+        "reason": pause.reason,
     }
 
 
@@ -214,11 +228,13 @@ def backlog_as_json(start: datetime, samples: Sequence[BacklogSample]) -> dict[s
 def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
     return {
         "queue_name": queue.queue_name,
+        "width": queue.width,
         "locked_by": queue.locked_by,
         "locked_at": queue.locked_at,
         "jobs": queue.jobs,
         "ready": queue.ready,
         "is_estimate": queue.is_estimate,
+        "pause": None if queue.pause is None else pause_as_json(queue.pause),
     }
 
 
@@ -299,3 +315,19 @@ def findings_as_json(found: Sequence[Finding]) -> dict[str, Any]:
         for finding in found
     ]
     return {"healthy": worst != "error", "worst": worst, "findings": findings}
+
+
+def limit_as_json(limit: LimitSummary) -> dict[str, Any]:
+    """The bounds in force; the period of the rate in seconds."""
+    rate = limit.rate
+    return {
+        "name": limit.name,
+        "concurrency": limit.concurrency,
+        "rate": None if rate is None else {"starts": rate[0], "period": rate[1].total_seconds()},
+        "burst": limit.burst,
+        "running": limit.running,
+        "may_start": limit.may_start,
+        "overridden": list(limit.overridden),
+        "set_at": limit.set_at,
+        "tasks": list(limit.tasks),
+    }

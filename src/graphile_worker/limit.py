@@ -28,8 +28,8 @@ class Limit(_Named, frozen=True, kw_only=True):
 
     concurrency: int | None = None
     """How many of the jobs may run at once."""
-    rate: Rate | None = None
-    """How many of them may start in a period."""
+    rate: tuple[int, timedelta | float] | None = None
+    """How many of them may start in a period, which is a timedelta or seconds."""
     burst: int | None = None
     """How many may start at once after a rest; half a second's worth of the rate by default, at least one."""
 
@@ -40,11 +40,6 @@ class Limit(_Named, frozen=True, kw_only=True):
             raise InvalidArgumentError("limit", f"{self.name!r} has neither a concurrency nor a rate")
         if self.burst is not None and self.rate is None:
             raise InvalidArgumentError("burst", f"the limit {self.name!r} has no rate to exceed")
-
-    @property
-    def period(self) -> float | None:
-        """The period of the rate in seconds."""
-        return None if self.rate is None else seconds_of(self.rate)
 
 
 def seconds_of(rate: Rate) -> float:

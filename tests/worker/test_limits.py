@@ -138,6 +138,18 @@ async def test_a_refused_worker_is_told_when_another_one_leaves_room(jobs: Jobs,
     await jobs.until_gone()
 
 
+async def test_a_failed_job_makes_room(jobs: Jobs, workers: Workers) -> None:
+    """Its row stays in the table, and no pool has it locked."""
+    gate = Gate()
+    await jobs.add_many("limited", 2, max_attempts=1)
+    await workers.start([limited(gate, ONE)], concurrency=10)
+    await gate.until_inside(1)
+    gate.open(RuntimeError("no"))
+    await gate.until_inside(1)
+    gate.open()
+    await until(lambda: len(gate.ended) == 1)
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_named_queues_of_limited_tasks_stay_serial(mode: str, jobs: Jobs, workers: Workers) -> None:
     gate = Gate()

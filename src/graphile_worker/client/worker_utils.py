@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ..history.progress import Progress
     from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
     from ..history.removed import ManualEnd
-    from ..limit import Rate
     from ..options import WorkerOptions
+    from ..pauses import Pause
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
@@ -195,7 +195,8 @@ class WorkerUtils:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
         The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
-        is kept, and the result is a `JobHandle`, which can wait for it.
+        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is one
+        already, that one is returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
@@ -240,7 +241,7 @@ class WorkerUtils:
         """A handle for a job that was added elsewhere, to wait for its end."""
         from .handle import JobHandle
 
-        return JobHandle(*astuple(job), _client=self)
+        return JobHandle(*astuple(job), _client=self, _is_existing=job.is_existing)
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -571,6 +572,104 @@ class WorkerUtils:
             walk, lambda work: self._manage(connection, work), options, self._clock
         )
 
+    # -- pausing -------------------------------------------------------------------------------------------
+
+    async def pause_queue(
+        self,
+        queue_name: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a named queue, in any runtime, until it is resumed or until a time.
+
+        A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
+        terms; one resume ends it.
+        """
+        from ..queries import pauses
+
+        return await self._manage(
+            connection, lambda session: pauses.pause_queue(session, self.schema, queue_name, until, reason)
+        )
+
+    async def pause_task(
+        self,
+        task: str | TaskLike[Any],
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a task in Python workers; the rest as in `pause_queue`.
+
+        Node and Rust workers that have the task do not know of it.
+        """
+        from ..queries import pauses
+
+        identifier = task if isinstance(task, str) else task.identifier
+        if not identifier:
+            raise InvalidArgumentError("task", "must not be empty; to pause every task, use pause_all")
+        return await self._manage(
+            connection, lambda session: pauses.pause_task(session, self.schema, identifier, until, reason)
+        )
+
+    async def pause_all(
+        self,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs at all in Python workers; the rest as in `pause_task`."""
+        from ..queries import pauses
+
+        return await self._manage(
+            connection,
+            lambda session: pauses.pause_task(session, self.schema, pauses.EVERY_TASK, until, reason),
+        )
+
+    async def resume_queue(self, queue_name: str, *, connection: UserConnection | None = None) -> bool:
+        """End the pause of a queue; returns whether it was paused.
+
+        While a job of the queue is still running, the next one waits for it.
+        """
+        from ..queries import pauses
+
+        return await self._manage(
+            connection, lambda session: pauses.resume_queue(session, self.schema, queue_name)
+        )
+
+    async def resume_task(
+        self, task: str | TaskLike[Any], *, connection: UserConnection | None = None
+    ) -> bool:
+        """End the pause of a task; returns whether it was paused by itself."""
+        from ..queries import pauses
+
+        identifier = task if isinstance(task, str) else task.identifier
+        if not identifier:
+            raise InvalidArgumentError("task", "must not be empty; to resume every task, use resume_all")
+        return await self._manage(
+            connection, lambda session: pauses.resume_task(session, self.schema, identifier)
+        )
+
+    async def resume_all(self, *, connection: UserConnection | None = None) -> bool:
+        """End what `pause_all` began; tasks and queues that were paused by themselves stay paused."""
+        from ..queries import pauses
+
+        return await self._manage(
+            connection, lambda session: pauses.resume_task(session, self.schema, pauses.EVERY_TASK)
+        )
+
+    async def list_pauses(self, *, connection: UserConnection | None = None) -> list[Pause]:
+        """What is paused: everything first, then tasks, then queues, by name."""
+        from ..queries import pauses
+
+        async with self._connection(connection) as session:
+            return await pauses.list_pauses(session, self.schema)
+
+    # -- maintenance ---------------------------------------------------------------------------------------
+
     async def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
     ) -> None:
@@ -621,6 +720,19 @@ class WorkerUtils:
             return await inspection.list_jobs(
                 session, self.schema, filter if filter is not None else JobFilter()
             )
+
+    async def set_queue_width(
+        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    ) -> None:
+        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+
+        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
+        and Rust workers obey too.
+        """
+        from ..queries.widths import set_queue_width
+
+        async with self._connection(connection) as session:
+            await set_queue_width(session, self.schema, queue_name, width)
 
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
@@ -807,7 +919,7 @@ class WorkerUtils:
         name: str,
         *,
         concurrency: int | None = None,
-        rate: Rate | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
         burst: int | None = None,
         connection: UserConnection | None = None,
     ) -> LimitSummary:

@@ -16,6 +16,7 @@ from ..error_text import message_of
 from ..errors import GraphileWorkerError, NoDatabaseError
 from ..migrate.own_objects import applied_numbers
 from ..migrate.state import SchemaState, read_state
+from ..queries.pauses import pauses_if_readable
 from ..recovery.worker_rows import SCANNED_PAGES
 from . import facts
 from .connection_checks import (
@@ -34,6 +35,8 @@ from .job_checks import (
     check_queues,
     not_scanned,
 )
+from .limit_checks import check_limits
+from .pause_checks import check_pauses
 from .probes import probe
 from .schema_checks import (
     check_functions,
@@ -53,6 +56,7 @@ CHECK_WITHIN = 15.0
 """Seconds that one check may take."""
 PAGE = 8192
 WORKERS_TABLE = "_private_py_workers"
+LIMITS_TABLE = "_private_py_limits"
 QUEUE_INDEX = "_private_py_jobs_queue_next_index"
 FAILED_INDEX = "_private_py_jobs_failed_index"
 
@@ -191,6 +195,8 @@ class _Examination:
         )
         if scan:
             await self._check("queues", facts.StuckQueue.load(connection, schema), check_queues)
+            if LIMITS_TABLE in tables and WORKERS_TABLE in tables:
+                await self._check("limits", facts.JobsOutsideLimit.load(connection, schema), check_limits)
         else:
             self._findings += not_scanned(pages)
         if QUEUE_INDEX in indexes:
@@ -199,9 +205,11 @@ class _Examination:
                 facts.LostQueue.load(connection, schema),
                 lambda queues: check_lost_queues(queues, schema),
             )
+        pauses = await self._check("pauses", pauses_if_readable(connection, schema), check_pauses)
+        workers = locks.workers if locks is not None else None
         await self._check(
             "waiting",
-            facts.waiting(connection, schema, locks.workers if locks is not None else None),
+            facts.waiting(connection, schema, workers, pauses or []),
             lambda waiting: check_waiting(waiting, thresholds),
         )
         await self._check(

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from ..job import Job
+from ..pauses import Pause
 from ..spec import CronJob, JobSpec
 
 AddSource = Literal["client", "worker", "crontab"]
@@ -143,7 +144,7 @@ class PoolJobsFetched(PoolEvent, frozen=True, kw_only=True):
     limit: int
     seconds: float
     kind: str
-    """The statement that ended it: announced, plain (both are fast paths), or whole."""
+    """The statement that ended it: announced, plain (both are fast paths), whole, wide or fair."""
 
 
 class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
@@ -151,6 +152,20 @@ class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "pool:returnJobs"
     jobs: Sequence[Job]
+
+
+class PoolPaused(PoolEvent, frozen=True, kw_only=True):
+    """The pool learnt that a task, a queue or everything is paused, or that the terms have changed."""
+
+    name: ClassVar[str] = "pool:pause"
+    pause: Pause
+
+
+class PoolResumed(PoolEvent, frozen=True, kw_only=True):
+    """The pool learnt that this pause is over."""
+
+    name: ClassVar[str] = "pool:resume"
+    pause: Pause
 
 
 class PoolOutcomesWritten(PoolEvent, frozen=True, kw_only=True):

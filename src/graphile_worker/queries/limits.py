@@ -94,7 +94,7 @@ async def register_limits(
         [limit.name for limit in limits],
         [limit.concurrency for limit in limits],
         [None if limit.rate is None else float(limit.rate[0]) for limit in limits],
-        [limit.period for limit in limits],
+        [None if limit.rate is None else seconds_of(limit.rate) for limit in limits],
         [None if limit.burst is None else float(limit.burst) for limit in limits],
         ["{" + ",".join(map(_quoted, tasks)) + "}" for tasks in limits.values()],
     )

@@ -8,6 +8,7 @@ from functools import partial
 
 from ..clock import Clock
 from ..hooks import Events
+from ..lane import FAIR
 from ..options import WorkerOptions
 from .adaptive_source import AdaptiveSource
 from .fetcher import Fetcher
@@ -24,6 +25,10 @@ def choose_fetcher(plan: LanePlan) -> Callable[..., Fetcher]:
         from .limited_fetcher import LimitedFetcher
 
         return partial(LimitedFetcher, limits=plan.limits)
+    if plan.order == FAIR:
+        from .fair_fetcher import FairFetcher
+
+        return FairFetcher
     return Fetcher
 
 

@@ -13,10 +13,12 @@ from ..hooks import Events
 from ..hooks.events import PoolJobsFetched
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..queries.control import EVERY_TASK
 from ..queries.fetch import (
     get_announced_jobs,
     get_jobs,
     get_plain_jobs,
+    get_wide_jobs,
     list_priorities,
     may_queues_be_next,
 )
@@ -31,6 +33,7 @@ from .fetch_plan import (
     MAY_QUEUES_BE_NEXT,
     PLAIN,
     WHOLE,
+    WIDE,
     Demand,
     Fetch,
     FetchPlan,
@@ -45,6 +48,7 @@ FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
     ANNOUNCED: get_announced_jobs,
     PLAIN: get_plain_jobs,
     WHOLE: get_jobs,
+    WIDE: get_wide_jobs,
 }
 QUESTIONS: dict[Question, Callable[..., Awaitable[Any]]] = {
     MAY_QUEUES_BE_NEXT: may_queues_be_next,
@@ -91,10 +95,14 @@ class Fetcher:
         self._last_flags: Sequence[str] | None = None
         self._clock = clock
         self._use_local_time = use_local_time
-        self._tasks: dict[int, str] = {}
+        self._registered: dict[int, str] = {}
+        self._tasks: dict[int, str] = {}  # the registered ones that are not paused
+        self._paused: frozenset[str] = frozenset()
         self._failures = failures
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
         self._fetches = FETCHES
+        self.on_queued: Callable[[Sequence[Job]], None] | None = None
+        """Called with fetched jobs of which some may be in named queues."""
         self.one_at_a_time = callable(forbidden_flags)
         """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
 
@@ -112,16 +120,30 @@ class Fetcher:
             lambda connection: register_tasks(connection, self._schema, identifiers)
         )
         if identifiers is self._identifiers:
-            self._tasks = tasks
+            self._registered = tasks
+            self._tasks = self._unpaused()
 
     def set_tasks(self, identifiers: Sequence[str]) -> None:
         """Fetch jobs of these tasks from now on; a fetch in flight may still lock jobs of the old ones."""
         self._identifiers = tuple(identifiers)
-        self._tasks = {}
+        self._registered = self._tasks = {}
+
+    def pause(self, identifiers: frozenset[str]) -> None:
+        """Fetch no jobs of these tasks from now on, and of all others; `EVERY_TASK` stands for every one."""
+        self._paused = identifiers
+        self._tasks = self._unpaused()
+        self._plan.forget_watermarks()
+
+    def _unpaused(self) -> dict[int, str]:
+        if not self._paused:
+            return self._registered
+        if EVERY_TASK in self._paused:
+            return {}
+        return {id_: name for id_, name in self._registered.items() if name not in self._paused}
 
     def forget(self) -> None:
         """Forget everything about the schema: it may have been dropped and installed again."""
-        self._tasks = {}
+        self._registered = self._tasks = {}
         self._plan.forget()
 
     # -- fetching ------------------------------------------------------------------------------------------
@@ -130,9 +152,10 @@ class Fetcher:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
             if not self._tasks:
-                if not self._identifiers:
+                if not self._registered and self._identifiers:
+                    await self.register()
+                if not self._tasks:  # this lane has none, or all are paused
                     return ()
-                await self.register()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None
             demand = Demand(limit, self._tasks, announced, self.one_at_a_time, flags, now)
@@ -176,6 +199,8 @@ class Fetcher:
                     step = steps.send((answer, ended))
         except StopIteration as end:
             jobs: Sequence[Job] = end.value
+        if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE):
+            self.on_queued(jobs)
         if PoolJobsFetched in self._events._observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
@@ -221,9 +246,20 @@ class Fetcher:
         await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
         holdings.remove(jobs)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether to fetch as many jobs of a named queue as its width allows."""
+        return self._plan.is_wide
+
+    @is_wide.setter
+    def is_wide(self, value: bool) -> None:
+        self._plan.is_wide = value
+
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
         if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
         now = self._clock.now() if self._use_local_time else None
-        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=now)
+        return Continuation(
+            tasks=self._tasks, forbidden_flags=self._last_flags, now=now, is_wide=self.is_wide
+        )

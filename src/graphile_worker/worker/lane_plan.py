@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..lane import MAIN, Lane
+from ..lane import FAIR, MAIN, Lane, Order
 from ..limit import Limit, unique_limits
 from ..tasks.task import AnyTask
 
@@ -30,6 +30,7 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Identifiers."""
     concurrency: int
     """The number of slots."""
+    order: Order = "priority"
     limits: Mapping[Limit, Sequence[str]] = msgspec.field(default_factory=dict)
     """The limits of its tasks, each with the identifiers of all tasks that have it; by name."""
 
@@ -49,15 +50,19 @@ def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency:
         return [LanePlan(name=MAIN, tasks=tuple(tasks), concurrency=concurrency)]
     members = _members(tasks, lanes)
     slots = {lane.name: lane.concurrency for lane in lanes}
+    orders = {lane.name: lane.order for lane in lanes}
     for lane in lanes:
         if not members[lane.name]:
             logger.warning("the lane %r has no tasks in this worker", lane.name)
+        elif lane.order == FAIR and any(tasks[name]._limits for name in members[lane.name]):
+            raise ConfigError(f"lane {lane.name!r}: tasks with limits cannot be in a fair lane")
     users = _users_of_limits(tasks)
     plans = [
         LanePlan(
             name=name,
             tasks=tuple(found),
             concurrency=slots.get(name, concurrency),
+            order=orders.get(name, "priority"),
             limits={limit: users[limit] for limit in _limits_of_lane(name, [tasks[each] for each in found])},
         )
         for name, found in members.items()

@@ -18,7 +18,7 @@ from ..db.connection import Connection
 from ..job import Job
 from ..limit import Limit
 from ..queries.limits import LimitState, get_limited_jobs, register_limits
-from .fetch_plan import WHOLE, FetchPlan
+from .fetch_plan import WHOLE, WIDE, FetchPlan
 from .fetcher import Fetcher
 
 SHORTEST_WAIT = 0.01  # seconds: a fast rate yields several jobs per fetch
@@ -40,7 +40,7 @@ class LimitedFetcher(Fetcher):
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
         self._plan = FetchPlan(has_queue_indexes=False)  # one statement for everything
-        self._fetches = {WHOLE: self._get_jobs}
+        self._fetches = {WHOLE: self._get_jobs, WIDE: self._get_jobs}
 
     @property
     def is_counted(self) -> bool:
@@ -62,7 +62,10 @@ class LimitedFetcher(Fetcher):
     async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs. Waits a little while fetches of other pools use the same limits."""
         for _ in range(BUSY_ATTEMPTS):
+            last = self._state
             jobs = await super().fetch(limit, announced=announced)
+            if self._state is last:  # every task is paused, and nothing was sent
+                break
             if self._state.is_missing:
                 await self.register()
             elif not self._state.is_busy:

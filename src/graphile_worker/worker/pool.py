@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
-from ..errors import WorkerStoppedError
+from ..errors import ConfigError, WorkerStoppedError
 from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
@@ -24,8 +24,9 @@ from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..outcome import Finished
-from ..queries.control import ControlState, read_control_state
+from ..queries.control import ControlState, paused_jobs, read_control_state
 from ..queries.limits import register_limits
+from ..queries.pauses import end_due_holds
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
@@ -33,6 +34,7 @@ from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from ..text import count
 from .background import BackgroundTasks
 from .choose_source import choose_fetcher, choose_source
 from .control import ControlWatch
@@ -47,6 +49,7 @@ from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
 from .left_behind import LeftBehind
 from .limited_fetcher import LimitedFetcher
 from .listener import Listener
+from .pausing import Pausing
 from .progress import ProgressReporter
 from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
@@ -56,6 +59,7 @@ from .sink import Sink
 from .slots import Slots
 from .timers import poll, refresh_tasks
 from .watchdog import Blockage, LoopWatchdog, exit_process
+from .wide_queues import WideQueues
 
 SESSIONS_WITH_LISTENER = 3
 
@@ -164,6 +168,16 @@ class WorkerPool:
         )
         self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
+        self._wide_queues = WideQueues(
+            self.run_statement,
+            schema,
+            self._background,
+            [lane.fetcher for lane in self._lanes],
+            {name: task._queue_width for name, task in tasks.items() if task._queue_width is not None},
+            lambda: self._sessions.holdings.jobs.values(),
+            lambda: self._source.pulse(),
+        )
+        self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
         self._schema_watch = SchemaWatch(
             schema,
@@ -356,12 +370,19 @@ class WorkerPool:
             self._control.changed()
 
     async def _read_control_state(self) -> ControlState:
-        return await self.run_statement(
-            lambda connection: read_control_state(connection, self._options.schema_name, self.id)
-        )
+        schema = self._options.schema_name
+        state = await self.run_statement(lambda connection: read_control_state(connection, schema, self.id))
+        if state.has_ended_holds:
+            await self.run_statement(lambda connection: end_due_holds(connection, schema))
+            state = await self.run_statement(
+                lambda connection: read_control_state(connection, schema, self.id)
+            )
+        return state
 
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
+        self._pausing.apply(state)
+        self._wide_queues.apply(state.has_wide_queues)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
@@ -403,6 +424,9 @@ class WorkerPool:
 
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
+        limited = {name for lane in self._lanes if lane.plan.limits for name in lane.plan.tasks}
+        if any(task._limits and name not in limited for name, task in tasks.items()):
+            raise ConfigError("tasks with limits cannot be added to a running worker; restart it")
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
         self._fetch_tasks(tasks)
@@ -429,7 +453,25 @@ class WorkerPool:
 
     async def _drain(self, slots: AllSlots) -> None:
         await drain(self._source, slots, self._sink, lambda: self._shutdown.has_begun)
+        if self._pausing.pauses and not self._shutdown.has_begun:
+            await self._report_left()
         self._shutdown.begin("no job is left to run", quietly=True)
+
+    async def _report_left(self) -> None:
+        """Log which ready jobs a drain has left because they are paused."""
+        options = self._options
+        left = await self.run_statement(
+            lambda connection: paused_jobs(
+                connection,
+                options.schema_name,
+                tasks=self._identifiers,
+                paused=self._pausing.tasks,
+                now=self._clock.now() if options.use_local_time else None,
+            )
+        )
+        for pause, jobs in left:
+            verb = "was" if jobs == 1 else "were"
+            logger.info("%s of the paused %s %s left", count(jobs, "job"), pause.what, verb)
 
     def _lease_lapsed(self) -> None:
         """Other workers may have declared this pool dead."""

@@ -37,8 +37,8 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
     constraint _private_py_limits_pkey primary key (name)
 );
 
--- Which jobs use a limit. A row counts only while the pool has the job locked, so nothing has to be released: not when a
--- job ends, not when its worker dies, not when another worker recovers it.
+-- Which jobs use a limit. A row counts only while the pool has the job locked, so nothing has to be released: not when
+-- a job ends, not when its worker dies, not when another worker recovers it.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds (
     limit_name text not null,
     job_id bigint not null,
@@ -139,7 +139,9 @@ begin
             -- A prefetched job starts later than its token was taken, when further tokens may have come. The bucket is
             -- smaller by what comes in that time, or nothing is prefetched.
             smaller_burst := rule.burst - rule.rate * longest_delay;
-            if rule.rate * longest_delay >= 1::double precision and smaller_burst >= rule.burst / 2::double precision then
+            if rule.rate * longest_delay >= 1::double precision
+                and smaller_burst >= rule.burst / 2::double precision
+            then
                 rule.burst := smaller_burst;
             else
                 may_prefetch := false;
