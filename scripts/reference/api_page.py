@@ -28,7 +28,7 @@ PAGES = {
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary LimitSummary WorkerList "
         "WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker "
-        "MigrationReport AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState "
+        "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState "
         "HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",

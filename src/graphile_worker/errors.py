@@ -255,9 +255,9 @@ class JobGoneError(GraphileWorkerError):
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id
         super().__init__(
-            f"job {job_id} does not exist any more and its end was not kept: add it with keep=True, or its "
-            "task with @task(keep=True). Workers of other runtimes keep no ends; a job that was added in a "
-            "transaction exists for others once that is committed"
+            f"job {job_id} does not exist any more, and its end was not kept: add it with keep=True, or "
+            "declare its task with @task(keep=True). Workers of other runtimes keep no ends. A job that was "
+            "added in a transaction is visible to others only after the commit"
         )
 
 

@@ -1,10 +1,12 @@
-"""JobHandle: a job that was added with `keep`, with methods to follow it."""
+"""Handles: a job, or only its id, with methods to follow it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..job import Job
 
@@ -14,24 +16,22 @@ if TYPE_CHECKING:
     from .worker_utils import WorkerUtils
 
 
-class JobHandle(Job, frozen=True, kw_only=True):
-    """A job whose end is kept: `await handle.result()` waits for it."""
+class Followed:
+    """The methods of a handle."""
 
-    _client: WorkerUtils
-    _is_existing: bool = False
+    __slots__ = ()
 
-    @property
-    def is_existing(self) -> bool:
-        """Whether an add found this job instead of adding one, because the job is unique."""
-        return self._is_existing
+    if TYPE_CHECKING:
+        id: int
+        _client: WorkerUtils
 
     async def result(self, *, timeout: float | timedelta | None = None) -> Any:
         """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
-        return await self._client.wait_for(self, timeout=timeout)
+        return await self._client.wait_for(self.id, timeout=timeout)
 
     async def status(self) -> JobStatus:
         """How the job stands now."""
-        return await self._client.get_job_status(self)
+        return await self._client.get_job_status(self.id)
 
     async def cancel(self, reason: str | None = None) -> bool:
         """Delete the job unless it is running or has ended; those who wait get JobCancelledError.
@@ -43,4 +43,26 @@ class JobHandle(Job, frozen=True, kw_only=True):
 
     def watch(self) -> AsyncIterator[Progress]:
         """The progress that the task reports, until the job ends."""
-        return self._client.watch(self)
+        return self._client.watch(self.id)
+
+
+class JobHandle(Followed, Job, frozen=True, kw_only=True):
+    """A job whose end is kept: `await handle.result()` waits for it."""
+
+    _client: WorkerUtils
+    _is_existing: bool = False
+
+    @property
+    def is_existing(self) -> bool:
+        """Whether an add found this job instead of adding one, because the job is unique."""
+        return self._is_existing
+
+
+class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
+    """The handle of a job of which only the id is known."""
+
+    id: int
+    _client: WorkerUtils
+
+    def __repr__(self) -> str:
+        return f"JobReference(id={self.id})"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from .following import JobRecord, JobStatus
-    from .handle import JobHandle
+    from .handle import JobHandle, JobReference
     from .waiting import Waiters
 
 P = TypeVar("P")
@@ -77,10 +77,12 @@ class WorkerUtils:
         source: AddSource = "client",
         checks_names: bool = True,
         history_retention: float = DEFAULT_RETENTION,
+        taken_connections: int = 0,
     ) -> None:
         """`checks_names`: whether to warn about jobs for tasks that no worker knows.
 
         `history_retention`: how long to keep the ends of jobs that this client removes.
+        `taken_connections`: how many connections of the pool are not for this client, but for its worker.
         """
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
@@ -92,6 +94,7 @@ class WorkerUtils:
         self._released = False
         self._source = source
         self._history_retention = history_retention
+        self._taken_connections = taken_connections
         self._observed = self.hooks.events._observed
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
@@ -101,6 +104,8 @@ class WorkerUtils:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
         self._is_bound = isinstance(pool, BoundConnection)
+        self._current_loop = _no_loop if self._is_bound else asyncio._get_running_loop
+        self._loop = self._current_loop()
 
     @classmethod
     def bound(
@@ -237,11 +242,22 @@ class WorkerUtils:
                 self._checked_names.add(job.task_identifier)
         return self.handle(job) if spec.keep else job
 
-    def handle(self, job: Job) -> JobHandle:
-        """A handle for a job that was added elsewhere, to wait for its end."""
-        from .handle import JobHandle
+    @overload
+    def handle(self, job: Job) -> JobHandle: ...
 
-        return JobHandle(*astuple(job), _client=self, _is_existing=job.is_existing)
+    @overload
+    def handle(self, job: int) -> JobReference: ...
+
+    def handle(self, job: Job | int) -> JobHandle | JobReference:
+        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
+        from .handle import JobHandle, JobReference
+
+        if isinstance(job, Job):
+            fields = astuple(job)[: len(Job.__struct_fields__)]
+            return JobHandle(*fields, _client=self, _is_existing=job.is_existing)
+        if isinstance(job, int) and not isinstance(job, bool):
+            return JobReference(id=job, _client=self)
+        raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -763,6 +779,7 @@ class WorkerUtils:
         """
         from .following import id_of, result_of, seconds_of
 
+        self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
             return result_of(await self._waiters.wait(id_of(job)))
 
@@ -784,6 +801,7 @@ class WorkerUtils:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
         from .following import id_of, watch_progress
 
+        self._check_loop()
         async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
             async for progress in reports:
                 yield progress
@@ -859,7 +877,9 @@ class WorkerUtils:
             async with self._connection(None) as session:
                 return await read_standings(session, self.schema, list(job_ids))
 
-        return Waiters(self.pool, self.schema, look, lambda: self._connection(None))
+        # One connection to listen, and one for lookups.
+        may_listen = self.pool.get_max_size() - self._taken_connections >= 2
+        return Waiters(self.pool, self.schema, look, lambda: self._connection(None), may_listen=may_listen)
 
     async def figures(
         self,
@@ -990,6 +1010,7 @@ class WorkerUtils:
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
         """A connection from the pool: `async with utils.with_pg_client() as connection`."""
         self._check_open()
+        self._check_loop()
         if self._is_bound:
             raise no_connection_to_lend()
         return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
@@ -1008,6 +1029,7 @@ class WorkerUtils:
     async def release(self) -> None:
         """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
         self._check_open()
+        self._check_loop()
         if self._is_bound:
             return
         if self._new_names is not None:
@@ -1024,6 +1046,8 @@ class WorkerUtils:
         """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
+        if given is None and self._current_loop() is not self._loop:
+            self._check_loop()
         if given is not None and type(given) not in DRIVER_CONNECTIONS:
             given = as_connection(given)
         return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
@@ -1055,9 +1079,23 @@ class WorkerUtils:
         if self._released:
             raise GraphileWorkerError("this client has been released; open a new one")
 
+    def _check_loop(self) -> None:
+        """Refuse another event loop: it would break the connections for the first one."""
+        if self._loop is None:
+            self._loop = self._current_loop()
+        if self._current_loop() is not self._loop:
+            raise GraphileWorkerError(
+                "this client belongs to another event loop, and its connections work only there; make one "
+                "client for each event loop, inside the function that you pass to asyncio.run()"
+            )
+
     def _now(self) -> datetime | None:
         """The client's time, if it replaces the server's clock."""
         return self._clock.now() if self._use_local_time else None
+
+
+def _no_loop() -> None:
+    """What a bound client belongs to: its connection may be one that needs no event loop."""
 
 
 def _whole(spec: JobSpec, payload: object, options: JobOptions) -> JobSpec:

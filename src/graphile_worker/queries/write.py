@@ -15,6 +15,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .add_many import add_jobs
 from .rows import taken_jobs
+from .told_failures import mark_told
 from .write_plan import MISSING_IDS, NEXT_JOBS, RETURNED_IDS, ROW_COUNT, Outcomes, WritePlan, WritePlanner
 
 JOB_COLUMNS = len(Job.__struct_fields__) - 2  # all but the pool id and the task identifier
@@ -69,6 +70,8 @@ async def _write_and_add(connection: Connection, schema: SchemaName, plan: Write
         written = await write(connection, schema, plan, may_add=False)
         if written.final and (specs := plan.jobs_to_add(written.final)):
             await add_jobs(connection, schema, specs, return_jobs=False)
+            told = {finished.job.id for finished in plan.outcomes.handled} & set(written.final)
+            await mark_told(connection, schema, sorted(told))
     return written
 
 
