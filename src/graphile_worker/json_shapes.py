@@ -86,6 +86,7 @@ def progress_as_json(progress: Progress) -> dict[str, Any]:
 def bulk_as_json(report: BulkReport) -> dict[str, Any]:
     return {
         "changed": report.changed,
+        "asked": report.asked,
         "skipped": report.skipped,
         "failed": report.failed,
         "tasks": report.tasks,
@@ -93,6 +94,7 @@ def bulk_as_json(report: BulkReport) -> dict[str, Any]:
         "up_to": report.up_to,
         "is_complete": report.is_complete,
         "is_dry_run": report.is_dry_run,
+        "problem": report.problem,
     }
 
 
@@ -263,7 +265,13 @@ def sweep_as_json(report: SweepReport) -> dict[str, Any]:
 
 
 def _recovered(worker: RecoveredWorker) -> dict[str, Any]:
-    return {"id": worker.id, "returned": worker.returned, "failed": worker.failed, "left": worker.left}
+    return {
+        "id": worker.id,
+        "returned": worker.returned,
+        "failed": worker.failed,
+        "left": worker.left,
+        "cancelled": worker.cancelled,
+    }
 
 
 def cleanup_as_json(report: CleanupReport) -> dict[str, int]:

@@ -105,6 +105,7 @@ def test_a_dry_run_only_counts(gw: Call) -> None:
     assert result.out == "This would cancel 4 jobs (charge_card).\n"
     assert gw("complete", "--all", "--dry-run", "--json").check().json == {
         "changed": 16,
+        "asked": 0,
         "skipped": 0,
         "failed": 16,
         "tasks": {"charge_card": 4, "send_email": 12},
@@ -112,6 +113,7 @@ def test_a_dry_run_only_counts(gw: Call) -> None:
         "up_to": 16,
         "is_complete": True,
         "is_dry_run": True,
+        "problem": None,
     }
     assert states(gw) == {"failed": 16}
 
@@ -150,8 +152,8 @@ def test_locked_jobs_are_left_alone_and_counted(gw: Call, run: Run) -> None:
     assert out == "This would complete 9 jobs (send_email). 3 locked jobs would be left alone.\n"
     out = gw("complete", "--task", "send_email", "--yes").check().out
     assert out == "Completed 9 jobs (send_email). 3 locked jobs were left alone.\n"
-    out = gw("cancel", "--locked-by", "pool-x", "--yes").check().out
-    assert out == "No jobs to cancel. Locked jobs are left alone: 3.\n"
+    out = gw("complete", "--locked-by", "pool-x", "--yes").check().out
+    assert out == "No jobs to complete. Locked jobs are left alone: 3.\n"
     assert states(gw) == {"locked": 3, "failed": 4}
 
 

@@ -147,8 +147,6 @@ async def test_jobs_that_are_locked_stay_and_are_counted(utils: WorkerUtils, con
         report = await change(filter=JobFilter(task_identifier="mail"))
         assert (counted.changed, counted.skipped) == (report.changed, report.skipped)
         assert (report.changed, report.skipped) == (3, 2)
-    report = await utils.cancel_jobs(filter=JobFilter(locked_by="pool-x"))
-    assert (report.changed, report.skipped) == (0, 2)
     assert await ids_of(utils, state="locked") == ids[1:3]
 
 
@@ -192,9 +190,9 @@ async def test_arguments_that_make_no_sense_are_refused(
 async def test_cancelling_says_what_became_of_each_job(utils: WorkerUtils, selection: Any) -> None:
     report = await utils.cancel_jobs([*selection.four_ids, 999, 999])
     assert report.removed == [selection.failed, selection.regular_1, selection.regular_2]
-    assert report.running == [selection.locked]
-    assert report.running[0].locked_by == "test"
-    assert report.gone == [999]
+    assert report.asked == [selection.locked]
+    assert report.asked[0].locked_by == "test"
+    assert (report.gone, report.running, report.problem) == ([999], [], None)
     assert await ids_of(utils) == [selection.locked.id, selection.untouched.id]
 
 
@@ -212,7 +210,7 @@ async def test_a_job_that_a_worker_is_taking_is_reported_as_running(
     await _until_waiting(utils, "complete_jobs")
     await transaction.commit()
     report = await cancelling
-    assert ([found.id for found in report.running], report.removed, report.gone) == ([job.id], [], [])
+    assert ([found.id for found in report.asked], report.removed, report.gone) == ([job.id], [], [])
 
 
 async def _until_waiting(utils: WorkerUtils, text: str) -> None:

@@ -25,6 +25,7 @@ from ..history.records import (
     standings,
 )
 from ..job import Job
+from ..queries.cancel import cancel_reasons
 from ..queries.inspection import JobDetails, JobState, get_job
 from ..schema_name import SchemaName
 from .waiting import Waiters
@@ -103,11 +104,27 @@ def result_of(standing: JobStanding) -> Any:
 async def read_standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
     """How these jobs stand, also where there is no history."""
     try:
-        return await standings(connection, schema, job_ids)
+        found = await standings(connection, schema, job_ids)
     except Exception as error:
         if not is_schema_missing(error):
             raise
         return await standings(connection, schema, job_ids, has_history=False)
+    return await _with_cancelled(connection, schema, found)
+
+
+async def _with_cancelled(
+    connection: Connection, schema: SchemaName, found: list[JobStanding]
+) -> list[JobStanding]:
+    """A job that failed after it was cancelled is cancelled, although its row may be there for a while."""
+    failed = [standing.job_id for standing in found if standing.state == "failed"]
+    if not failed or not (reasons := await cancel_reasons(connection, schema, failed)):
+        return found
+    return [
+        msgspec.structs.replace(standing, state="cancelled", error=reasons[standing.job_id])
+        if standing.state == "failed" and standing.job_id in reasons
+        else standing
+        for standing in found
+    ]
 
 
 async def read_record(
