@@ -23,6 +23,7 @@
     │   ├── BatchFailureError        some items of a batch job failed
     │   ├── ResultError              the result of a kept job cannot be stored
     │   ├── JobInterruptedError      the task was asked to end early
+    │   ├── JobTimeoutError          the task ran longer than its time limit; also a TimeoutError
     │   ├── ExecutableFailedError    an executable task exited with an error
     │   └── ExtensionMissingError    a task asked for an application object that was not passed
     ├── JobFailedError               the job that a client waited for has failed permanently
@@ -194,6 +195,17 @@ class BatchFailureError(JobError):
 
 class JobInterruptedError(JobError):
     """The task was asked to end early: the worker stops, or the job was aborted."""
+
+
+class JobTimeoutError(JobError, TimeoutError):
+    """The task ran longer than its time limit; `limit` is in seconds."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        super().__init__(f"the task ran longer than its time limit of {limit:g} s")
+
+    def __reduce__(self) -> tuple[type[JobTimeoutError], tuple[float]]:
+        return type(self), (self.limit,)
 
 
 class ExecutableFailedError(JobError):

@@ -14,7 +14,7 @@ from ..hooks.interceptors import resolve
 from ..job import Job
 from ..outcome import Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..tasks.helpers import JobHelpers
-from .execute import Executor, interrupted_by_task, is_closed
+from .execute import Executor, interrupted_by_task, is_closed, outcome_by_cause
 from .verdict import outcome_of
 
 
@@ -75,7 +75,7 @@ class _Layers:
             return outcome
         if isinstance(error, JobInterruptedError):
             return interrupted_by_task(error, self._helpers)
-        return outcome_of(error)
+        return outcome_by_cause(outcome_of(error), error, self._helpers)
 
 
 def _after_cancellation(outcome: Outcome | None, cancelled: Outcome) -> Outcome:

@@ -31,7 +31,7 @@ from ..queries.write import ALL_WRITTEN, Written, release_queue, write
 from ..queries.write_plan import Continuation, WritePlan, WritePlanner, outcomes_of
 from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
-from .execute import TAKEN_AWAY
+from .causes import TAKEN_AWAY
 from .outcome_events import LOST_ROW, OutcomeEvents
 from .recorder import HistoryRecorder
 from .redacted_errors import with_redacted_errors
@@ -375,7 +375,7 @@ class BatchWriter:
                 kept.append(finished)
                 continue
             holdings.forget(finished.job)
-            self._events.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY)))
+            self._events.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY.reason)))
         return kept
 
 

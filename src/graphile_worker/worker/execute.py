@@ -27,15 +27,15 @@ from ..outcome import COMPLETED, Cancelled, Completed, Expired, Failed, Interrup
 from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
-from ..tasks.call import call_task
+from ..tasks.call import call_task, label_of
 from ..tasks.failure_rules import FailureRules
 from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from .causes import Cause
 from .verdict import judged, outcome_of, outcome_of_batch
 
-TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
 DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
 """What a task may return that is no result; all but the last are answers of hooks."""
@@ -95,6 +95,15 @@ class Executor:
         """The helpers for the task of this job."""
         return JobHelpers(job, self._services, worker_id)
 
+    def is_async(self, job: Job) -> bool:
+        """Whether the task of this job is a coroutine function."""
+        task = self._tasks.get(job.task_identifier)
+        return task is None or task.is_async
+
+    def is_in_thread(self, job: Job) -> bool:
+        """Whether the task of this job runs in a thread now."""
+        return label_of(job.task_identifier, job.id) in self._threads.running
+
     async def execute(self, job: Job, helpers: JobHelpers, is_wrapped: bool = False) -> Outcome:
         """Run one job and return its outcome.
 
@@ -122,7 +131,7 @@ class Executor:
         except BaseException as error:  # sys.exit() in a task fails the job, not the worker
             if is_closed(error):
                 raise
-            outcome = outcome_of(error)
+            outcome = outcome_by_cause(outcome_of(error), error, helpers)
         if self._after_run:
             outcome = await self._call_after_run(job, outcome, helpers)
         if is_wrapped:
@@ -141,12 +150,13 @@ class Executor:
             result = await result
         if isinstance(result, DECISIONS):
             if isinstance(result, Ending):
-                return outcome_of(result)
+                return outcome_by_cause(outcome_of(result), None, helpers)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
         if may_be_batch(result):
             failure = await settle_batch(job.raw_payload, result, helpers.logger)
             if failure is not None:
-                return outcome_of_batch(failure, self._failure_rules.get(job.task_identifier))
+                outcome = outcome_of_batch(failure, self._failure_rules.get(job.task_identifier))
+                return outcome_by_cause(outcome, None, helpers)
             if any(map(inspect.isawaitable, result)):  # used up, and good for nothing else
                 return COMPLETED
         if result is not None and (
@@ -215,16 +225,20 @@ class Executor:
             except BaseException as error:
                 if is_closed(error):
                     raise
-                outcome = outcome_of(error) if isinstance(outcome, Completed) else outcome
+                if isinstance(outcome, Completed):
+                    outcome = outcome_by_cause(outcome_of(error), error, helpers)
         return outcome
 
     async def cancelled(self, error: asyncio.CancelledError, helpers: JobHelpers) -> Outcome:
-        """Interrupted if the worker cancelled the job; if the task cancelled itself, that is a failure."""
-        if error.args == (TAKEN_AWAY,):
-            return Interrupted(JobInterruptedError(TAKEN_AWAY))
+        """What the cause says if the worker ends this job alone, and Interrupted if it ends all of them.
+
+        If the task cancelled itself, that is a failure.
+        """
         current = asyncio.current_task()
-        reason = helpers._own_abort_reason or self.interruption
-        if reason is None and current is not None and current.cancelling():
+        cause, reason = helpers._cause, self.interruption
+        if cause is not None:
+            reason = cause.reason
+        elif reason is None and current is not None and current.cancelling():
             # When the whole program is cancelled, the worker gets its own cancellation in this iteration.
             await asyncio.sleep(0)
             reason = self.interruption
@@ -232,6 +246,8 @@ class Executor:
             return failed(JobError("the task was cancelled, but not by the worker"))
         while current is not None and current.cancelling():
             current.uncancel()
+        if cause is not None:
+            return outcome_by_cause(None, error, helpers)
         return Interrupted(JobInterruptedError(reason))
 
 
@@ -239,7 +255,15 @@ def interrupted_by_task(error: JobInterruptedError, helpers: JobHelpers) -> Outc
     """The outcome of a task that raised JobInterruptedError: a failure unless it was asked to end."""
     if not helpers._is_aborted:
         return failed(error)
-    return Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
+    own = Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
+    return outcome_by_cause(own, error, helpers)
+
+
+def outcome_by_cause(own: Any, error: BaseException | None, helpers: JobHelpers) -> Outcome:
+    """The task's own outcome, unless the worker ends this job alone and the cause says otherwise."""
+    cause: Cause | None = helpers._cause
+    outcome: Outcome = own if cause is None else cause.outcome(own, error)
+    return outcome
 
 
 def is_closed(error: BaseException) -> bool:
