@@ -211,18 +211,42 @@ def test_jobs_are_cancelled_by_id_and_by_key(gw: Call, run: Run) -> None:
     run("select graphile_worker.add_job('t', job_key => 'k')")
     run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id = 3")
     result = gw("cancel", 1, 1, 3, 99, "--key", "k", "--key", "unknown")
-    assert (result.status, result.out) == (1, "Cancelled 2 jobs.\n")
-    assert result.err.splitlines() == [
-        "unknown: no job has this key",
-        "3: running, locked by pool-x",
-        "99: no such job",
-    ]
+    assert result.status == 1
+    assert result.out == "Cancelled 2 jobs.\n3: running; worker pool pool-x was asked to end it\n"
+    assert result.err.splitlines() == ["unknown: no job has this key", "99: no such job"]
     result = gw("cancel", 2, 3, 99, "--json")
     assert result.status == 1
     assert [job["id"] for job in result.json["removed"]] == [2]
-    assert [(job["id"], job["locked_by"]) for job in result.json["running"]] == [(3, "pool-x")]
+    assert [(job["id"], job["locked_by"]) for job in result.json["asked"]] == [(3, "pool-x")]
     assert (result.json["gone"], result.json["missing_keys"]) == ([99], [])
+    assert (result.json["running"], result.json["problem"]) == ([], None)
     assert gw("cancel", 4).check().out == "Cancelled 1 job.\n"
+    assert gw("cancel", 3).check().out == "3: running; worker pool pool-x was asked to end it\n"
+
+
+@pytest.mark.usefixtures("some_failed")
+def test_running_jobs_are_cancelled_by_filters_too(gw: Call, run: Run) -> None:
+    run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id <= 3")
+    out = gw("cancel", "--task", "send_email", "--dry-run").check().out
+    assert out.startswith("This would cancel 12 jobs (send_email). 3 of these are running;")
+    result = gw("cancel", "--task", "send_email", "--yes").check()
+    assert result.out == "Cancelled 12 jobs (send_email).\n"
+    assert result.err == "3 of these are running; their workers were asked to end them.\n"
+
+
+@pytest.mark.usefixtures("some_failed")
+def test_running_jobs_that_cannot_be_cancelled_are_left_alone(gw: Call, run: Run) -> None:
+    run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id <= 3")
+    run("drop table graphile_worker._private_py_cancels")
+    result = gw("cancel", 1)
+    assert result.status == 1
+    assert result.err == (
+        "1: running, locked by pool-x; the schema has no table of cancelled jobs; to create "
+        "it: graphile-worker migrate\n"
+    )
+    result = gw("cancel", "--task", "send_email", "--yes").check()
+    assert result.out == "Cancelled 9 jobs (send_email). 3 locked jobs were left alone.\n"
+    assert result.err.startswith("Running jobs were not cancelled: the schema has no table of")
 
 
 # -- the list ----------------------------------------------------------------------------------------------

@@ -440,7 +440,7 @@ async def test_two_runs_at_the_same_time_change_no_job_twice(utils: WorkerUtils)
 async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
     utils: WorkerUtils, workers: Workers, jobs: Jobs
 ) -> None:
-    """Every job either ran or was cancelled, and no cancelled one ran.
+    """Every job either ran or was deleted, and no deleted one ran.
 
     The worker starts with the newest job and the bulk change with the oldest, so that they meet.
     """
@@ -448,7 +448,7 @@ async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
     await utils.add_jobs(specs, return_jobs=False)
     numbers = {row["id"]: int(row["payload"]) for row in await jobs.all()}
     ran: list[int] = []
-    cancelled: list[int] = []
+    deleted: list[int] = []
     started = asyncio.Event()
 
     async def work(payload: Any) -> None:
@@ -458,16 +458,16 @@ async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
 
     runner = await workers.start({"work": work}, concurrency=20)
     await asyncio.wait_for(started.wait(), 60)
-    report = await utils.cancel_jobs(
+    report = await utils.complete_jobs(
         filter=JobFilter(task_identifier="work"),
         batch_size=200,
-        on_batch=lambda _report, ids: cancelled.extend(ids),
+        on_batch=lambda _report, ids: deleted.extend(ids),
     )
     await jobs.until_gone()
     await workers.stop(runner)
-    assert report.changed == len(cancelled) == len(set(cancelled)) > 0
+    assert report.changed == len(deleted) == len(set(deleted)) > 0
     assert len(ran) == len(set(ran)) > 0
-    assert sorted([*ran, *(numbers[job_id] for job_id in cancelled)]) == list(range(MANY))
+    assert sorted([*ran, *(numbers[job_id] for job_id in deleted)]) == list(range(MANY))
 
 
 async def test_beside_a_worker_rescheduling_disturbs_no_running_job(

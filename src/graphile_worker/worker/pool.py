@@ -5,6 +5,7 @@ The parts know nothing of each other beyond what is wired here. `shutdown` descr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,6 +33,7 @@ from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from .background import BackgroundTasks
+from .cancellations import Cancellations
 from .choose_source import choose_source
 from .control import ControlWatch
 from .drain import drain
@@ -53,6 +55,7 @@ from .timers import poll, refresh_tasks
 from .watchdog import Blockage, LoopWatchdog, exit_process
 
 SESSIONS_WITH_LISTENER = 3
+LOOK_AGAIN_AFTER = 0.2  # seconds
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
@@ -154,6 +157,7 @@ class WorkerPool:
             recorder=self._recorder,
             figures=self.figures,
             redactors=hooks._redactors,
+            may_be_cancelled=self._may_be_cancelled,
         )
         self._source = choose_source(
             options,
@@ -169,6 +173,14 @@ class WorkerPool:
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
+        self._cancellations = Cancellations(
+            self.id,
+            holdings=self._sessions.holdings,
+            source=self._source,
+            executor=self._executor,
+            put=self._sink.put,
+            look_again=self._look_soon,
+        )
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -230,6 +242,7 @@ class WorkerPool:
             self._identifiers,
             on_fatal=lambda error: self._die(error, "run"),
         )
+        self._cancellations.slots = slots
         self._sink.start(
             SourceContinuation(self._source, self._fetcher, self._sink.put),
             on_full=slots.hold_up,
@@ -238,10 +251,10 @@ class WorkerPool:
         start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
-            if self._control is not None:
-                start(self._control.run(), "control")
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
             start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
+        if self._control is not None:
+            start(self._control.run(), "control")
         slots.start()
         self._watchdog = LoopWatchdog(
             slots,
@@ -289,6 +302,12 @@ class WorkerPool:
         if self._control is not None:
             self._control.changed()
 
+    def _look_soon(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_AFTER, self._control_changed)
+
+    def _may_be_cancelled(self) -> bool:
+        return self._control is not None and self._control.is_on
+
     async def _read_control_state(self) -> ControlState:
         return await self.run_statement(
             lambda connection: read_control_state(connection, self._options.schema_name, self.id)
@@ -296,6 +315,7 @@ class WorkerPool:
 
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
+        self._cancellations.end(state.cancelled)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
