@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -103,28 +103,31 @@ def result_of(standing: JobStanding) -> Any:
 
 async def read_standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
     """How these jobs stand, also where there is no history."""
+    found = await _standings(connection, schema, job_ids)
+    failed = [standing.job_id for standing in found if standing.state == "failed"]
+    if not failed:
+        return found
+    # A job that was cancelled, and failed before its worker knew, is cancelled. Its row says failed until the
+    # worker, or a duty, deletes it. That may be between two statements, so look once more.
+    reasons = await cancel_reasons(connection, schema, failed)
+    doubtful = [job_id for job_id in failed if job_id not in reasons]
+    again = {standing.job_id: standing for standing in await _standings(connection, schema, doubtful)}
+    return [_as_cancelled(again.get(standing.job_id, standing), reasons) for standing in found]
+
+
+async def _standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
     try:
-        found = await standings(connection, schema, job_ids)
+        return await standings(connection, schema, job_ids)
     except Exception as error:
         if not is_schema_missing(error):
             raise
         return await standings(connection, schema, job_ids, has_history=False)
-    return await _with_cancelled(connection, schema, found)
 
 
-async def _with_cancelled(
-    connection: Connection, schema: SchemaName, found: list[JobStanding]
-) -> list[JobStanding]:
-    """A job that failed after it was cancelled is cancelled, although its row may be there for a while."""
-    failed = [standing.job_id for standing in found if standing.state == "failed"]
-    if not failed or not (reasons := await cancel_reasons(connection, schema, failed)):
-        return found
-    return [
-        msgspec.structs.replace(standing, state="cancelled", error=reasons[standing.job_id])
-        if standing.state == "failed" and standing.job_id in reasons
-        else standing
-        for standing in found
-    ]
+def _as_cancelled(standing: JobStanding, reasons: Mapping[int, str | None]) -> JobStanding:
+    if standing.job_id not in reasons:
+        return standing
+    return msgspec.structs.replace(standing, state="cancelled", error=reasons[standing.job_id])
 
 
 async def read_record(

@@ -90,9 +90,7 @@ def why_workers_cannot_be_asked(error: Exception) -> str | None:
     if sqlstate_of(error) not in CANNOT_ASK or "_private_py_cancels" not in message_of(error):
         return None
     if sqlstate_of(error) == sqlstates.UNDEFINED_TABLE:
-        return (
-            "the schema has no table of cancelled jobs; to create it: graphile-worker migrate"
-        )
+        return "the schema has no table of cancelled jobs; to create it: graphile-worker migrate"
     return f"this role may not ask workers ({message_of(error)}); cancel as the owner of the schema"
 
 

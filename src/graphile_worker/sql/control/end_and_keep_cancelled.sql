@@ -13,10 +13,17 @@
 with
 :include ended_cancelled
 ,
+details as materialized (
+  select *
+  from unnest(
+    $2::bigint[], $5::double precision[], $6::boolean[], $7::text[], $8::double precision[], $9::bigint[],
+    $10::text[], $11::text[]
+  ) as details (job_id, keep_seconds, keep_payload, redacted_payload, seconds, attempt, own_key, pool_id)
+),
 known as (
   update :GRAPHILE_WORKER_SCHEMA._private_py_history history
-  set state = 'cancelled', error = ended.reason
-  from ended
+  set state = 'cancelled', error = ended.reason, job_key = coalesce(history.job_key, details.own_key)
+  from ended join details on details.job_id = ended.id
   where history.job_id = ended.id and history.state = 'failed' and history.finished_at >= ended.asked_at
   returning history.job_id
 ),
@@ -33,13 +40,9 @@ kept as (
     case when keep_payload then coalesce(redacted_payload::json, payload) end, reason,
 :include expires_on
   from (
-    select ended.*, wanted.*, now() as kept_at
-    from unnest(
-      $2::bigint[], $5::double precision[], $6::boolean[], $7::text[], $8::double precision[], $9::bigint[],
-      $10::text[], $11::text[]
-    ) as wanted (job_id, keep_seconds, keep_payload, redacted_payload, seconds, attempt, own_key, pool_id)
-    join ended on ended.id = wanted.job_id
-    where wanted.keep_seconds is not null and ended.id <> all (array(select known.job_id from known))
+    select ended.*, details.*, now() as kept_at
+    from details join ended on ended.id = details.job_id
+    where details.keep_seconds is not null and ended.id <> all (array(select known.job_id from known))
   ) job
 ),
 announced as materialized (
