@@ -27,6 +27,9 @@ from graphile_worker import (
 )
 from graphile_worker.errors import JobCancelledError
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
+from graphile_worker.queries.end_cancelled import CancelledJob, end_statement
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
@@ -158,6 +161,25 @@ async def test_the_queue_that_goes_on_stays_locked(
     await until_settled(jobs)
     assert await jobs.locked() == 0
     assert second != first
+
+
+@pytest.mark.parametrize("pool_id", [None, "pool-x"])
+async def test_only_the_queue_of_a_locked_job_is_freed(
+    utils: WorkerUtils, jobs: Jobs, pool_id: str | None
+) -> None:
+    """The queue of a job that its worker has written before may run the next job by now."""
+    first, second = [await jobs.add("work", queue="q") for _ in range(2)]
+    await Graveyard(jobs.connection).give("pool-x", first, second)
+    await utils.cancel_jobs([first])
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null where id = $1", first
+    )
+    job = await utils.get_job(first)
+    assert job is not None
+    statement, arguments = end_statement(pool_id, SCHEMA, [CancelledJob(job=job)])
+    rows = await jobs.connection.fetch(load(statement, SchemaName()), *arguments)
+    assert [row["id"] for row in rows] == [first]
+    assert [queue["locked_by"] for queue in await jobs.queues()] == ["pool-x"]
 
 
 async def test_a_task_that_completes_has_completed(utils: WorkerUtils, jobs: Jobs, workers: Workers) -> None:

@@ -267,7 +267,9 @@ async def test_a_worker_that_stops_meanwhile_does_not_return_the_job(
 # -- jobs that have not started ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", [{"prefetch": 5.0}, {"local_queue": {"size": 20}}])
+@pytest.mark.parametrize(
+    "mode", [{"prefetch": 5.0}, {"local_queue": {"size": 20}}], ids=["default", "local queue"]
+)
 async def test_a_prefetched_job_does_not_start(
     utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: dict[str, Any]
 ) -> None:
