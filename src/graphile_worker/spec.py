@@ -57,6 +57,7 @@ class PlainJobOptions(TypedDict, total=False):
     priority: int | None
     flags: Collection[str] | None
     keep_payload: bool | None
+    timeout: float | timedelta | None
 
 
 class JobOptions(PlainJobOptions, total=False):
@@ -97,6 +98,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """Keep the end of the job and its result, for the worker's retention or this long."""
     keep_payload: bool | None = None
     """Keep the payload with it."""
+    timeout: float | timedelta | None = None
+    """How long one attempt may run: seconds or a timedelta; default: what the task says."""
 
     if TYPE_CHECKING:
 
@@ -140,6 +143,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             check_flags(self.flags)
         if self.keep is not None:
             _add_keep_flags(self, self.keep)
+        if self.timeout is not None:
+            _add_timeout_flag(self, self.timeout)
 
     def replace(self, **changes: Any) -> Self:
         """A validated copy with some values changed."""
@@ -177,6 +182,7 @@ _NAMES_ELSEWHERE = {
     **dict.fromkeys(("retries", "max_retries", "max_tries", "retry"), "max_attempts"),
     **dict.fromkeys(("queue", "lock"), "queue_name"),
     **dict.fromkeys(("key", "job_id", "task_id", "queueing_lock"), "job_key"),
+    **dict.fromkeys(("time_limit", "soft_time_limit", "job_timeout", "execution_timeout"), "timeout"),
 }
 """Options of other job queues, and ours for the same purpose."""
 
@@ -271,6 +277,13 @@ def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
     flags = dict.fromkeys((*(spec.flags or ()), *keep_flags(keep, payload=bool(spec.keep_payload))))
     if flags:
         msgspec.structs.force_setattr(spec, "flags", tuple(flags))
+
+
+def _add_timeout_flag(spec: JobSpec, timeout: float | timedelta) -> None:
+    from .time_limit import TIMEOUT_FLAG, timeout_flag
+
+    others = (flag for flag in spec.flags or () if not flag.startswith(TIMEOUT_FLAG))
+    msgspec.structs.force_setattr(spec, "flags", (*others, timeout_flag(timeout)))
 
 
 def _take_from_task(spec: JobSpec) -> None:

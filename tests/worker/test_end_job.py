@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import Job, JobHelpers, Runner, Snooze
-from graphile_worker.errors import JobInterruptedError, JobTimeoutError
+from graphile_worker.errors import BatchFailureError, JobInterruptedError, JobTimeoutError
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobSnoozed, JobSucceeded
 from graphile_worker.outcome import Interrupted, Outcome
 from graphile_worker.tasks import load_tasks
@@ -45,6 +46,10 @@ def slots_of(runner: Runner) -> Slots:
     slots = runner._running_pool._slots
     assert slots is not None
     return slots
+
+
+def left_behind(runner: Runner) -> list[str]:
+    return runner._running_pool._left_behind.names
 
 
 async def two_jobs(
@@ -88,7 +93,7 @@ async def test_a_coroutine_is_cancelled_and_its_neighbour_does_not_notice(
     gate.open()
     await recorder.wait_for(JobSucceeded)
     await has_timed_out(jobs, recorder, first)
-    assert not slots_of(runner).left_behind
+    assert not left_behind(runner)
 
 
 async def test_a_thread_ends_when_it_notices(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
@@ -114,7 +119,7 @@ async def test_a_thread_ends_when_it_notices(jobs: Jobs, workers: Workers, recor
 
 
 async def test_a_thread_that_does_not_end_is_left_behind(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = threading.Event()
     started: list[int] = []
@@ -125,18 +130,19 @@ async def test_a_thread_that_does_not_end_is_left_behind(
 
     (first,) = await jobs.add_many("job1", 1, max_attempts=1)
     runner = await workers.start({"job1": job1}, events=recorder.events)
-    threads = runner._running_pool._threads
     try:
         await until(lambda: started == [first])
         assert slots_of(runner).end_job(first, LATE, 0.1)
         await has_timed_out(jobs, recorder, first)
-        assert list(threads.left_behind) == [f"job1 (job {first})"]
+        assert left_behind(runner) == [f"job1 (job {first})"]
+        assert f"task job1 (job {first}) is left behind: it runs in a thread" in caplog.text
+        assert "go_on.wait(PATIENCE)" in caplog.text  # where it is
         (second,) = await jobs.add_many("job1", 1)
         await until(lambda: started == [first, second])
     finally:
         go_on.set()
     await recorder.wait_for(JobSucceeded)
-    await until(lambda: not threads.left_behind)
+    await until(lambda: not left_behind(runner))
     assert recorder.count(JobSucceeded) == 1
     assert (await jobs.one())["id"] == first
 
@@ -160,21 +166,19 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(
     (first,) = await jobs.add_many("job1", 1, max_attempts=1)
     runner = await workers.start({"job1": job1}, events=recorder.events)
     slots = slots_of(runner)
-    told = []
-    slots.on_left_behind = lambda: told.append(len(slots.left_behind))
     await until(lambda: started == [first])
     assert slots.end_job(first, LATE, 0.01)
     await has_timed_out(jobs, recorder, first)
-    assert [job.id for job in slots.left_behind] == [first]
-    assert told == [1]
+    assert left_behind(runner) == [f"job1 (job {first})"]
     assert cancelled >= 2
     (second,) = await jobs.add_many("job1", 1)
     await until(lambda: started == [first, second])
     go_on.set()
     await recorder.wait_for(JobSucceeded)
-    await until(lambda: not slots.left_behind)
+    await until(lambda: not left_behind(runner))
     assert recorder.count(JobSucceeded) == 1
     assert f"task job1 (job {first}) is left behind" in caplog.text
+    assert "await go_on.wait()" in caplog.text  # where it is
     assert f"task job1 (job {first}), which was left behind, has ended" in caplog.text
 
 
@@ -267,13 +271,13 @@ async def test_an_executable_that_ignores_the_signal_is_killed(
         await has_timed_out(jobs, recorder, first)
         pid = int((tmp_path / "pid").read_text())
         assert not Path(f"/proc/{pid}").exists()
-        assert not slots_of(runner).left_behind
+        assert not left_behind(runner)
     finally:
         (tmp_path / "go-on").touch()
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_batch_job_is_cancelled_in_its_promises(
+async def test_a_batch_job_keeps_the_items_that_did_not_end(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, is_async: bool
 ) -> None:
     gate = Gate()
@@ -284,13 +288,18 @@ async def test_a_batch_job_is_cancelled_in_its_promises(
     def promises_of_a_thread(payload: list[int]) -> list[Any]:
         return [gate(item) for item in payload]
 
-    first = await jobs.add("job1", [1, 2], max_attempts=1)
+    first = await jobs.add("job1", [1, 2], max_attempts=1)  # the first item ends in time
     runner = await workers.start(
         {"job1": promises if is_async else promises_of_a_thread}, events=recorder.events
     )
     await gate.until_inside(2)
+    gate.open()
+    await until(lambda: gate.ended == [1])
     assert slots_of(runner).end_job(first, LATE, LONG)
-    await has_timed_out(jobs, recorder, first)
+    error = (await recorder.wait_for(JobErrored)).error
+    assert isinstance(error, BatchFailureError)
+    assert [str(each) for each in error.errors] == [MESSAGE]
+    assert json.loads((await jobs.one())["payload"]) == [2]
     assert gate.inside == 0
 
 

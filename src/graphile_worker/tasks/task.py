@@ -16,6 +16,7 @@ from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, Ta
 from ..payload import EMPTY, decoder_for, encode, types_that_fit
 from ..retry import Retry
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
+from ..time_limit import TimeLimit
 from .expiry import OPTION as EXPIRY_OPTION
 from .expiry import check_expiry_first, expires_after
 from .failure_rules import OPTIONS as FAILURE_OPTIONS
@@ -24,6 +25,8 @@ from .helpers import JobHelpers
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
+from .timeout_option import OPTIONS as TIMEOUT_OPTIONS
+from .timeout_option import OnTimeout, task_time_limit
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -32,7 +35,7 @@ Arguments = ParamSpec("Arguments")
 Invoke = Callable[[Any, JobHelpers], Any]
 
 
-OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION)
+OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *TIMEOUT_OPTIONS)
 """Options of the task itself, which are not written into its jobs."""
 
 
@@ -57,6 +60,10 @@ class TaskOptions(TypedDict, total=False):
     """Do not run a job again when this long has passed since it was added."""
     expires: float | timedelta | None
     """Delete a job instead of running it if it was due longer ago than this."""
+    timeout: float | timedelta | None
+    """How long one attempt may run."""
+    on_timeout: OnTimeout | None
+    """Whether a task that does not end when its time is up is abandoned after the grace, or waited for."""
     on_failure: str | TaskLike[Any] | None
     """Add a job of this task when a job has failed permanently."""
 
@@ -73,6 +80,7 @@ class Task(Generic[P, Arguments, R]):
     _failure_rules: FailureRules | None
     """What happens after a failed attempt; None for the default."""
     _expires: float | None
+    _time_limit: TimeLimit | None
     is_async: bool
     """Whether it is a coroutine function; others run in a thread."""
     path: str | None
@@ -124,6 +132,7 @@ class Task(Generic[P, Arguments, R]):
             self._keep = task_keep(options)
             self._failure_rules = failure_rules(self.identifier, options)
             self._expires = expires_after(options)
+            self._time_limit = task_time_limit(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
 
@@ -179,6 +188,7 @@ class Task(Generic[P, Arguments, R]):
         )
         copy.path, copy.line = self.path, self.line
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
+        copy._time_limit = self._time_limit
         copy._invoke = self._invoke
         copy._annotation = self._annotation
         return copy

@@ -35,6 +35,10 @@ class Cause(msgspec.Struct, frozen=True):
         """
         raise NotImplementedError
 
+    def item_error(self) -> BaseException | None:
+        """The error of each item of a batch job that has not ended; None to end the job as a whole."""
+        return None
+
 
 class TimedOut(Cause, frozen=True):
     """The task ran longer than its time limit. A failure, unless the task decides its ending itself."""
@@ -54,6 +58,9 @@ class TimedOut(Cause, frozen=True):
         timeout = JobTimeoutError(self.limit)
         timeout.__cause__ = error  # its traceback shows where the task was
         return failed(timeout)
+
+    def item_error(self) -> BaseException | None:
+        return JobTimeoutError(self.limit)
 
 
 class TakenAway(Cause, frozen=True):

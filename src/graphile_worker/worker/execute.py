@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..hooks.interceptors import resolve
 from ..hooks.redaction import redacted_json
 from ..job import Job
 from ..keep import KeepPolicy, is_awaited
+from ..observability.job_context import job_fields
 from ..outcome import COMPLETED, Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
@@ -33,10 +35,13 @@ from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from ..time_limit import TimeLimit, timeout_in
 from .causes import Cause
 from .verdict import judged, outcome_of, outcome_of_batch
 
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
+logger = logging.getLogger("graphile_worker.worker")
+
 DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
 """What a task may return that is no result; all but the last are answers of hooks."""
 
@@ -56,8 +61,12 @@ class Executor:
         hooks: Hooks,
         policy: KeepPolicy | None = None,
         clock: Clock | None = None,
+        job_timeout: float | None = None,
     ) -> None:
-        """`policy`: which ends are kept in the history; None if there is no history."""
+        """`policy`: which ends are kept in the history; None if there is no history.
+
+        `job_timeout`: the time limit of jobs that have no other.
+        """
         self._policy = policy
         self._clock = clock or SystemClock()
         self._keeps_completed = policy is not None and policy.keeps_completed
@@ -65,6 +74,9 @@ class Executor:
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
         self._failure_rules: dict[str, FailureRules] = {}
+        self.time_limits: dict[str, float] = {}
+        """In seconds, of tasks that have one."""
+        self._job_timeout = job_timeout
         self.learn_options(tasks)
         self._services = services
         self._threads = threads
@@ -79,12 +91,17 @@ class Executor:
         """Why the worker cancels running tasks; None until it does."""
 
     def learn_options(self, tasks: Mapping[str, AnyTask]) -> None:
-        """Note which of these tasks set their own number of attempts, or rules for failures."""
+        """Note which of these tasks set their own number of attempts, rules for failures or time limit."""
         for identifier, task in tasks.items():
             if task._failure_rules is not None:
                 self._failure_rules[identifier] = task._failure_rules
             else:
                 self._failure_rules.pop(identifier, None)
+            limit = task._time_limit.seconds if task._time_limit is not None else None
+            if limit is not None or self._job_timeout is not None:
+                self.time_limits[identifier] = limit or self._job_timeout or 0.0
+            else:
+                self.time_limits.pop(identifier, None)
             own = task.spec_defaults.get("max_attempts", DEFAULT_MAX_ATTEMPTS)
             if own != DEFAULT_MAX_ATTEMPTS:
                 self.max_attempts[identifier] = own
@@ -94,6 +111,21 @@ class Executor:
     def helpers(self, job: Job, worker_id: str) -> JobHelpers:
         """The helpers for the task of this job."""
         return JobHelpers(job, self._services, worker_id)
+
+    def time_limit(self, job: Job) -> TimeLimit:
+        """The time limit of this job: its own, that of its task, or that of the worker."""
+        task = self._tasks.get(job.task_identifier)
+        waits = task is not None and task._time_limit is not None and task._time_limit.waits
+        seconds = self.time_limits.get(job.task_identifier)
+        if job.raw_flags is not None and (own := timeout_in(job.raw_flags)) is not None:
+            if isinstance(own, float):
+                seconds = own
+            else:
+                logger.warning(
+                    "task %s (job %d): the flag %s has no valid number of seconds; it is ignored",
+                    job.task_identifier, job.id, own, extra=job_fields(job),
+                )  # fmt: skip
+        return TimeLimit(seconds, waits)
 
     def is_async(self, job: Job) -> bool:
         """Whether the task of this job is a coroutine function."""
@@ -153,7 +185,9 @@ class Executor:
                 return outcome_by_cause(outcome_of(result), None, helpers)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
         if may_be_batch(result):
-            failure = await settle_batch(job.raw_payload, result, helpers.logger)
+            failure = await settle_batch(
+                job.raw_payload, result, helpers.logger, cancelled_item=lambda: _item_error(helpers)
+            )
             if failure is not None:
                 outcome = outcome_of_batch(failure, self._failure_rules.get(job.task_identifier))
                 return outcome_by_cause(outcome, None, helpers)
@@ -273,3 +307,9 @@ def is_closed(error: BaseException) -> bool:
     """
     trace = error.__traceback__
     return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
+
+
+def _item_error(helpers: JobHelpers) -> BaseException | None:
+    """The error of the items of a batch job that were cancelled with it; None if the whole job is ended."""
+    cause: Cause | None = helpers._cause
+    return None if cause is None else cause.item_error()

@@ -42,6 +42,7 @@ from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import Fetcher, FlagSource
+from .left_behind import LeftBehind
 from .listener import Listener
 from .progress import ProgressReporter
 from .queue_continuation import SourceContinuation
@@ -169,7 +170,12 @@ class WorkerPool:
         )
         self._services = services
         self._progress: ProgressReporter | None = None
-        self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
+        self._executor = Executor(
+            self._tasks, services, self._threads, hooks, policy, clock, options.job_timeout
+        )
+        self._left_behind = LeftBehind(
+            self._threads, options.max_tasks_left_behind, lambda error: self._die(error, "run")
+        )
         self._slots: Slots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
@@ -241,6 +247,8 @@ class WorkerPool:
             self._events,
             self._identifiers,
             on_fatal=lambda error: self._die(error, "run"),
+            left_behind=self._left_behind,
+            timeout_grace=self._options.timeout_grace,
         )
         self._cancellations.slots = slots
         self._sink.start(

@@ -34,9 +34,10 @@ from ..outcome import Finished, Interrupted, Outcome, failed
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.helpers import current_helpers
 from .around import execute_around
-from .causes import TAKEN_AWAY, Cause
+from .causes import TAKEN_AWAY, Cause, TimedOut
 from .early_end import EarlyEnd
 from .execute import Executor
+from .left_behind import LeftBehind
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 TAKEN_AWAY_GRACE = 5.0  # seconds
@@ -85,7 +86,11 @@ class Slots:
         events: Events,
         identifiers: Sequence[str],
         on_fatal: Callable[[BaseException], None] = lambda error: None,
+        *,
+        left_behind: LeftBehind,
+        timeout_grace: float = 5.0,
     ) -> None:
+        """`timeout_grace`: seconds that a task has to end after its time limit."""
         self._source = source
         self._executor = executor
         self._put = put
@@ -99,14 +104,13 @@ class Slots:
         self._running = 0
         self._identifiers = tuple(identifiers)
         self._all: list[Slot] = []
-        self._left_behind: dict[Slot, Job] = {}
+        self._left_behind = left_behind
+        self._timeout_grace = timeout_grace
         self._idle: list[Slot] = []
         self._ended = asyncio.Event()
         self._became_idle = asyncio.Event()
         self.on_busy: Callable[[], None] | None = None
         """Called once when a slot wakes up, and then reset; may be set from any thread."""
-        self.on_left_behind: Callable[[], None] | None = None
-        """Called after a job was ended whose task did not end in its grace."""
         self.error: BaseException | None = None
         for _ in range(count):
             self._all.append(self._new_slot())
@@ -188,11 +192,6 @@ class Slots:
                 return True
         return False
 
-    @property
-    def left_behind(self) -> list[Job]:
-        """The jobs whose coroutines did not end when cancelled and still run, without a slot."""
-        return list(self._left_behind.values())
-
     def _end(self, slot: Slot, job: Job, cause: Cause, grace: float) -> None:
         if slot.early_end is None:
             slot.early_end = self._early_end(slot, job)
@@ -251,25 +250,27 @@ class Slots:
         job, cause = early_end.job, early_end.cause
         if slot.job is not job or cause is None:
             return
-        logger.error(
-            "task %s (job %d) is left behind: it did not end when it was cancelled (%s)",
-            job.task_identifier, job.id, cause.reason, extra=job_fields(job, slot.id),
-        )  # fmt: skip
         self._put(self._abandon(slot, job, cause, cause.reason))
-        self._left_behind[slot] = job
-        if slot.task is not None:
-            slot.task.cancel()
         another = self._new_slot()
         self._all[self._all.index(slot)] = another
         if self._closing:
             self._slot_ended()
         else:
             self._spawn(another)
-        self._tell_left_behind()
+        if slot.task is not None:
+            self._left_behind.add(slot.id, job, cause, slot.task.get_coro())
+            slot.task.cancel()
 
-    def _tell_left_behind(self) -> None:
-        if self.on_left_behind is not None:
-            self.on_left_behind()
+    def _limit_time(self, slot: Slot, job: Job) -> None:
+        limit = self._executor.time_limit(job)
+        if limit.seconds is not None:
+            cause, waits = TimedOut(limit.seconds), limit.waits
+            early_end = slot.early_end = self._early_end(slot, job)
+            early_end.schedule(limit.seconds, lambda: self._time_is_up(early_end, cause, waits))
+
+    def _time_is_up(self, early_end: EarlyEnd, cause: TimedOut, waits: bool) -> None:
+        if self._executor.interruption is None:  # else the job is being returned
+            early_end.begin(cause, self._timeout_grace, waits=waits)
 
     # -- one slot ------------------------------------------------------------------------------------------
 
@@ -305,11 +306,8 @@ class Slots:
         self._events.emit(WorkerStopped(worker_id=slot.id, error=error))
         if error is not None:
             self._on_fatal(error)
-        if (job := self._left_behind.pop(slot, None)) is not None:
-            logger.warning(
-                "task %s (job %d), which was left behind, has ended; its result is dropped",
-                job.task_identifier, job.id, extra=job_fields(job, slot.id),
-            )  # fmt: skip
+        if slot.is_abandoned:
+            self._left_behind.ended(slot.id)
         self._slot_ended()
 
     def _slot_ended(self) -> None:
@@ -330,6 +328,7 @@ class Slots:
         executor, source, events = self._executor, self._source, self._events
         observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
         around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
+        time_limits = executor.time_limits
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -350,6 +349,8 @@ class Slots:
             helpers = executor.helpers(job, slot.id)
             current_helpers.set(helpers)
             context = copy_context()
+            if job.raw_flags is not None or (time_limits and job.task_identifier in time_limits):
+                self._limit_time(slot, job)
             if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
             if around_run:
@@ -378,8 +379,8 @@ class Slots:
         early_end, slot.early_end = slot.early_end, None
         if early_end is not None:
             early_end.stop()
-            if early_end.is_late and not slot.is_abandoned:
-                self._tell_left_behind()
+            if early_end.is_late and not slot.is_abandoned and early_end.cause is not None:
+                self._left_behind.look_for_thread(early_end.job, early_end.cause)
         return slot.is_abandoned
 
     async def _rest(self, slot: Slot) -> None:
