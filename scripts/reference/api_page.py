@@ -28,8 +28,8 @@ PAGES = {
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
         "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
-        "AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState HistoryFilter AttemptError "
-        "ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState HistoryFilter "
+        "AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
     "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (

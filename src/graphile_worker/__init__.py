@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .client.following import JobRecord as JobRecord
     from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
+    from .client.handle import JobReference as JobReference
     from .clock import Clock as Clock
     from .cron import CronItem as CronItem
     from .cron import CronItemOptions as CronItemOptions
@@ -110,7 +111,7 @@ export_lazily(
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.following": "JobRecord JobStatus",
-        "client.handle": "JobHandle",
+        "client.handle": "JobHandle JobReference",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",

@@ -51,6 +51,7 @@ class PlainJobOptions(TypedDict, total=False):
 
     queue_name: str | None
     run_at: datetime | timedelta | None
+    expires: datetime | timedelta | None
     max_attempts: int | None
     job_key: str | None
     job_key_mode: JobKeyMode | None
@@ -84,6 +85,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """Jobs of one queue run one after another."""
     run_at: datetime | timedelta | None = None
     """The earliest start: a time, or a delay from now by the server's clock."""
+    expires: datetime | timedelta | None = None
+    """Delete the job instead of running it: after this time, or this long after it could run."""
     max_attempts: int | None = None
     """Attempts before the job fails permanently; the database's default is 25."""
     job_key: str | None = None
@@ -141,6 +144,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             check_smallint("priority", self.priority)
         if self.flags is not None:
             check_flags(self.flags)
+        if self.expires is not None:
+            _add_expiry_flag(self, self.expires)
         if self.keep is not None:
             _add_keep_flags(self, self.keep)
         if self.timeout is not None:
@@ -268,6 +273,13 @@ def check_flags(value: object) -> None:
         if not isinstance(flag, str):
             raise InvalidArgumentError("flags", f"every flag must be text, got {flag!r}")
         check_text("flags", flag)
+
+
+def _add_expiry_flag(spec: JobSpec, expires: datetime | timedelta) -> None:
+    from .expiry import EXPIRES_FLAG, expiry_flag
+
+    others = [flag for flag in spec.flags or () if not flag.startswith(EXPIRES_FLAG)]
+    msgspec.structs.force_setattr(spec, "flags", (*others, expiry_flag(expires)))
 
 
 def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:

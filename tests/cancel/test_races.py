@@ -8,6 +8,7 @@ waits for the write, is in `test_asking` and at the end here.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,8 +27,10 @@ from graphile_worker import (
     task,
 )
 from graphile_worker.errors import JobCancelledError
+from graphile_worker.failure_handler import FailureHandler
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
 from graphile_worker.queries.end_cancelled import CancelledJob, end_statement
+from graphile_worker.recovery.other_failures import TellHandlers
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.recorder import EventRecorder
@@ -370,6 +373,22 @@ async def test_what_is_left_is_ended_by_a_duty(utils: WorkerUtils, jobs: Jobs, w
     await workers.start({"other": gate})
     await until_settled(jobs)
     assert [row[:2] for row in await end_of(jobs)] == [("cancelled", REASON)] * 2
+
+
+async def test_no_handler_is_told_of_a_cancelled_job(utils: WorkerUtils, jobs: Jobs) -> None:
+    """A Node worker has failed both; a duty tells the handlers of such failures."""
+    handlers = TellHandlers(SchemaName(), {"work": FailureHandler("alert", {})})
+    await handlers.run(jobs.connection)  # from now on
+    cancelled, failed = [await jobs.add("work", {"n": n}) for n in range(2)]
+    await Graveyard(jobs.connection).give("pool-of-node", cancelled, failed, attempts=25)
+    await utils.cancel_jobs([cancelled])
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null, last_error = 'boom', "
+        "updated_at = now()"
+    )
+    await handlers.run(jobs.connection)
+    (told,) = [json.loads(row["payload"]) for row in await jobs.all() if row["identifier"] == "alert"]
+    assert told["job_id"] == failed
 
 
 # -- the other order ---------------------------------------------------------------------------------------

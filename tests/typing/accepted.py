@@ -34,6 +34,7 @@ from graphile_worker import (
     JobHandle,
     JobHelpers,
     JobRecord,
+    JobReference,
     JobSpec,
     JobStatus,
     LeaveLocked,
@@ -368,6 +369,8 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type(handle, JobHandle)
     assert_type(await utils.add_job("loose", {"a": 1}, keep=timedelta(hours=1)), JobHandle)
     assert_type(await utils.add_job(kept, Letter("a")), Job)
+    assert_type(utils.handle(handle), JobHandle)
+    assert_type(utils.handle(1), JobReference)
     assert_type(await handle.status(), JobStatus)
     assert_type(await handle.cancel("why"), bool)
     assert_type(await utils.cancel_jobs([1], reason="why"), CancelReport)

@@ -127,7 +127,7 @@ class Waiters:
         """Look up the jobs that are due, until nobody has waited for a while."""
         loop = asyncio.get_running_loop()
         self._due.update(self._waiting)
-        look_at = loop.time()
+        look_at = loop.time() + self._next_interval()
         while not self._is_lost:
             if self._due:
                 due, self._due = self._due & self._waiting.keys(), set()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from .following import JobRecord, JobStatus
-    from .handle import JobHandle
+    from .handle import JobHandle, JobReference
     from .waiting import Waiters
 
 P = TypeVar("P")
@@ -99,6 +99,8 @@ class WorkerUtils:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
         self._is_bound = isinstance(pool, BoundConnection)
+        self._current_loop = _no_loop if self._is_bound else asyncio._get_running_loop
+        self._loop = self._current_loop()
 
     @classmethod
     def bound(
@@ -234,11 +236,21 @@ class WorkerUtils:
                 self._checked_names.add(job.task_identifier)
         return self.handle(job) if spec.keep else job
 
-    def handle(self, job: Job) -> JobHandle:
-        """A handle for a job that was added elsewhere, to wait for its end."""
-        from .handle import JobHandle
+    @overload
+    def handle(self, job: Job) -> JobHandle: ...
 
-        return JobHandle(*astuple(job), _client=self)
+    @overload
+    def handle(self, job: int) -> JobReference: ...
+
+    def handle(self, job: Job | int) -> JobHandle | JobReference:
+        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
+        from .handle import JobHandle, JobReference
+
+        if isinstance(job, Job):
+            return JobHandle(*astuple(job)[: len(Job.__struct_fields__)], _client=self)
+        if isinstance(job, int) and not isinstance(job, bool):
+            return JobReference(id=job, _client=self)
+        raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -694,6 +706,7 @@ class WorkerUtils:
         """
         from .following import id_of, result_of, seconds_of
 
+        self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
             return result_of(await self._waiters.wait(id_of(job)))
 
@@ -715,6 +728,7 @@ class WorkerUtils:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
         from .following import id_of, watch_progress
 
+        self._check_loop()
         async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
             async for progress in reports:
                 yield progress
@@ -886,6 +900,7 @@ class WorkerUtils:
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
         """A connection from the pool: `async with utils.with_pg_client() as connection`."""
         self._check_open()
+        self._check_loop()
         if self._is_bound:
             raise no_connection_to_lend()
         return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
@@ -904,6 +919,7 @@ class WorkerUtils:
     async def release(self) -> None:
         """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
         self._check_open()
+        self._check_loop()
         if self._is_bound:
             return
         if self._new_names is not None:
@@ -920,6 +936,8 @@ class WorkerUtils:
         """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
+        if given is None and self._current_loop() is not self._loop:
+            self._check_loop()
         if given is not None and type(given) not in DRIVER_CONNECTIONS:
             given = as_connection(given)
         return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
@@ -951,9 +969,23 @@ class WorkerUtils:
         if self._released:
             raise GraphileWorkerError("this client has been released; open a new one")
 
+    def _check_loop(self) -> None:
+        """Refuse another event loop: it would break the connections for the first one."""
+        if self._loop is None:
+            self._loop = self._current_loop()
+        if self._current_loop() is not self._loop:
+            raise GraphileWorkerError(
+                "this client belongs to another event loop, and its connections work only there; make one "
+                "client for each event loop, inside the function that you pass to asyncio.run()"
+            )
+
     def _now(self) -> datetime | None:
         """The client's time, if it replaces the server's clock."""
         return self._clock.now() if self._use_local_time else None
+
+
+def _no_loop() -> None:
+    """What a bound client belongs to: its connection may be one that needs no event loop."""
 
 
 def _whole(spec: JobSpec, payload: object, options: JobOptions) -> JobSpec:

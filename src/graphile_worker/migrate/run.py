@@ -50,6 +50,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return "figures" not in self.missing_own_objects
 
     @property
+    def has_failure_handlers(self) -> bool:
+        """Whether the tables for the handlers of permanent failures exist."""
+        return "failure_handlers" not in self.missing_own_objects
+
+    @property
     def changed(self) -> bool:
         """Whether anything was applied."""
         return bool(self.applied_revisions or self.applied_own_objects)

@@ -18,6 +18,7 @@ from ..sql import load
 from .add_many import add_jobs
 from .end_cancelled import CancelledJob, end_cancelled
 from .rows import taken_jobs
+from .told_failures import mark_told
 from .write_plan import (
     CANCELLED_IDS,
     MISSING_IDS,
@@ -122,6 +123,8 @@ async def _write_and_add(
         written = await write(connection, schema, plan, cancellable=cancellable, may_add=False)
         if written.final and (specs := plan.jobs_to_add(written.final)):
             await add_jobs(connection, schema, specs, return_jobs=False)
+            told = {finished.job.id for finished in plan.outcomes.handled} & set(written.final)
+            await mark_told(connection, schema, sorted(told))
     return written
 
 

@@ -91,7 +91,8 @@ class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["completed", "expired"] = "completed"
     keep: Keep
     job_ids: Sequence[int]
-    seconds: Sequence[float]
+    seconds: Sequence[float | None]
+    """How long they ran; None if they did not."""
     results: Sequence[str | None]
     awaited: Sequence[int]
     """The ids of those whose end is announced."""
@@ -295,11 +296,12 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
 def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
     ends = [finished.outcome for finished in batch]
+    has_expired = isinstance(ends[0], Expired)  # without being run
     return KeptJobs(
-        state="expired" if isinstance(ends[0], Expired) else "completed",
+        state="expired" if has_expired else "completed",
         keep=(keep := keep_of(ends[0]) or Keep(0.0)),
         job_ids=[finished.job.id for finished in batch],
-        seconds=[finished.duration for finished in batch],
+        seconds=[None if has_expired else finished.duration for finished in batch],
         results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
         awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
         payloads=[payload_to_keep(end) for end in ends] if keep.payload else (),

@@ -27,6 +27,7 @@ from ..hooks.interceptors import resolve
 from ..job import Job
 from ..keep import KeepPolicy
 from ..queries.add_many import add_jobs
+from ..queries.told_failures import mark_told
 from ..schema_name import SchemaName
 from .cancelled_jobs import end_cancelled_jobs
 from .orphaned_jobs import (
@@ -221,14 +222,18 @@ class Sweep:
     async def _tell_handlers(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
     ) -> None:
-        specs = [
-            self._handlers[job.task_identifier].spec(job, recovered[job.id].last_error)
+        ended = [
+            job
             for job in jobs
             if job.task_identifier in self._handlers and job.id in recovered and recovered[job.id].has_failed
         ]
+        if not ended:
+            return
+        specs = [self._handlers[job.task_identifier].spec(job, recovered[job.id].last_error) for job in ended]
         try:
             async with connection.transaction():
                 await add_jobs(connection, self._schema, specs, return_jobs=False)
+                await mark_told(connection, self._schema, [job.id for job in ended])
         except Exception as error:
             if not is_refusal(error):
                 raise

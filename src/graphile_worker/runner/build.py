@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
+    from ..failure_handler import FailureHandler
     from ..recovery.duties import Duty
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
@@ -76,6 +77,8 @@ class WorkerBuilder:
     """Whether the tables of the history exist."""
     has_control: bool
     """Whether the tables for pauses and cancelled jobs exist."""
+    has_failure_handlers: bool
+    """Whether the tables for the handlers of permanent failures exist."""
     has_figures: bool
     """Whether figures are counted. This and the fields above are set by `open`."""
 
@@ -127,6 +130,7 @@ class WorkerBuilder:
             self.has_tables = report.has_tables
             self.has_history = report.has_history
             self.has_control = report.has_control
+            self.has_failure_handlers = report.has_failure_handlers
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
@@ -330,12 +334,17 @@ class WorkerBuilder:
             figures=figures,
             duties=self._duties(pool),
             policy=self._keep_policy if self.has_history else None,
-            handlers={
-                name: rules.on_failure
-                for name, task in self.tasks.items()
-                if (rules := task._failure_rules) is not None and rules.on_failure is not None
-            },
+            handlers=self._handlers,
         )
+
+    @cached_property
+    def _handlers(self) -> dict[str, FailureHandler]:
+        """What tasks have added when a job has failed permanently."""
+        return {
+            name: rules.on_failure
+            for name, task in self.tasks.items()
+            if (rules := task._failure_rules) is not None and rules.on_failure is not None
+        }
 
     def _duties(self, pool: WorkerPool) -> list[Duty]:
         """Regular work that one pool does for all."""
@@ -353,6 +362,10 @@ class WorkerBuilder:
 
             policy = self._keep_policy if self.has_history else None
             duties.append(EndCancelledJobs(options.schema_name, policy))
+        if self._handlers and self.has_failure_handlers:
+            from ..recovery.other_failures import TellHandlers
+
+            duties.append(TellHandlers(options.schema_name, self._handlers))
         return duties
 
     def make_cron(self) -> CronScheduler:

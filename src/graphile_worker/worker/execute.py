@@ -18,6 +18,7 @@ from ..clock import Clock, SystemClock
 from ..endings import Ending
 from ..error_text import drop_frames, message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
+from ..expiry import EXPIRES_FLAG
 from ..history.result import kept
 from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
@@ -30,6 +31,7 @@ from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
 from ..tasks.call import call_task, label_of
+from ..tasks.expiry import check_job_expiry
 from ..tasks.failure_rules import FailureRules
 from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
@@ -152,6 +154,8 @@ class Executor:
             if self._before_run and (decision := await self._decide(job, helpers)) is not None:
                 outcome = decision.outcome
             else:
+                if job.raw_flags is not None and EXPIRES_FLAG in job.raw_flags:
+                    check_job_expiry(job)
                 result = await call_task(task, task._decode(job.raw_payload), helpers, self._threads)
                 outcome = COMPLETED
                 if result is not None:
