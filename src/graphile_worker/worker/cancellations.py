@@ -7,17 +7,27 @@ unless the task completes in spite of it. Either way the sink deletes the job.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from ..error_parts import is_a
 from ..errors import JobInterruptedError
+from ..job import Job
 from ..outcome import Cancelled, Failed, Finished, Outcome
 from .causes import Cause
 from .execute import Executor
 from .holdings import Holdings
-from .slots import Slots
-from .source import JobSource
 
-GRACE = 5.0  # seconds that a task has to end
+
+class HeldJobs(Protocol):
+    """The part of a source that hands out no more of some jobs."""
+
+    def drop(self, is_lost: Callable[[Job], bool], /) -> list[Job]: ...
+
+
+class RunningJobs(Protocol):
+    """The part of the slots that ends a running job."""
+
+    def end_job(self, job_id: int, cause: Cause, grace: float) -> bool: ...
 
 
 class CancelledByRequest(Cause, frozen=True):
@@ -43,20 +53,22 @@ class Cancellations:
         pool_id: str,
         *,
         holdings: Holdings,
-        source: JobSource,
+        source: HeldJobs,
         executor: Executor,
         put: Callable[[Finished], None],
         look_again: Callable[[], None],
+        grace: float,
     ) -> None:
-        """`look_again`: read soon once more what operators ask for."""
+        """`look_again`: read once more, soon, what operators ask for. `grace`: seconds for tasks to end."""
         self._pool_id = pool_id
         self._holdings = holdings
         self._source = source
         self._executor = executor
         self._put = put
         self._look_again = look_again
+        self._grace = grace
         self._missed: set[int] = set()
-        self.slots: Slots | None = None
+        self.slots: RunningJobs | None = None
         """None until the pool has started."""
 
     def end(self, cancelled: Mapping[int, str | None]) -> None:
@@ -66,7 +78,7 @@ class Cancellations:
             self._put(Finished(job, outcome, self._pool_id, 0.0))
         if self.slots is not None:
             for job_id, reason in cancelled.items():
-                self.slots.end_job(job_id, CancelledByRequest(reason), GRACE)
+                self.slots.end_job(job_id, CancelledByRequest(reason), self._grace)
         self._remember_missed(cancelled)
 
     def _remember_missed(self, cancelled: Mapping[int, str | None]) -> None:

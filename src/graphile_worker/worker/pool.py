@@ -186,6 +186,7 @@ class WorkerPool:
             executor=self._executor,
             put=self._sink.put,
             look_again=self._look_soon,
+            grace=options.timeout_grace,
         )
         self._schema_watch = SchemaWatch(
             schema,
