@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from graphile_worker.service.health_file import read_health_files
 from recovery.dead import QUICK_ENVIRONMENT
 from support.worker_process import Start, WorkerProcess
 from support.working import Jobs, headline, until
@@ -33,6 +34,11 @@ async def swallow():
 def stuck():
     while True:
         time.sleep(600)
+
+@task
+async def busy():
+    while not os.path.exists("go_on"):
+        await asyncio.sleep(0.01)
 
 @task
 async def hello():
@@ -102,6 +108,25 @@ async def test_a_worker_with_too_many_such_tasks_exits_with_a_status_of_its_own(
     last = worker.output.strip().splitlines()[-1]
     assert "graphile-worker: error: 2 tasks did not end when asked to and still run" in worker.output, last
     assert await jobs.locked() == 0
+
+
+async def test_the_health_file_tells_that_the_worker_must_be_replaced(
+    begin: Begin, jobs: Jobs, folder: Path
+) -> None:
+    await jobs.add("busy")
+    await jobs.add("stuck", max_attempts=1)
+    path = folder / "health"
+    worker = begin("-j", 2, "--health-file", path, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="0")
+
+    def problem() -> str:
+        records = read_health_files(str(path))
+        return "" if not records or records[0] is None else records[0].unhealthy or ""
+
+    await until(lambda: problem() == "1 task did not end when asked to")
+    (folder / "go_on").touch()
+    assert worker.ended() == 58
+    assert await jobs.count() == 1
+    assert read_health_files(str(path)) == []
 
 
 async def test_a_parent_replaces_a_worker_with_too_many_such_tasks(begin: Begin, jobs: Jobs) -> None:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
 from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
 from ..payload import EMPTY, decoder_for, encode, types_that_fit
@@ -26,7 +26,7 @@ from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
 from .timeout_option import OPTIONS as TIMEOUT_OPTIONS
-from .timeout_option import OnTimeout, task_time_limit
+from .timeout_option import task_time_limit
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -62,7 +62,7 @@ class TaskOptions(TypedDict, total=False):
     """Delete a job instead of running it if it was due longer ago than this."""
     timeout: float | timedelta | None
     """How long one attempt may run."""
-    on_timeout: OnTimeout | None
+    on_timeout: Literal["abandon", "wait"] | None
     """Whether a task that does not end when its time is up is abandoned after the grace, or waited for."""
     on_failure: str | TaskLike[Any] | None
     """Add a job of this task when a job has failed permanently."""

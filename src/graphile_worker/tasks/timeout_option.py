@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ..endings import check_period
 from ..errors import InvalidArgumentError
@@ -11,9 +11,8 @@ from ..time_limit import TimeLimit
 
 OPTIONS = ("timeout", "on_timeout")
 
-OnTimeout = Literal["abandon", "wait"]
-"""What happens to a task that does not end when its time is up: abandon it after the grace, or wait."""
-CHOICES: tuple[str, ...] = get_args(OnTimeout)
+CHOICES = ("abandon", "wait")
+"""What happens to a task that does not end when its time is up: it is abandoned, or its slot waits."""
 
 
 def task_time_limit(options: Mapping[str, Any]) -> TimeLimit | None:

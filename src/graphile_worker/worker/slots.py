@@ -253,10 +253,7 @@ class Slots:
         self._put(self._abandon(slot, job, cause, cause.reason))
         another = self._new_slot()
         self._all[self._all.index(slot)] = another
-        if self._closing:
-            self._slot_ended()
-        else:
-            self._spawn(another)
+        self._spawn(another)  # while the pool closes, it ends at once
         if slot.task is not None:
             self._left_behind.add(slot.id, job, cause, slot.task.get_coro())
             slot.task.cancel()
@@ -308,10 +305,7 @@ class Slots:
             self._on_fatal(error)
         if slot.is_abandoned:
             self._left_behind.ended(slot.id)
-        self._slot_ended()
-
-    def _slot_ended(self) -> None:
-        if all(slot.task is None for slot in self._all):
+        if all(other.task is None for other in self._all):
             self._ended.set()
             self._became_idle.set()
 
