@@ -52,6 +52,8 @@ def record_as_json(record: JobRecord) -> dict[str, Any]:
         "ends": [end_as_json(end) for end in record.ends],
         "errors": [error_as_json(error) for error in record.errors],
         "progress": None if record.progress is None else progress_as_json(record.progress),
+        "is_cancelled": record.is_cancelled,
+        "cancel_reason": record.cancel_reason,
     }
 
 

@@ -207,6 +207,9 @@ async def test_a_job_that_failed_after_the_cancel_is_cancelled_for_those_who_wai
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null")
     with pytest.raises(JobCancelledError, match="was cancelled: stop"):
         await handle.result(timeout=PATIENCE)
+    status, record = await handle.status(), await utils.get_job_record(handle.id)
+    assert (status.state, status.error) == ("cancelled", "stop")
+    assert (record.state, record.is_cancelled, record.cancel_reason) == ("cancelled", True, "stop")
 
 
 # -- without rights, or without the table ------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,6 +223,8 @@ def test_jobs_are_cancelled_by_id_and_by_key(gw: Call, run: Run) -> None:
     assert (result.json["running"], result.json["problem"]) == ([], None)
     assert gw("cancel", 4).check().out == "Cancelled 1 job.\n"
     assert gw("cancel", 3).check().out == "3: running; worker pool pool-x was asked to end it\n"
+    assert re.search(r"^cancelled +without a reason$", gw("show", 3).check().out, re.MULTILINE)
+    assert gw("show", 3, "--json").json["is_cancelled"] is True
 
 
 @pytest.mark.usefixtures("some_failed")

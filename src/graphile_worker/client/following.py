@@ -65,6 +65,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[AttemptError] = []
     """Of its attempts, the latest first."""
     progress: Progress | None = None
+    is_cancelled: bool = False
+    """Whether it was cancelled while it ran: its worker was asked to end it."""
+    cancel_reason: str | None = None
     problem: str | None = None
     """Why the history could not be read."""
 
@@ -72,7 +75,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> JobState | EndState | Literal["gone"]:
         """As in `JobStatus`."""
         if self.job is not None:
-            return self.job.state
+            return "cancelled" if self.is_cancelled and self.job.state == "failed" else self.job.state
         return self.ends[0].state if self.ends else "gone"
 
     @property
@@ -135,8 +138,12 @@ async def read_record(
 ) -> JobRecord:
     """All that is known of a job."""
     job = await get_job(connection, schema, job_id)
+    reasons: Mapping[int, str | None] = {}
+    if job is not None and (job.state == "failed" or (with_errors and job.state == "locked")):
+        reasons = await cancel_reasons(connection, schema, [job_id])
+    row = JobRecord(job_id=job_id, job=job, is_cancelled=job_id in reasons, cancel_reason=reasons.get(job_id))
     if job is not None and job.state != "locked" and not with_errors:
-        return JobRecord(job_id=job_id, job=job)
+        return row
     progress = None
     try:
         async with connection.transaction():  # a savepoint, if the transaction is the caller's
@@ -147,8 +154,8 @@ async def read_record(
     except Exception as error:
         if sqlstate_of(error) not in CANNOT_READ:
             raise
-        return JobRecord(job_id=job_id, job=job, problem=message_of(error))
-    return JobRecord(job_id=job_id, job=job, ends=ends, errors=errors, progress=progress)
+        return msgspec.structs.replace(row, problem=message_of(error))
+    return msgspec.structs.replace(row, ends=ends, errors=errors, progress=progress)
 
 
 async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
@@ -157,7 +164,8 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
     job = record.job
     if job is not None:
         return JobStatus(
-            job_id=job_id, state=job.state, attempts=job.attempts, error=job.last_error,
+            job_id=job_id, state=record.state, attempts=job.attempts,
+            error=record.cancel_reason if record.is_cancelled else job.last_error,
             progress=record.progress, run_at=job.run_at,
         )  # fmt: skip
     if not record.ends:
