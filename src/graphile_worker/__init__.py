@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .hooks import SkipJob as SkipJob
     from .hooks import WorkerContext as WorkerContext
     from .job import Job as Job
+    from .lane import Lane as Lane
+    from .limit import Limit as Limit
     from .migrate import MigrationReport as MigrationReport
     from .observability.formatters import JsonFormatter as JsonFormatter
     from .observability.formatters import TextFormatter as TextFormatter
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from .queries.inspection import JobState as JobState
     from .queries.inspection import QueueSummary as QueueSummary
     from .queries.inspection import Statistics as Statistics
+    from .queries.limits import LimitSummary as LimitSummary
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
@@ -123,6 +126,8 @@ export_lazily(
         "history.records": "AttemptError EndState HistoryFilter JobEnd",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
+        "lane": "Lane",
+        "limit": "Limit",
         "migrate": "MigrationReport",
         "observability.formatters": "JsonFormatter TextFormatter",
         "observability.job_context": "JobContextFilter",
@@ -132,6 +137,7 @@ export_lazily(
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
+        "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.blocked_loop": "BlockedLoop",
         "queries.cancel": "CancelReport",

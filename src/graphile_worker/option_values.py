@@ -6,9 +6,10 @@ call, None means unset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from .lane import Lane
 from .options import Duration, LocalQueueOptions
 
 
@@ -26,6 +27,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     """Options of a worker."""
 
     concurrency: int | None
+    lanes: Mapping[str, int] | Sequence[Lane] | None
     poll_interval: Duration | None
     task_directory: str | None
     crontab_file: str | None

@@ -15,6 +15,7 @@ from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
 from .keep import MAX_KEEP, check_history_mode
+from .lane import checked_slots
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     concurrency: int = 1
     """Number of jobs that run at the same time in one process."""
+    lanes: dict[str, int] = msgspec.field(default_factory=dict)
+    """Slots of lanes, beside those of `concurrency`, by name: `video = 2`. See [lanes](../lanes.md)."""
     poll_interval: float = 2.0
     """How often to fetch without a notification. Finds scheduled, retried and returned jobs."""
     task_directory: str = "tasks"
@@ -147,6 +150,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         SchemaName(self.schema)
         _at_least(self.max_pool_size, 1, "max_pool_size")
         _at_least(self.concurrency, 1, "concurrency")
+        if self.lanes:
+            force_setattr(self, "lanes", checked_slots(self.lanes))
         for name in _DURATIONS:
             _seconds(self, name, name)
         if self.min_reset_locked_interval <= 0:

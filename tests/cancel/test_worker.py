@@ -17,6 +17,7 @@ from graphile_worker import (
     Job,
     JobFilter,
     JobHelpers,
+    Limit,
     Outcome,
     Snooze,
     WorkerUtils,
@@ -316,6 +317,25 @@ async def test_the_next_job_of_the_queue_follows(utils: WorkerUtils, jobs: Jobs,
     await until_settled(jobs)
     assert gate.most_at_once == 1
     assert await jobs.locked() == 0
+
+
+async def test_a_job_in_a_lane_with_a_limit_makes_room_for_the_next(
+    utils: WorkerUtils, jobs: Jobs, workers: Workers
+) -> None:
+    gate = Gate()
+
+    @task(limit=Limit("api", concurrency=1))
+    async def work(payload: Any) -> None:
+        await gate(payload)
+
+    first, _ = [await jobs.add("work", {"n": n}) for n in range(2)]
+    await workers.start([work], concurrency=2)
+    await gate.until_inside(1)
+    await utils.cancel_jobs([first])
+    await until(lambda: gate.started == [{"n": 0}, {"n": 1}])
+    gate.open()
+    await until_settled(jobs)
+    assert gate.most_at_once == 1
 
 
 # -- how a worker learns of it -----------------------------------------------------------------------------

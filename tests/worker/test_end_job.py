@@ -45,7 +45,7 @@ def short_last_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 def slots_of(runner: Runner) -> Slots:
     slots = runner._running_pool._slots
     assert slots is not None
-    return slots
+    return slots._all[0]
 
 
 def left_behind(runner: Runner) -> list[str]:

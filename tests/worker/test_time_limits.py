@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Hooks, JobHelpers, JobSpec, Runner, WorkerUtils, make_worker_utils, task
+from graphile_worker import Hooks, JobHelpers, JobSpec, Lane, Runner, WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import (
     ConfigError,
     InvalidArgumentError,
@@ -48,7 +48,7 @@ async def forever() -> None:
 def slots_of(runner: Runner) -> Slots:
     slots = runner._running_pool._slots
     assert slots is not None
-    return slots
+    return slots._all[0]
 
 
 def only_slot(runner: Runner) -> Slot:
@@ -171,6 +171,16 @@ def test_an_unknown_choice_is_refused() -> None:
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WorkerOptions(**options)
+
+
+async def test_a_limit_holds_in_every_lane(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+    @task(timeout=SHORT, lane="slow")
+    async def hang() -> None:
+        await forever()
+
+    await jobs.add("hang", max_attempts=1)
+    await workers.start([hang], lanes=[Lane("slow", concurrency=2)], events=recorder.events)
+    assert isinstance((await recorder.wait_for(JobFailed)).error, JobTimeoutError)
 
 
 # -- how a job ends ----------------------------------------------------------------------------------------

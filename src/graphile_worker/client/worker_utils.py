@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from ..history.progress import Progress
     from ..history.records import AttemptError, HistoryFilter, JobEnd, JobStanding
     from ..history.removed import ManualEnd
+    from ..limit import Rate
     from ..options import WorkerOptions
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.cancel import CancelReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
@@ -849,6 +851,43 @@ class WorkerUtils:
         begin = _beginning(since, until, self._clock.now())
         async with self._connection(connection) as session:
             return await figures.read_samples(session, self.schema, since=begin, until=until)
+
+    # -- limits --------------------------------------------------------------------------------------------
+
+    async def list_limits(self, *, connection: UserConnection | None = None) -> list[LimitSummary]:
+        """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
+        from ..queries import limits
+
+        async with self._connection(connection) as session:
+            return await limits.list_limits(session, self.schema)
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: Rate | None = None,
+        burst: int | None = None,
+        connection: UserConnection | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers; None leaves one as it is.
+
+        They win over the bounds in the code and stay until `reset_limit`, also when workers start again. With
+        a concurrency of 0 no job starts.
+        """
+        from .limits import change_limit
+
+        async with self._connection(connection) as session:
+            return await change_limit(
+                session, self.schema, name, concurrency=concurrency, rate=rate, burst=burst
+            )
+
+    async def reset_limit(self, name: str, *, connection: UserConnection | None = None) -> LimitSummary:
+        """Remove what `set_limit` has set: the bounds in the code hold again."""
+        from .limits import restore_limit
+
+        async with self._connection(connection) as session:
+            return await restore_limit(session, self.schema, name)
 
     # -- workers -------------------------------------------------------------------------------------------
 

@@ -130,23 +130,26 @@ class LogPlugin:
         concurrency: int,
         database: str,
         schema: str,
+        lanes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Log that the worker is ready, with its tasks, its concurrency and its database."""
         if not self._core.isEnabledFor(logging.INFO):
             return
         shown = ", ".join(sorted(tasks)[:10]) + (", …" if len(tasks) > 10 else "")
         self._core.info(
-            "ready: graphile-worker %s, %s%s, %s, %s at a time, database %s, schema %s",
+            "ready: graphile-worker %s, %s%s, %s, %s at a time%s, database %s, schema %s",
             version,
             count(len(tasks), "task"),
             f" ({shown})" if tasks else "",
             count(cron_items, "recurring job"),
             count(concurrency, "job"),
+            "".join(f" (and {slots} in the lane {name})" for name, slots in lanes.items()),
             database,
             schema,
             extra={
                 "event": "ready", "pool_id": pool_id, "tasks": sorted(tasks), "cron_items": cron_items,
                 "concurrency": concurrency, "database": database, "schema": schema, "version": version,
+                **({"lanes": dict(lanes)} if lanes else {}),
             },
         )  # fmt: skip
 

@@ -57,6 +57,7 @@ class RecoverablePool(Protocol):
 
     id: str
     once: bool
+    concurrency: int
 
     @property
     def lease(self) -> Lease: ...
@@ -129,7 +130,7 @@ class Recovery:
             pid=os.getpid(),
             version=__version__,
             tasks=sorted(tasks),
-            concurrency=options.concurrency,
+            concurrency=pool.concurrency,
             heartbeat_interval=options.heartbeat_interval,
             grace=options.recovery_grace,
         )

@@ -21,6 +21,7 @@ from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..keep import Keep, KeepPolicy
+from ..lane import lanes_of, merged_lanes
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
@@ -28,6 +29,7 @@ from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
+from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
 from .pool_size import pool_size
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class WorkerBuilder:
     """Checks the arguments, opens the database, and makes the parts of one worker."""
 
     tasks: TaskRegistry
+    lanes: list[LanePlan]
     cron_items: Sequence[ParsedCronItem]
     database: Pool
     dsn: Dsn | None
@@ -90,7 +93,9 @@ class WorkerBuilder:
         self.lifespan: EnteredApp | None = None
         """The lifespan of the app, once it is entered."""
         app_options = None if self._app is None else self._app.options
-        self.options = call_options(arguments, objects=OBJECTS, app_options=app_options)
+        self._lanes, slots = lanes_of(arguments.get("lanes"))
+        values = {**arguments, "lanes": slots}
+        self.options = call_options(values, objects=OBJECTS, app_options=app_options)
         self._pg_pool = arguments.get("pg_pool")
         self._connection_string = self.options.connection_string
         if self._pg_pool is not None and arguments.get("connection_string") is None:
@@ -131,9 +136,11 @@ class WorkerBuilder:
             self.has_history = report.has_history
             self.has_control = report.has_control
             self.has_failure_handlers = report.has_failure_handlers
+            self._has_limits = report.has_limits
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
+            check_limits(self.lanes, has_limits=self._has_limits)
             self._install_plugins()
         except BaseException:
             await self.close()
@@ -188,7 +195,13 @@ class WorkerBuilder:
 
     def _load(self) -> None:
         self.tasks = self._load_tasks()
+        self.lanes = self._plan_lanes()
         self.cron_items = self._load_cron_items()
+
+    def _plan_lanes(self) -> list[LanePlan]:
+        of_app = () if self._app is None else self._app.lanes
+        lanes = merged_lanes((*of_app, *self._lanes), self.options.lanes)
+        return plan_lanes(self.tasks, lanes, self.options.concurrency)
 
     def _load_tasks(self) -> TaskRegistry:
         task_list = self._arguments.get("task_list")
@@ -282,6 +295,7 @@ class WorkerBuilder:
             services,
             self.hooks,
             self._clock,
+            lanes=self.lanes,
             forbidden_flags=self._forbidden_flags(),
             once=self.once,
             has_queue_indexes=self.has_tables,
@@ -403,6 +417,7 @@ class WorkerBuilder:
             tasks=tuple(self.tasks),
             cron_items=len(self.cron_items),
             concurrency=self.options.concurrency,
+            lanes={lane.name: lane.concurrency for lane in self.lanes if not lane.is_main},
             database=self.dsn.name if self.dsn is not None else "the given pool",
             schema=self.options.schema,
         )
