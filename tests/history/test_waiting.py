@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import WorkerUtils, make_worker_utils, task
+from graphile_worker import JobHandle, JobHelpers, WorkerUtils, make_worker_utils, task
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, JobFailedError, JobGoneError
 from support.pgbouncer import pgbouncer_to
@@ -403,3 +403,25 @@ async def test_a_job_is_looked_up_once_before_the_wait(utils: WorkerUtils, worke
     await workers.once(TASKS)
     await handle.result(timeout=PATIENCE)
     assert looked == [[handle.id]]
+
+
+@pytest.mark.parametrize("connections", [2, 3, 4, 10])
+async def test_a_task_waits_for_another_job(workers: Workers, jobs: Jobs, connections: int) -> None:
+    """With the worker's own connections, of which it must not lose any to the one that listens."""
+    results: list[int] = []
+
+    @task
+    async def parent(payload: Any, helpers: JobHelpers) -> None:
+        child = await helpers.add_job(double, {"n": 4}, keep=True)
+        assert isinstance(child, JobHandle)
+        results.append(await child.result(timeout=PATIENCE / 2))
+
+    await jobs.add("parent", max_attempts=1)
+    await workers.start([parent, double], concurrency=4, max_pool_size=connections, poll_interval=0.1)
+
+    async def has_ended() -> bool:
+        return all(row["last_error"] is not None for row in await jobs.all())
+
+    await until(has_ended)
+    assert results == [8]
+    assert await jobs.count() == 0

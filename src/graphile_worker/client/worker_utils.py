@@ -77,10 +77,12 @@ class WorkerUtils:
         source: AddSource = "client",
         checks_names: bool = True,
         history_retention: float = DEFAULT_RETENTION,
+        taken_connections: int = 0,
     ) -> None:
         """`checks_names`: whether to warn about jobs for tasks that no worker knows.
 
         `history_retention`: how long to keep the ends of jobs that this client removes.
+        `taken_connections`: how many connections of the pool are not for this client, but for its worker.
         """
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
@@ -92,6 +94,7 @@ class WorkerUtils:
         self._released = False
         self._source = source
         self._history_retention = history_retention
+        self._taken_connections = taken_connections
         self._observed = self.hooks.events._observed
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
@@ -806,7 +809,9 @@ class WorkerUtils:
             async with self._connection(None) as session:
                 return await read_standings(session, self.schema, list(job_ids))
 
-        return Waiters(self.pool, self.schema, look, lambda: self._connection(None))
+        # One connection to listen, and one for lookups.
+        may_listen = self.pool.get_max_size() - self._taken_connections >= 2
+        return Waiters(self.pool, self.schema, look, lambda: self._connection(None), may_listen=may_listen)
 
     async def figures(
         self,

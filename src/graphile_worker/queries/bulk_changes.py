@@ -22,6 +22,7 @@ from ..errors import InvalidArgumentError
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
+from .along_indexes import along_indexes
 from .cancel import why_workers_cannot_be_asked
 from .job_filter import CONDITIONS, JobFilter, condition_parts, with_parts
 from .manage_jobs import failure_values, schedule_values
@@ -240,8 +241,7 @@ async def _along_indexes(connection: Connection, schema: SchemaName) -> AsyncIte
         async with connection.transaction():  # a savepoint; what belongs together is undone together
             yield
         return
-    async with connection.transaction():
-        await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    async with along_indexes(connection, load("manage/walk_along_indexes", schema)):
         yield
 
 

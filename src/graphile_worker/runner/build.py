@@ -256,6 +256,7 @@ class WorkerBuilder:
             clock=self._clock,
             source="worker",
             history_retention=self.options.history_retention,
+            taken_connections=self._lending.kept,
         )
 
     @cached_property
