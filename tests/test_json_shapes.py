@@ -12,6 +12,7 @@ import pytest
 from graphile_worker import json_shapes
 from graphile_worker.diagnostics.finding import Finding
 from graphile_worker.migrate import MigrationReport
+from graphile_worker.pauses import Pause
 from graphile_worker.queries.inspection import JobCounts, QueueSummary, Statistics
 from graphile_worker.queries.maintenance import CleanupReport
 from graphile_worker.recovery.blocked_loop import BlockedLoop
@@ -26,6 +27,8 @@ def _made(cls: Any) -> Any:
     if cls is WorkerSummary:
         values["running"] = [RunningJob(id=1, started_at=datetime.now(UTC))]
         values["blocked"] = BlockedLoop("work", 1, datetime.now(UTC), 16.0)
+    if cls is QueueSummary:
+        values["pause"] = None
     return cls(**values)
 
 
@@ -51,6 +54,7 @@ def test_statistics_count_by_task_with_a_total() -> None:
         queues=2,
         locked_queues=1,
         oldest_ready_at=None,
+        pauses=[Pause(queue_name="q", reason="deploy")],
     )
     shown = json_shapes.statistics_as_json(found)
     assert shown["jobs"] == {"ready": 1, "scheduled": 2, "locked": 3, "failed": 4, "total": 10}
@@ -60,6 +64,9 @@ def test_statistics_count_by_task_with_a_total() -> None:
         "queues": 2,
         "locked_queues": 1,
         "oldest_ready_at": None,
+        "pauses": [
+            {"task_identifier": None, "queue_name": "q", "paused_at": None, "until": None, "reason": "deploy"}
+        ],
     }
 
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .outcome import Interrupted as Interrupted
     from .outcome import Outcome as Outcome
     from .outcome import Snoozed as Snoozed
+    from .pauses import Pause as Pause
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
     from .queries.cancel import CancelReport as CancelReport
@@ -134,6 +135,7 @@ export_lazily(
         "observability.log_format": "configure_logging",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "outcome": "Cancelled Completed Expired Failed Interrupted Outcome Snoozed",
+        "pauses": "Pause",
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .history.records import AttemptError, JobEnd
     from .job import Job
     from .migrate.run import MigrationReport
+    from .pauses import Pause
     from .queries.bulk_changes import BulkReport
     from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
@@ -167,6 +168,18 @@ def statistics_as_json(found: Statistics) -> dict[str, Any]:
         "queues": found.queues,
         "locked_queues": found.locked_queues,
         "oldest_ready_at": found.oldest_ready_at,
+        "pauses": [pause_as_json(pause) for pause in found.pauses],
+    }
+
+
+def pause_as_json(pause: Pause) -> dict[str, Any]:
+    """Without a task and a queue, everything is paused."""
+    return {
+        "task_identifier": pause.task_identifier,
+        "queue_name": pause.queue_name,
+        "paused_at": pause.paused_at,
+        "until": pause.until,
+        "reason": pause.reason,
     }
 
 
@@ -223,6 +236,7 @@ def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
         "jobs": queue.jobs,
         "ready": queue.ready,
         "is_estimate": queue.is_estimate,
+        "pause": None if queue.pause is None else pause_as_json(queue.pause),
     }
 
 

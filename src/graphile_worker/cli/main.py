@@ -41,10 +41,12 @@ COMMANDS = {
     "init": "init:init_command",
     "list": "list:list_command",
     "migrate": "migrate:migrate_command",
+    "pause": "pause:pause_command",
     "queues": "stats:queues_command",
     "redrive": "jobs:redrive_command",
     "remove": "jobs:remove_command",
     "reschedule": "jobs:reschedule_command",
+    "resume": "pause:resume_command",
     "show": "show:show_command",
     "stats": "stats:stats_command",
     "sweep": "workers:sweep_command",
@@ -64,6 +66,8 @@ MEANT = {
     **dict.fromkeys(("delete", "rm", "revoke", "purge"), "Did you mean 'cancel'?"),
     **dict.fromkeys(("retry", "requeue"), "Did you mean 'redrive'?"),
     **dict.fromkeys(("enqueue", "push"), "Did you mean 'add'?"),
+    **dict.fromkeys(("stop", "hold", "quiet"), "Did you mean 'pause'?"),
+    **dict.fromkeys(("unpause", "continue"), "Did you mean 'resume'?"),
     **dict.fromkeys(("inspect", "active"), "Did you mean 'workers'?"),
 }
 """Commands of other job queues, and ours for the same purpose."""

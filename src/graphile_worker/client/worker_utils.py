@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..history.removed import ManualEnd
     from ..limit import Rate
     from ..options import WorkerOptions
+    from ..pauses import Pause
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.cancel import CancelReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
@@ -630,6 +631,104 @@ class WorkerUtils:
         return await change_in_batches(
             walk, lambda work: self._manage(connection, work), options, self._clock
         )
+
+    # -- pausing -------------------------------------------------------------------------------------------
+
+    async def pause_queue(
+        self,
+        queue_name: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a named queue, in any runtime, until it is resumed or until a time.
+
+        A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
+        terms; one resume ends it.
+        """
+        from ..queries import pauses
+
+        return await self._manage(
+            connection, lambda session: pauses.pause_queue(session, self.schema, queue_name, until, reason)
+        )
+
+    async def pause_task(
+        self,
+        task: str | TaskLike[Any],
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a task in Python workers; the rest as in `pause_queue`.
+
+        Node and Rust workers that have the task do not know of it.
+        """
+        from ..queries import pauses
+
+        identifier = task if isinstance(task, str) else task.identifier
+        if not identifier:
+            raise InvalidArgumentError("task", "must not be empty; to pause every task, use pause_all")
+        return await self._manage(
+            connection, lambda session: pauses.pause_task(session, self.schema, identifier, until, reason)
+        )
+
+    async def pause_all(
+        self,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs at all in Python workers; the rest as in `pause_task`."""
+        from ..queries import pauses
+
+        return await self._manage(
+            connection,
+            lambda session: pauses.pause_task(session, self.schema, pauses.EVERY_TASK, until, reason),
+        )
+
+    async def resume_queue(self, queue_name: str, *, connection: UserConnection | None = None) -> bool:
+        """End the pause of a queue; returns whether it was paused.
+
+        While a job of the queue is still running, the next one waits for it.
+        """
+        from ..queries import pauses
+
+        return await self._manage(
+            connection, lambda session: pauses.resume_queue(session, self.schema, queue_name)
+        )
+
+    async def resume_task(
+        self, task: str | TaskLike[Any], *, connection: UserConnection | None = None
+    ) -> bool:
+        """End the pause of a task; returns whether it was paused by itself."""
+        from ..queries import pauses
+
+        identifier = task if isinstance(task, str) else task.identifier
+        if not identifier:
+            raise InvalidArgumentError("task", "must not be empty; to resume every task, use resume_all")
+        return await self._manage(
+            connection, lambda session: pauses.resume_task(session, self.schema, identifier)
+        )
+
+    async def resume_all(self, *, connection: UserConnection | None = None) -> bool:
+        """End what `pause_all` began; tasks and queues that were paused by themselves stay paused."""
+        from ..queries import pauses
+
+        return await self._manage(
+            connection, lambda session: pauses.resume_task(session, self.schema, pauses.EVERY_TASK)
+        )
+
+    async def list_pauses(self, *, connection: UserConnection | None = None) -> list[Pause]:
+        """What is paused: everything first, then tasks, then queues, by name."""
+        from ..queries import pauses
+
+        async with self._connection(connection) as session:
+            return await pauses.list_pauses(session, self.schema)
+
+    # -- maintenance ---------------------------------------------------------------------------------------
 
     async def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: UserConnection | None = None

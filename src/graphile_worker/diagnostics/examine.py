@@ -16,6 +16,7 @@ from ..error_text import message_of
 from ..errors import GraphileWorkerError, NoDatabaseError
 from ..migrate.own_objects import applied_numbers
 from ..migrate.state import SchemaState, read_state
+from ..queries.pauses import pauses_if_readable
 from ..recovery.worker_rows import SCANNED_PAGES
 from . import facts
 from .connection_checks import (
@@ -34,6 +35,7 @@ from .job_checks import (
     check_queues,
     not_scanned,
 )
+from .pause_checks import check_pauses
 from .probes import probe
 from .schema_checks import (
     check_functions,
@@ -199,9 +201,11 @@ class _Examination:
                 facts.LostQueue.load(connection, schema),
                 lambda queues: check_lost_queues(queues, schema),
             )
+        pauses = await self._check("pauses", pauses_if_readable(connection, schema), check_pauses)
+        workers = locks.workers if locks is not None else None
         await self._check(
             "waiting",
-            facts.waiting(connection, schema, locks.workers if locks is not None else None),
+            facts.waiting(connection, schema, workers, pauses or []),
             lambda waiting: check_waiting(waiting, thresholds),
         )
         await self._check(

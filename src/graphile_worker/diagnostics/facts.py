@@ -13,6 +13,7 @@ import msgspec
 
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
+from ..pauses import Pause
 from ..queries.ready_tasks import ReadyTask, ready_tasks
 from ..recovery.running_tasks import RunningTasks, running_tasks
 from ..recovery.worker_rows import WorkerList, list_workers
@@ -210,6 +211,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
     ready: list[ReadyTask]
     running: RunningTasks | None
+    pauses: list[Pause] = []
 
 
 class Failures(msgspec.Struct, frozen=True):
@@ -294,11 +296,13 @@ async def failures(
     return Failures(tasks, is_estimate=percentage < 100)
 
 
-async def waiting(connection: Connection, schema: SchemaName, workers: WorkerList | None) -> Waiting:
+async def waiting(
+    connection: Connection, schema: SchemaName, workers: WorkerList | None, pauses: list[Pause]
+) -> Waiting:
     """Tasks with ready jobs, and which tasks the workers have."""
     ready = await ready_tasks(connection, schema)
     running = None if workers is None else await running_tasks(connection, schema, workers)
-    return Waiting(ready, running)
+    return Waiting(ready, running, pauses)
 
 
 async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:

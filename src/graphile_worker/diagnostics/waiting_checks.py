@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
+from ..pauses import HELD_BY
 from ..queries.ready_tasks import ReadyTask
 from ..queries.similar_names import similar_names
 from ..recovery.running_tasks import RunningTasks
@@ -20,6 +21,10 @@ def check_waiting(waiting: Waiting, thresholds: Thresholds) -> Iterator[Finding]
     if not late:
         yield well("waiting", "no job has been waiting for long")
         return
+    paused = [task for task in late if _is_paused(task, waiting)]
+    if paused:
+        yield _paused(paused)
+        late = [task for task in late if task not in paused]
     running = waiting.running
     queued = [task for task in late if task.free_age is None or task.free_age < thresholds.waiting_age]
     others = [task for task in late if task not in queued]
@@ -38,6 +43,23 @@ def check_waiting(waiting: Waiting, thresholds: Thresholds) -> Iterator[Finding]
             yield explain(tasks, running)
     if queued:
         yield _in_queues(queued)
+
+
+def _is_paused(task: ReadyTask, waiting: Waiting) -> bool:
+    """Whether an operator keeps its jobs from running."""
+    if any(
+        pause.queue_name is None and pause.name in (None, task.task_identifier) for pause in waiting.pauses
+    ):
+        return True
+    return task.free_age is None and task.locked_by == HELD_BY
+
+
+def _paused(tasks: list[ReadyTask]) -> Finding:
+    return _finding(
+        tasks, "wait because their task or queue is paused", "An operator has paused it.",
+        "See `graphile-worker pause`; to go on, `graphile-worker resume`.",
+        severity="info",
+    )  # fmt: skip
 
 
 def _reason(task: ReadyTask, running: RunningTasks) -> Explain:
@@ -101,7 +123,7 @@ def _slow(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
 
 def _in_queues(tasks: list[ReadyTask]) -> Finding:
     held = [
-        f"{queue} by {pool}"
+        f"{queue} (paused)" if pool == HELD_BY else f"{queue} by {pool}"
         for queue, pool in dict.fromkeys((task.queue_name, task.locked_by) for task in tasks)
     ]
     return _finding(

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from ..job import Job
+from ..pauses import Pause
 from ..spec import CronJob, JobSpec
 
 AddSource = Literal["client", "worker", "crontab"]
@@ -151,6 +152,20 @@ class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "pool:returnJobs"
     jobs: Sequence[Job]
+
+
+class PoolPaused(PoolEvent, frozen=True, kw_only=True):
+    """The pool learnt that a task, a queue or everything is paused, or that the terms have changed."""
+
+    name: ClassVar[str] = "pool:pause"
+    pause: Pause
+
+
+class PoolResumed(PoolEvent, frozen=True, kw_only=True):
+    """The pool learnt that this pause is over."""
+
+    name: ClassVar[str] = "pool:resume"
+    pause: Pause
 
 
 class PoolOutcomesWritten(PoolEvent, frozen=True, kw_only=True):

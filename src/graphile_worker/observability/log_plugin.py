@@ -19,6 +19,7 @@ from ..error_parts import cause_of, context_of
 from ..error_text import summarize
 from ..errors import ConfigError
 from ..hooks import Hooks, events
+from ..pauses import Pause
 from ..retry import back_off
 from ..text import count
 from ..text import duration as waiting_time
@@ -89,6 +90,8 @@ class LogPlugin:
                 on(events.JobSucceeded, self._succeeded)
                 on(events.PoolListenSuccess, self._listening)
             on(events.JobInterrupted, self._interrupted)
+            on(events.PoolPaused, self._paused)
+            on(events.PoolResumed, self._resumed)
             on(events.PoolGracefulShutdown, self._stopping)
             on(events.PoolGracefulShutdownComplete, self._stopped)
             on(events.GracefulShutdown, self._first_signal)
@@ -335,6 +338,18 @@ class LogPlugin:
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
         )  # fmt: skip
 
+    def _paused(self, event: events.PoolPaused) -> None:
+        pause = event.pause
+        self._core.info(
+            "%s is paused%s; %s", pause.what, pause.terms, "its jobs wait" if pause.name else "jobs wait",
+            extra=pool_scope(event) | _pause_fields(pause),
+        )  # fmt: skip
+
+    def _resumed(self, event: events.PoolResumed) -> None:
+        self._core.info(
+            "%s is no longer paused", event.pause.what, extra=pool_scope(event) | _pause_fields(event.pause)
+        )
+
     def _pool_fatal(self, event: events.PoolFatalError) -> None:
         self._core.error(
             "the worker cannot go on (%s): %s; stopping", event.action, summarize(event.error),
@@ -436,3 +451,12 @@ class LogPlugin:
 
     def _traceback(self, error: BaseException) -> BaseException | None:
         return error if self._core.isEnabledFor(logging.DEBUG) else None
+
+
+def _pause_fields(pause: Pause) -> dict[str, Any]:
+    """What is paused and the terms, as far as there are any."""
+    fields = {
+        "task_identifier": pause.task_identifier, "queue_name": pause.queue_name,
+        "until": pause.until, "reason": pause.reason,
+    }  # fmt: skip
+    return {name: value for name, value in fields.items() if value is not None}

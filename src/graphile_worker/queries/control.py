@@ -1,28 +1,40 @@
-"""What operators ask of running workers, and how workers read it."""
+"""What operators ask of running workers, and how workers read it. `pauses` has what operators do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
-from ..db.connection import Connection
+from ..db.connection import Connection, Row
+from ..pauses import Pause
 from ..schema_name import SchemaName
 from ..sql import load
-
-EVERY_TASK = ""
-"""The name under which every task is paused."""
+from .pauses import EVERY_TASK as EVERY_TASK
+from .pauses import pause_from
 
 
 class ControlState(msgspec.Struct, frozen=True):
     """What operators ask of one pool."""
 
-    paused: frozenset[str] = frozenset()
-    """Identifiers of paused tasks; `EVERY_TASK` among them if all are."""
+    pauses: frozenset[Pause] = frozenset()
+    """Tasks and queues that are paused."""
+    held_queues: frozenset[int] = frozenset()
+    """The ids of the queues that are paused."""
+    has_ended_holds: bool = False
+    """Whether a queue is held although its pause is over; see `end_due_holds`."""
     changes_in: float | None = None
     """Seconds until the first pause ends; None if none has an end."""
     cancelled: Mapping[int, str | None] = msgspec.field(default_factory=dict[int, str | None])
     """Ids of jobs of this pool that were cancelled, and the reasons."""
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """Identifiers of paused tasks; `EVERY_TASK` among them if all are."""
+        return frozenset(
+            pause.task_identifier or EVERY_TASK for pause in self.pauses if pause.queue_name is None
+        )
 
 
 async def read_control_state(connection: Connection, schema: SchemaName, pool_id: str) -> ControlState:
@@ -30,11 +42,36 @@ async def read_control_state(connection: Connection, schema: SchemaName, pool_id
     rows = await connection.fetch(load("control/look", schema), pool_id)
     if not rows:
         return NOTHING_ASKED
+    queues = [row for row in rows if row["kind"] == "queue"]
+    over = [row for row in queues if row["name"] is None or _is_over(row)]
+    paused = [row for row in rows if row["kind"] in ("task", "queue") and row not in over]
     return ControlState(
-        paused=frozenset(row["task"] for row in rows if row["task"] is not None),
-        changes_in=min((row["seconds"] for row in rows if row["seconds"] is not None), default=None),
-        cancelled={row["job_id"]: row["reason"] for row in rows if row["job_id"] is not None},
+        pauses=frozenset(map(pause_from, paused)),
+        held_queues=frozenset(row["id"] for row in queues),
+        has_ended_holds=bool(over) or any(row["kind"] == "ending" for row in rows),
+        changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
+        cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
     )
+
+
+async def paused_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Sequence[str],
+    paused: Collection[str],
+    now: datetime | None,
+) -> list[tuple[Pause, int]]:
+    """How many ready jobs of these tasks wait in each paused queue, and for each paused task."""
+    rows = await connection.fetch(load("control/left_jobs", schema), list(tasks), list(paused), now)
+    return [
+        (Pause(task_identifier=row["task_identifier"], queue_name=row["queue_name"]), row["jobs"])
+        for row in rows
+    ]
+
+
+def _is_over(row: Row) -> bool:
+    return row["seconds"] is not None and bool(row["seconds"] <= 0)
 
 
 NOTHING_ASKED = ControlState()

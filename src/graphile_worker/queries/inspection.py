@@ -7,13 +7,15 @@ random sample of the table's pages. Results say which of the two they are.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ..db.connection import Connection
+from ..db.connection import Connection, Row
 from ..errors import InvalidArgumentError
 from ..job import Job, instant
+from ..pauses import HELD_BY, Pause
 from ..schema_name import SchemaName
 from ..sql import load
 from .job_filter import CONDITIONS, condition_parts, with_parts
@@ -23,6 +25,7 @@ from .job_filter import JobFilter as JobFilter
 from .job_filter import JobOrder as JobOrder
 from .job_filter import JobState as JobState
 from .manage_jobs import checked_ids
+from .pauses import pauses_if_readable
 
 COUNTED_PAGES = 2000
 """Tables up to this size (16 MB with the usual pages, some 100,000 small jobs) are counted in full."""
@@ -76,6 +79,8 @@ class Statistics:
     locked_queues: int
     oldest_ready_at: datetime | None
     """The `run_at` of the job that has been ready the longest."""
+    pauses: list[Pause] = field(default_factory=list)
+    """What is paused. Paused queues do not count as locked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,8 @@ class QueueSummary:
     ready: int
     is_estimate: bool
     """Whether `jobs` and `ready` are estimated from a sample."""
+    pause: Pause | None = None
+    """None if it is not paused. A paused queue has no `locked_by`."""
 
 
 async def get_job(connection: Connection, schema: SchemaName, job_id: int) -> JobDetails | None:
@@ -143,6 +150,7 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
         queues=0 if queues is None else queues["queues"],
         locked_queues=0 if queues is None else queues["locked"],
         oldest_ready_at=_instant(oldest),
+        pauses=await pauses_if_readable(connection, schema),
     )
 
 
@@ -152,17 +160,23 @@ async def list_queues(
     """Named queues, the longest first."""
     percentage = await _percentage(connection, schema, exact)
     rows = await connection.fetch(load("inspect/list_queues", schema), percentage, limit)
-    return [
-        QueueSummary(
-            queue_name=row["queue_name"],
-            locked_by=row["locked_by"],
-            locked_at=_instant(row["locked_at"]),
-            jobs=_scaled(row["jobs"], percentage),
-            ready=_scaled(row["ready"], percentage),
-            is_estimate=percentage < 100,
-        )
-        for row in rows
-    ]
+    pauses: dict[str | None, Pause] = {}
+    if any(row["locked_by"] == HELD_BY for row in rows):
+        pauses = {pause.queue_name: pause for pause in await pauses_if_readable(connection, schema)}
+    return [_queue(row, percentage, pauses) for row in rows]
+
+
+def _queue(row: Row, percentage: float, pauses: Mapping[str | None, Pause]) -> QueueSummary:
+    name, is_paused = row["queue_name"], row["locked_by"] == HELD_BY
+    return QueueSummary(
+        queue_name=name,
+        locked_by=None if is_paused else row["locked_by"],
+        locked_at=None if is_paused else _instant(row["locked_at"]),
+        jobs=_scaled(row["jobs"], percentage),
+        ready=_scaled(row["ready"], percentage),
+        is_estimate=percentage < 100,
+        pause=pauses.get(name, Pause(queue_name=name)) if is_paused else None,
+    )
 
 
 async def _percentage(connection: Connection, schema: SchemaName, exact: bool) -> float:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from ..db.connection import Connection
 from ..errors import InvalidArgumentError
+from ..pauses import HELD_BY
 from ..schema_name import SchemaName
 from ..spec import check_text
 from ..sql import load
@@ -56,6 +57,11 @@ async def cleanup(
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
     """Unlock all jobs and queues held by these pools."""
     ids = checked_names("worker_ids", worker_ids)
+    if HELD_BY in ids:
+        raise InvalidArgumentError(
+            "worker_ids",
+            f"{HELD_BY!r} is not a worker: the queues it locks are paused; resume them",
+        )
     await connection.execute(load("maintain/force_unlock_workers", schema), ids)
 
 

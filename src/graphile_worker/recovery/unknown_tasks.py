@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 
 from ..clock import Clock, uptime
 from ..options import WorkerOptions
+from ..queries.pauses import pauses_if_readable
 from ..queries.ready_tasks import ReadyTask, ready_tasks
 from ..queries.similar_names import did_you_mean, similar_names
 from .periodic import Periodic
@@ -70,7 +71,11 @@ class UnknownTasks:
         if unknown:
             running = await self._run(lambda connection: running_tasks(connection, schema))
             if self._is_oldest(running):
-                self._warn([task for task in unknown if task.task_identifier not in running.tasks], running)
+                paused = await self._run(lambda connection: pauses_if_readable(connection, schema))
+                if any(pause.name is None for pause in paused):  # everything
+                    return
+                known = running.tasks.union(pause.task_identifier or "" for pause in paused)
+                self._warn([task for task in unknown if task.task_identifier not in known], running)
 
     def _may_warn(self, task: ReadyTask) -> bool:
         warned_at = self._warned_at.get(task.task_identifier)

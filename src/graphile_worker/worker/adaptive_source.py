@@ -132,7 +132,7 @@ class AdaptiveSource(BufferedSource):
         self._unpack()
         if not self._held:
             self._received_at = self._clock.monotonic()
-        self._hold(jobs)
+        self._hold(self._without_paused(jobs))
         self._watch_held()
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
@@ -170,7 +170,7 @@ class AdaptiveSource(BufferedSource):
             if timer is not None:
                 timer.cancel()
         await self._end_loop()
-        await self._return_all()
+        await asyncio.gather(*self._returning, self._return_all())
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
@@ -205,7 +205,7 @@ class AdaptiveSource(BufferedSource):
         self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
         self._pace.measure(self._clock.monotonic(), len(self._held))
-        self._arrived = jobs
+        self._arrived = jobs = self._without_paused(jobs)
         if jobs:
             self._received_at = self._clock.monotonic()
             self._watch_held()

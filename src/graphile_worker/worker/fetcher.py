@@ -13,6 +13,7 @@ from ..hooks import Events
 from ..hooks.events import PoolJobsFetched
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..queries.control import EVERY_TASK
 from ..queries.fetch import (
     get_announced_jobs,
     get_jobs,
@@ -91,7 +92,9 @@ class Fetcher:
         self._last_flags: Sequence[str] | None = None
         self._clock = clock
         self._use_local_time = use_local_time
-        self._tasks: dict[int, str] = {}
+        self._registered: dict[int, str] = {}
+        self._tasks: dict[int, str] = {}  # the registered ones that are not paused
+        self._paused: frozenset[str] = frozenset()
         self._failures = failures
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
         self._fetches = FETCHES
@@ -112,16 +115,30 @@ class Fetcher:
             lambda connection: register_tasks(connection, self._schema, identifiers)
         )
         if identifiers is self._identifiers:
-            self._tasks = tasks
+            self._registered = tasks
+            self._tasks = self._unpaused()
 
     def set_tasks(self, identifiers: Sequence[str]) -> None:
         """Fetch jobs of these tasks from now on; a fetch in flight may still lock jobs of the old ones."""
         self._identifiers = tuple(identifiers)
-        self._tasks = {}
+        self._registered = self._tasks = {}
+
+    def pause(self, identifiers: frozenset[str]) -> None:
+        """Fetch no jobs of these tasks from now on, and of all others; `EVERY_TASK` stands for every one."""
+        self._paused = identifiers
+        self._tasks = self._unpaused()
+        self._plan.forget_watermarks()
+
+    def _unpaused(self) -> dict[int, str]:
+        if not self._paused:
+            return self._registered
+        if EVERY_TASK in self._paused:
+            return {}
+        return {id_: name for id_, name in self._registered.items() if name not in self._paused}
 
     def forget(self) -> None:
         """Forget everything about the schema: it may have been dropped and installed again."""
-        self._tasks = {}
+        self._registered = self._tasks = {}
         self._plan.forget()
 
     # -- fetching ------------------------------------------------------------------------------------------
@@ -130,9 +147,10 @@ class Fetcher:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
             if not self._tasks:
-                if not self._identifiers:
+                if not self._registered and self._identifiers:
+                    await self.register()
+                if not self._tasks:  # this lane has none, or all are paused
                     return ()
-                await self.register()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None
             demand = Demand(limit, self._tasks, announced, self.one_at_a_time, flags, now)

@@ -45,6 +45,8 @@ STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
 class LocalQueue(BufferedSource):
     """Hands out jobs from memory and refills it in batches of a fixed size."""
 
+    _returned = LocalQueueReturnJobs
+
     def __init__(
         self,
         fetcher: Fetcher,
@@ -61,7 +63,6 @@ class LocalQueue(BufferedSource):
         self._is_requested = True
         self._may_be_more = True
         self._timers: dict[str, asyncio.Task[None]] = {}
-        self._returning: set[asyncio.Task[None]] = set()
 
     # -- for the slots -------------------------------------------------------------------------------------
 
@@ -90,6 +91,7 @@ class LocalQueue(BufferedSource):
             self._want_fetch()
 
     def adopt(self, jobs: Sequence[Job]) -> None:
+        jobs = self._without_paused(jobs)
         self._held.add(jobs)
         if self._mode == TTL_EXPIRED:
             self._set_mode(POLLING)
@@ -166,6 +168,7 @@ class LocalQueue(BufferedSource):
         full = len(jobs) >= self._options.size
         self._may_be_more = may_have_left_some(len(jobs), self._options.size) if self._delay is None else full
         self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
+        jobs = self._without_paused(jobs)
         self._held.add(jobs)
         if not self._wait_if_all_are_busy() and self._may_be_more:
             self._is_requested = True
@@ -250,11 +253,7 @@ class LocalQueue(BufferedSource):
     def _expire(self) -> None:
         if self._mode == WAITING and self._held:
             self._set_mode(TTL_EXPIRED)
-            task = asyncio.get_running_loop().create_task(
-                self._return_held(LocalQueueReturnJobs), name="graphile-worker local queue return"
-            )
-            self._returning.add(task)
-            task.add_done_callback(self._returning.discard)
+            self._return_soon(self._return_held(LocalQueueReturnJobs))
 
     def _set_mode(self, mode: str) -> None:
         old, self._mode = self._mode, mode

@@ -25,8 +25,9 @@ from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..outcome import Finished
-from ..queries.control import ControlState, read_control_state
+from ..queries.control import ControlState, paused_jobs, read_control_state
 from ..queries.limits import register_limits
+from ..queries.pauses import end_due_holds
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
@@ -34,6 +35,7 @@ from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from ..text import count
 from .background import BackgroundTasks
 from .cancellations import Cancellations
 from .choose_source import choose_fetcher, choose_source
@@ -49,6 +51,7 @@ from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
 from .left_behind import LeftBehind
 from .limited_fetcher import LimitedFetcher
 from .listener import Listener
+from .pausing import Pausing
 from .progress import ProgressReporter
 from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
@@ -168,6 +171,7 @@ class WorkerPool:
         )
         self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
+        self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
         self._cancellations = Cancellations(
             self.id,
@@ -376,13 +380,19 @@ class WorkerPool:
         return self._control is not None and self._control.is_on
 
     async def _read_control_state(self) -> ControlState:
-        return await self.run_statement(
-            lambda connection: read_control_state(connection, self._options.schema_name, self.id)
-        )
+        schema = self._options.schema_name
+        state = await self.run_statement(lambda connection: read_control_state(connection, schema, self.id))
+        if state.has_ended_holds:
+            await self.run_statement(lambda connection: end_due_holds(connection, schema))
+            state = await self.run_statement(
+                lambda connection: read_control_state(connection, schema, self.id)
+            )
+        return state
 
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
         self._cancellations.end(state.cancelled)
+        self._pausing.apply(state)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
@@ -450,7 +460,25 @@ class WorkerPool:
 
     async def _drain(self, slots: AllSlots) -> None:
         await drain(self._source, slots, self._sink, lambda: self._shutdown.has_begun)
+        if self._pausing.pauses and not self._shutdown.has_begun:
+            await self._report_left()
         self._shutdown.begin("no job is left to run", quietly=True)
+
+    async def _report_left(self) -> None:
+        """Log which ready jobs a drain has left because they are paused."""
+        options = self._options
+        left = await self.run_statement(
+            lambda connection: paused_jobs(
+                connection,
+                options.schema_name,
+                tasks=self._identifiers,
+                paused=self._pausing.tasks,
+                now=self._clock.now() if options.use_local_time else None,
+            )
+        )
+        for pause, jobs in left:
+            verb = "was" if jobs == 1 else "were"
+            logger.info("%s of the paused %s %s left", count(jobs, "job"), pause.what, verb)
 
     def _lease_lapsed(self) -> None:
         """Other workers may have declared this pool dead."""

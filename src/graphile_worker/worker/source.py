@@ -65,6 +65,10 @@ class JobSource(Protocol):
         """Remove and return the held jobs that belong to another worker now."""
         ...
 
+    def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
+        """Return held jobs that are paused, and those that arrive later; None if nothing is paused."""
+        ...
+
     def start(self, slots: IdleSlots) -> None:
         """Begin to fetch for these slots."""
         ...
@@ -100,6 +104,8 @@ class JobSource(Protocol):
 class BufferedSource:
     """The common part of both sources: held jobs, the slots that wait for them, and a loop that fetches."""
 
+    _returned: type[PoolJobsReturned] | type[LocalQueueReturnJobs] = PoolJobsReturned
+
     def __init__(
         self, fetcher: Fetcher, events: Events, clock: Clock, on_error: Callable[[BaseException], None]
     ) -> None:
@@ -112,6 +118,8 @@ class BufferedSource:
         self._idle = asyncio.Event()  # no fetch is in flight or due
         self._slots: IdleSlots | None = None
         self._loop_task: asyncio.Task[None] | None = None
+        self._is_paused: Callable[[Job], bool] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
 
     async def quiet(self) -> None:
         await self._idle.wait()
@@ -123,6 +131,20 @@ class BufferedSource:
         self._slots = slots
         self._due.set()
         self._loop_task = asyncio.get_running_loop().create_task(loop, name=name)
+
+    def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
+        self._is_paused = is_paused
+        if is_paused is not None:
+            paused = self.drop(is_paused)
+            if paused:
+                self._return_soon(self._return(paused, self._returned))
+        self.poll()
+
+    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        raise NotImplementedError
+
+    def poll(self) -> None:
+        raise NotImplementedError
 
     async def _end_loop(self) -> None:
         """Wait for the loop of a released source to end; if cancelled, cancel it as well."""
@@ -141,10 +163,31 @@ class BufferedSource:
 
     async def _return_held(self, event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]) -> None:
         """Return all held jobs to the queue, and emit this event."""
-        jobs = self._held.take_all()
+        await self._return(self._held.take_all(), event)
+
+    async def _return(
+        self, jobs: Sequence[Job], event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]
+    ) -> None:
         if jobs:
             await retry_until_done(lambda: self._fetcher.return_jobs(jobs), self._clock, self._on_error)
             self._events.emit(event(pool_id=self._fetcher.pool_id, jobs=jobs))
+
+    def _return_soon(self, returning: Coroutine[Any, Any, None]) -> None:
+        """Return jobs in the background; a release waits for it."""
+        task = asyncio.get_running_loop().create_task(returning, name="graphile-worker return of jobs")
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+
+    def _without_paused(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """The jobs that may run; those that were paused while the fetch was in flight are returned."""
+        is_paused = self._is_paused
+        if is_paused is None:
+            return jobs
+        paused = list(filter(is_paused, jobs))
+        if not paused:
+            return jobs
+        self._return_soon(self._return(paused, self._returned))
+        return [job for job in jobs if not is_paused(job)]
 
 
 async def retry_until_done(

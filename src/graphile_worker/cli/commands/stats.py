@@ -12,6 +12,7 @@ from ...text import count
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
 from ..support.parameters import Since, limit_option
+from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -63,7 +64,7 @@ async def stats_command(
 @limit_option("queues", default=100)
 @EXACT_OPTION
 async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
-    """Show named queues, longest first, and the worker pools that hold them.
+    """Show named queues, longest first, the worker pools that hold them, and which are paused.
 
     \b
     graphile-worker queues --limit 10
@@ -81,6 +82,8 @@ def _print_statistics(found: Statistics) -> None:
     click.echo()
     if found.queues:
         click.echo(f"{count(found.queues, 'named queue')}, {found.locked_queues:,} locked.")
+    for note in paused_notes(found.pauses):
+        click.echo(note)
     if found.oldest_ready_at is not None:
         click.echo(f"The oldest ready job has been waiting since {cell(found.oldest_ready_at)}.")
     elif not found.jobs.total:
@@ -90,8 +93,21 @@ def _print_statistics(found: Statistics) -> None:
 
 
 def _print_queues(found: list[QueueSummary]) -> None:
-    rows = [(queue.queue_name, queue.jobs, queue.ready, queue.locked_by, queue.locked_at) for queue in found]
-    print_table(("queue", "jobs", "ready", "locked by", "locked at"), rows, empty="No named queues.")
+    rows = [
+        (
+            queue.queue_name,
+            queue.jobs,
+            queue.ready,
+            queue.locked_by,
+            queue.locked_at,
+            None if queue.pause is None else f"paused{queue.pause.terms}",
+        )
+        for queue in found
+    ]
+    columns = ("queue", "jobs", "ready", "locked by", "locked at", "state")
+    has_paused = any(queue.pause is not None for queue in found)
+    width = len(columns) if has_paused else len(columns) - 1
+    print_table(columns[:width], [row[:width] for row in rows], empty="No named queues.")
     if any(queue.is_estimate for queue in found):
         click.echo(ESTIMATE)
 

@@ -9,10 +9,12 @@ import click
 
 from ...config import Settings
 from ...json_shapes import sweep_as_json, worker_as_json
+from ...queries.pauses import pauses_if_readable
 from ...text import count, duration
 from ..support.client import run_async, utils_for
 from ..support.command import Output, client_command, command
 from ..support.output import print_table
+from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -30,7 +32,7 @@ RETRY_AFTER = 0.2  # seconds to leave another sweep to finish
 @client_command("workers")
 @click.option("--all", "scan", is_flag=True, help="Find workers of other runtimes in a large jobs table too.")
 async def workers_command(utils: WorkerUtils, scan: bool) -> Output:
-    """Show workers, whether they are alive, and the jobs they hold.
+    """Show workers, whether they are alive, the jobs they hold, and what is paused.
 
     Workers of other runtimes are listed while they hold jobs; their state is unknown.
 
@@ -39,10 +41,12 @@ async def workers_command(utils: WorkerUtils, scan: bool) -> Output:
     graphile-worker workers --all
     """
     found = await utils.list_workers(all=scan)
+    async with utils.with_pg_client() as connection:
+        pauses = await pauses_if_readable(connection, utils.schema)
     return Output(
         lambda: [worker_as_json(worker) for worker in found],
         lambda: _print_workers(found),
-        notes=[] if found.is_complete else [NOT_SCANNED],
+        notes=[*([] if found.is_complete else [NOT_SCANNED]), *paused_notes(pauses)],
     )
 
 

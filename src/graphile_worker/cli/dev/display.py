@@ -196,6 +196,7 @@ class LiveDisplay:
                 self._state.counts, self._state.count_error = None, message_of(error)
             else:
                 self._state.counts, self._state.is_estimate = found.jobs, found.is_estimate
+                self._state.pauses = found.pauses
             await asyncio.sleep(COUNT_INTERVAL)
 
     def _print_line(self, line: str, style: str = "") -> None:

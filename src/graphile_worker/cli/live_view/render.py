@@ -10,9 +10,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...pauses import Pause
 from ...text import count, duration
 from .activity import JobError, RunningJob
 from .state import ViewState, WorkerStatus
+
+MOST_PAUSES = 5
 
 STYLES: dict[WorkerStatus, str] = {
     "starting": "yellow",
@@ -35,6 +38,8 @@ def render(state: ViewState) -> RenderableType:
     if state.status != "none":
         rows.add_row("done", _done(state))
         rows.add_row("running", _running(state.running, state.jobs))
+    if state.pauses:
+        rows.add_row("paused", _pauses(state.pauses))
     if state.errors:
         rows.add_row("errors", _errors(list(state.errors)))
     return Panel(
@@ -92,6 +97,16 @@ def _running(total: int, jobs: list[RunningJob]) -> RenderableType:
     ]
     if total > len(jobs):
         lines.append(_line().append(f"and {total - len(jobs):,} more", "dim"))
+    return Group(*lines)
+
+
+def _pauses(pauses: list[Pause]) -> RenderableType:
+    lines = [
+        _line().append(_printable(pause.what), "yellow").append(_printable(pause.terms), "dim")
+        for pause in pauses[:MOST_PAUSES]
+    ]
+    if len(pauses) > MOST_PAUSES:
+        lines.append(_line().append(f"and {len(pauses) - MOST_PAUSES:,} more", "dim"))
     return Group(*lines)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from .activity import MOST_ERRORS, JobError, RunningJob, Snapshot
 
 if TYPE_CHECKING:
+    from ...pauses import Pause
     from ...queries.inspection import JobCounts
 
 WINDOW = 10.0  # seconds over which the rate is averaged
@@ -31,6 +32,7 @@ class ViewState:
     is_estimate: bool = False
     count_error: str = ""
     """Why there are no counts."""
+    pauses: list[Pause] = field(default_factory=list)
     running: int = 0
     jobs: list[RunningJob] = field(default_factory=list)
     errors: deque[JobError] = field(default_factory=lambda: deque(maxlen=MOST_ERRORS))

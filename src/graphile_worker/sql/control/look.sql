@@ -1,13 +1,25 @@
 -- What operators ask of a pool. Cheap while they ask for nothing: the tables are empty.
 --
 -- $1 text  pool id
--- Returns a row per paused task (identifier, or empty for every task; seconds until its end, or null) and per job of
--- this pool that was cancelled.
-select task, null::bigint as job_id, reason, date_part('epoch', until - now()) as seconds
+-- Returns rows with kind, name, id, reason, since and until (seconds since 1970) and seconds (until the end, or null):
+-- task    a paused task: its identifier, or empty for every task
+-- queue   a paused queue: its name and id; seconds is zero or less if the pause is over and the queue is still held
+-- ending  the id of a queue that was resumed while a job of it was running
+-- cancel  the id of a job of this pool that was cancelled
+select
+  'task' as kind, task as name, null::bigint as id, reason,
+  date_part('epoch', paused_at) as since, date_part('epoch', until) as until,
+  date_part('epoch', until - now()) as seconds
 from :GRAPHILE_WORKER_SCHEMA._private_py_pauses
 where until is null or until > now()
 union all
-select null, cancel.job_id, cancel.reason, null
+select
+  case when hold.job_id is null then 'queue' else 'ending' end, queue.queue_name, hold.queue_id, hold.reason,
+  date_part('epoch', hold.held_at), date_part('epoch', hold.until), date_part('epoch', hold.until - now())
+from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
+left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = hold.queue_id
+union all
+select 'cancel', null, cancel.job_id, cancel.reason, null, null, null
 from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
 where job.locked_by = $1::text

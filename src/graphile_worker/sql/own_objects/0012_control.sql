@@ -16,6 +16,8 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds (
     until timestamptz, -- null for no end
     reason text,
     held_at timestamptz not null default now(),
+    holder text, -- the pool that had the queue locked when it was paused
+    job_id bigint, -- the queue was resumed while this job of the holder was running
     constraint _private_py_queue_holds_pkey primary key (queue_id)
 );
 

@@ -1,0 +1,172 @@
+"""`graphile-worker pause` and `resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...json_shapes import pause_as_json
+from ...pauses import Pause
+from ..support.command import Output, client_command
+from ..support.output import cell, print_table
+from ..support.parameters import Period, When
+
+if TYPE_CHECKING:
+    from ...client import WorkerUtils
+
+MOST_NOTES = 10
+QUEUE = click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable.")
+TASK = click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable.")
+ALL = click.option("--all", "everything", is_flag=True, help="Every task.")
+
+
+def targets(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags that say what to pause or to resume."""
+    return QUEUE(TASK(ALL(function)))
+
+
+def _check_pause(
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    everything: bool,
+    period: timedelta | None,
+    until: datetime | timedelta | None,
+    reason: str | None,
+) -> None:
+    if period is not None and until is not None:
+        raise click.UsageError("--for and --until cannot be combined.")
+    for flag, value in (("--for", period), ("--until", until)):
+        if value is not None and _is_over(value):
+            raise click.UsageError(f"{flag} must be in the future.")
+    has_terms = period is not None or until is not None or reason is not None
+    if has_terms and not (queues or tasks or everything):
+        raise click.UsageError("Name what to pause: --queue, --task or --all.")
+
+
+def _is_over(value: datetime | timedelta) -> bool:
+    return value <= timedelta(0) if isinstance(value, timedelta) else value <= datetime.now(UTC)
+
+
+@client_command("pause", check=_check_pause)
+@targets
+@click.option(
+    "--for", "period", type=Period(), metavar="PERIOD", help="Resume by itself after this time: 10m, 2h."
+)
+@click.option(
+    "--until", type=When(), metavar="WHEN", help="Resume by itself at this time: 2030-01-31T12:00:00Z."
+)
+@click.option("--reason", metavar="TEXT", help="Why; shown wherever the pause is.")
+async def pause_command(
+    utils: WorkerUtils,
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    everything: bool,
+    period: timedelta | None,
+    until: datetime | timedelta | None,
+    reason: str | None,
+) -> Output:
+    """Start no more jobs of a queue, of a task, or at all. Without flags, list what is paused.
+
+    Running jobs go on. Jobs can be added, and wait. Workers of every runtime obey the pause of a queue.
+    Only workers of this package obey --task and --all.
+
+    \b
+    graphile-worker pause
+    graphile-worker pause --queue imports --reason "bad file"
+    graphile-worker pause --task send_email --for 10m
+    graphile-worker pause --all --until 2030-01-31T12:00:00Z
+    """
+    if not (queues or tasks or everything):
+        found = await utils.list_pauses()
+        return Output(lambda: [pause_as_json(pause) for pause in found], lambda: print_pauses(found))
+    notes = await _about_names(utils, tasks)
+    end = period if period is not None else until
+    pauses = [await utils.pause_queue(name, until=end, reason=reason) for name in queues]
+    pauses += [await utils.pause_task(name, until=end, reason=reason) for name in tasks]
+    if everything:
+        pauses.append(await utils.pause_all(until=end, reason=reason))
+    return Output(lambda: [pause_as_json(pause) for pause in pauses], lambda: _print_paused(pauses), notes)
+
+
+def _check_resume(queues: Sequence[str], tasks: Sequence[str], everything: bool) -> None:
+    if not (queues or tasks or everything):
+        raise click.UsageError(
+            "Name what to resume: --queue, --task or --all. `graphile-worker pause` lists what is paused."
+        )
+
+
+@client_command("resume", check=_check_resume)
+@targets
+async def resume_command(
+    utils: WorkerUtils, queues: Sequence[str], tasks: Sequence[str], everything: bool
+) -> Output:
+    """End pauses.
+
+    --all ends what `pause --all` began. Queues and tasks that were paused by name stay paused.
+
+    \b
+    graphile-worker resume --queue imports
+    graphile-worker resume --task send_email --task send_sms
+    graphile-worker resume --all
+    """
+    resumed = [(Pause(queue_name=name), await utils.resume_queue(name)) for name in queues]
+    resumed += [(Pause(task_identifier=name), await utils.resume_task(name)) for name in tasks]
+    if everything:
+        resumed.append((Pause(), await utils.resume_all()))
+    left = await utils.list_pauses()
+    return Output(
+        lambda: [
+            {
+                "task_identifier": pause.task_identifier,
+                "queue_name": pause.queue_name,
+                "was_paused": was_paused,
+            }
+            for pause, was_paused in resumed
+        ],
+        lambda: _print_resumed(resumed),
+        notes=paused_notes(left, "Still paused"),
+    )
+
+
+def print_pauses(found: Sequence[Pause]) -> None:
+    """The table of everything that is paused."""
+    rows = [(pause.what, pause.paused_at, pause.until, pause.reason) for pause in found]
+    print_table(("paused", "since", "until", "reason"), rows, empty="Nothing is paused.")
+
+
+def paused_notes(found: Sequence[Pause], title: str = "Paused") -> list[str]:
+    """Lines about pauses, for commands that are about something else."""
+    notes = [f"{title}: {cell(pause.what + pause.terms, longest=None)}." for pause in found[:MOST_NOTES]]
+    if len(found) > MOST_NOTES:
+        notes.append(f"{title}: {len(found) - MOST_NOTES:,} more; `graphile-worker pause` lists all.")
+    return notes
+
+
+def _print_paused(pauses: Sequence[Pause]) -> None:
+    for pause in pauses:
+        click.echo(f"Paused {cell(pause.what + pause.terms, longest=None)}.")
+
+
+def _print_resumed(resumed: Sequence[tuple[Pause, bool]]) -> None:
+    for pause, was_paused in resumed:
+        what = cell(pause.what, longest=None)
+        click.echo(f"Resumed {what}." if was_paused else f"{what[0].upper()}{what[1:]} was not paused.")
+
+
+async def _about_names(utils: WorkerUtils, tasks: Sequence[str]) -> list[str]:
+    """A line about each task that the database has never seen; its name may be misspelt."""
+    if not tasks:
+        return []
+    from ...queries.names import known_task_names
+    from ...queries.similar_names import did_you_mean, similar_names
+
+    async with utils.with_pg_client() as connection:
+        known = await known_task_names(connection, utils.schema)
+    unknown = {name: did_you_mean(similar_names(name, known)) for name in tasks if name not in known}
+    return [
+        f"graphile-worker: warning: the database has no task {name!r}{question}"
+        for name, question in unknown.items()
+    ]

@@ -1,0 +1,202 @@
+"""Pausing and resuming tasks and named queues.
+
+A paused task is a row that Python workers read. A paused queue is *held*: its row in the shared table is
+locked by no pool and for ever, which every runtime obeys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from .. import sqlstates
+from ..db.array_types import teach_arrays
+from ..db.connection import Connection, Row
+from ..db.errors import sqlstate_of
+from ..errors import GraphileWorkerError, InvalidArgumentError
+from ..job import instant
+from ..pauses import Pause
+from ..schema_name import SchemaName
+from ..spec import MAX_IDENTIFIER_LENGTH, MAX_QUEUE_NAME_LENGTH, check_name, check_text
+from ..sql import load
+from .spec_columns import time_and_delay
+
+EVERY_TASK = ""
+"""The name under which every task is paused."""
+UNAVAILABLE = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
+"""The tables are missing, or this role may not use them."""
+
+Until = datetime | timedelta | None
+
+
+async def pause_task(
+    connection: Connection, schema: SchemaName, identifier: str, until: Until, reason: str | None
+) -> Pause:
+    """Pause a task, or with `EVERY_TASK` everything."""
+    if identifier != EVERY_TASK:
+        check_name("task", identifier, MAX_IDENTIFIER_LENGTH)
+    row = await _pause(connection, schema, "pause_task", identifier, until, reason)
+    return _pause_with(row, task_identifier=identifier or None)
+
+
+async def pause_queue(
+    connection: Connection, schema: SchemaName, queue_name: str, until: Until, reason: str | None
+) -> Pause:
+    """Hold a queue; it is created if no job was ever added to it."""
+    check_name("queue_name", queue_name, MAX_QUEUE_NAME_LENGTH)
+    row = await _pause(connection, schema, "hold_queue", queue_name, until, reason)
+    return _pause_with(row, queue_name=queue_name)
+
+
+async def _pause(
+    connection: Connection, schema: SchemaName, statement: str, name: str, until: Until, reason: str | None
+) -> Row:
+    _check_until(until)
+    if reason is not None:
+        if not isinstance(reason, str):
+            raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
+        check_text("reason", reason)
+    with _refusals():
+        (row,) = await connection.fetch(
+            load(f"control/{statement}", schema), name, *time_and_delay(until, None), reason or None
+        )
+    return row
+
+
+async def resume_task(connection: Connection, schema: SchemaName, identifier: str) -> bool:
+    """End the pause of a task, or with `EVERY_TASK` of everything; returns whether there was one."""
+    if identifier != EVERY_TASK:
+        check_name("task", identifier, MAX_IDENTIFIER_LENGTH)
+    with _refusals():
+        was_paused: bool = await connection.fetchval(load("control/resume_task", schema), identifier)
+    return was_paused
+
+
+async def resume_queue(connection: Connection, schema: SchemaName, queue_name: str) -> bool:
+    """Free a queue that is held, or return it to the pool that runs a job of it; whether it was held."""
+    check_name("queue_name", queue_name, MAX_QUEUE_NAME_LENGTH)
+    with _refusals():
+        return await _end_holds(connection, schema, "held_queue", queue_name) > 0
+
+
+async def end_due_holds(connection: Connection, schema: SchemaName) -> int:
+    """Resume the queues whose pause is over; returns how many."""
+    return await _end_holds(connection, schema, "due_holds")
+
+
+async def _end_holds(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
+    # Statements must see what was committed while they waited for locks: a new snapshot for each.
+    isolation = None if connection.is_in_transaction() else "read_committed"
+    teach_arrays(connection)
+    async with connection.transaction(isolation=isolation):
+        holds = await connection.fetch(load(f"control/{choice}", schema), *arguments)
+        queue_ids = [hold["queue_id"] for hold in holds]
+        running = await _lock_running_jobs(connection, schema, holds)
+        ended: int = 0
+        if holds:
+            ended = await connection.fetchval(load("control/end_holds", schema), queue_ids, running)
+    if running:  # a write may have waited for our transaction
+        await connection.fetch(load("control/lock_jobs", schema), running)
+    if running or not arguments:
+        await connection.fetch(load("control/settle_queues", schema))
+    return ended
+
+
+async def _lock_running_jobs(connection: Connection, schema: SchemaName, holds: Sequence[Row]) -> list[int]:
+    """Lock the rows of the jobs that still run in these queues, so that they do not end meanwhile.
+
+    The end of a job that is just being written may lock the next job of its queue. No job is locked later:
+    the queue is held.
+    """
+    held = [hold for hold in holds if hold["holder"] is not None]
+    if not held:
+        return []
+    queue_ids, holders = [hold["queue_id"] for hold in held], [hold["holder"] for hold in held]
+    while True:
+        rows = await connection.fetch(load("control/running_jobs", schema), queue_ids, holders)
+        found = [row["id"] for row in rows]
+        if not found:
+            return []
+        locked = [row["id"] for row in await connection.fetch(load("control/lock_jobs", schema), found)]
+        if locked == found:
+            return found
+
+
+async def list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
+    """What is paused: everything first, then tasks, then queues, by name."""
+    with _refusals():
+        return await _list_pauses(connection, schema)
+
+
+async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
+    return [pause_from(row) for row in await connection.fetch(load("control/list_pauses", schema))]
+
+
+async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list[Pause]:
+    """The same; empty if the table is missing or this role may not read it."""
+    try:
+        if not connection.is_in_transaction():
+            return await _list_pauses(connection, schema)
+        async with connection.transaction():  # an error would end the caller's transaction
+            return await _list_pauses(connection, schema)
+    except Exception as error:
+        if sqlstate_of(error) not in UNAVAILABLE:
+            raise
+        return []
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Say what to do if the tables are missing, or this role may not use them."""
+    try:
+        yield
+    except Exception as error:
+        state = sqlstate_of(error)
+        if state == sqlstates.UNDEFINED_TABLE:
+            raise GraphileWorkerError(
+                "the tables for pauses are missing; to create them, run as the owner of the schema: "
+                "graphile-worker migrate"
+            ) from error
+        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
+            raise GraphileWorkerError(
+                f"this role may not pause or resume ({error}); connect as the owner of the schema"
+            ) from error
+        raise
+
+
+def pause_from(row: Row) -> Pause:
+    """A pause from a row with `kind`, `name` and the terms."""
+    name = row["name"]
+    if row["kind"] == "queue":
+        return _pause_with(row, queue_name=name)
+    return _pause_with(row, task_identifier=name or None)
+
+
+def _pause_with(row: Row, *, task_identifier: str | None = None, queue_name: str | None = None) -> Pause:
+    return Pause(
+        task_identifier=task_identifier,
+        queue_name=queue_name,
+        paused_at=instant(row["since"]),
+        until=None if row["until"] is None else instant(row["until"]),
+        reason=row["reason"],
+    )
+
+
+def _check_until(until: Until) -> None:
+    if until is None:
+        return
+    if isinstance(until, datetime):
+        if until.utcoffset() is None:
+            raise InvalidArgumentError(
+                "until", f"{until!r} has no time zone; give it one, or give a timedelta from now"
+            )
+        is_over = until <= datetime.now(UTC)
+    elif isinstance(until, timedelta):
+        is_over = until <= timedelta(0)
+    else:
+        raise InvalidArgumentError(
+            "until", f"expected a datetime with a time zone or a timedelta, got {until!r}"
+        )
+    if is_over:
+        raise InvalidArgumentError("until", f"must be in the future, got {until}")

@@ -1,0 +1,62 @@
+"""The doctor and pauses: it says what is paused, and does not look for other reasons why jobs wait."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from graphile_worker import WorkerUtils, make_worker_utils
+from graphile_worker.config import resolve_settings
+from graphile_worker.diagnostics.examine import examine
+from graphile_worker.diagnostics.finding import Finding
+from graphile_worker.diagnostics.pause_checks import check_pauses
+from graphile_worker.pauses import Pause
+from support.working import SCHEMA, Jobs
+
+OLD = "now() - interval '8 minutes'"
+
+
+async def findings(url: str, *checks: str) -> list[Finding]:
+    found = await examine(resolve_settings({"connection_string": url}, {}))
+    return [finding for finding in found if finding.check in checks]
+
+
+async def pause_all_three(utils: WorkerUtils) -> None:
+    await utils.pause_task("paused", reason="deploy")
+    await utils.pause_queue("q")
+
+
+async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, database_url: str) -> None:
+    await jobs.add("paused")
+    await jobs.add("queued", queue="q")
+    await jobs.add("other")
+    await jobs.connection.execute(f"update {SCHEMA}._private_jobs set run_at = {OLD}, created_at = {OLD}")
+    async with make_worker_utils(connection_string=database_url) as utils:
+        await pause_all_three(utils)
+        paused, others = await findings(database_url, "waiting")
+        assert (paused.severity, paused.summary) == (
+            "info",
+            "jobs wait because their task or queue is paused: paused (1 job, 8 minutes), "
+            "queued (1 job, 8 minutes)",
+        )
+        assert others.summary == "jobs wait, and no worker is running: other (1 job, 8 minutes)"
+        (pauses,) = await findings(database_url, "pauses")
+        assert (pauses.severity, pauses.summary) == ("info", "paused: task paused (deploy), queue q")
+        (queues,) = await findings(database_url, "queues")
+        assert queues.severity == "ok"
+        await utils.pause_all()
+        (everything,) = await findings(database_url, "waiting")
+        assert "other (1 job, 8 minutes)" in everything.summary
+
+
+async def test_without_pauses_all_is_well(database_url: str) -> None:
+    (found,) = await findings(database_url, "pauses")
+    assert (found.severity, found.summary) == ("ok", "nothing is paused")
+
+
+def test_a_queue_that_no_worker_resumed_in_time_is_reported() -> None:
+    late = Pause(queue_name="a queue", until=datetime.now(UTC) - timedelta(hours=1))
+    warning, info = check_pauses([late, Pause()])
+    assert warning.severity == "warning"
+    assert warning.summary == "queues are still paused although their time is over: a queue"
+    assert "graphile-worker resume --queue 'a queue'" in warning.advice
+    assert info.summary == "paused: every task"

@@ -1,0 +1,122 @@
+"""Roles that may not use the tables of pauses, and databases without them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker import WorkerUtils, make_worker_utils
+from graphile_worker.errors import GraphileWorkerError
+from graphile_worker.hooks.events import JobSucceeded
+from graphile_worker.testing.recorder import EventRecorder
+from support.server import DatabaseServer
+from support.working import SCHEMA, Jobs, Workers
+
+TABLES = (
+    "_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs",
+    "_private_py_workers", "_private_py_recoveries", "_private_py_migrations",
+)  # fmt: skip
+
+
+async def passing() -> None:
+    pass
+
+
+@pytest.fixture
+async def role(server: DatabaseServer, connection: Any) -> AsyncIterator[str]:
+    """A role that may use the shared tables, and not those of pauses."""
+    name = f"{server.prefix}porter"
+    await connection.execute(
+        f'create role "{name}" login; grant usage on schema {SCHEMA} to "{name}"; '
+        f'grant usage on all sequences in schema {SCHEMA} to "{name}"; '
+        f'grant select on {SCHEMA}.migrations to "{name}"'
+    )
+    for table in TABLES:
+        await connection.execute(
+            f'grant all on {SCHEMA}.{table} to "{name}"; '
+            f'create policy porter on {SCHEMA}.{table} to "{name}" using (true) with check (true)'
+        )
+    try:
+        yield name
+    finally:
+        await connection.execute(f'drop owned by "{name}"; drop role "{name}"')
+
+
+@pytest.fixture
+async def limited(database_url: str, role: str) -> AsyncIterator[Any]:
+    async with asyncpg.create_pool(
+        database_url, server_settings={"role": role}, min_size=0, max_size=8
+    ) as pool:
+        yield pool
+
+
+async def refusals(utils: WorkerUtils) -> set[str]:
+    """What the client says to each attempt."""
+    said = set()
+    for attempt in (
+        utils.pause_queue("q"), utils.pause_task("a"), utils.pause_all(), utils.resume_queue("q"),
+        utils.resume_task("a"), utils.resume_all(), utils.list_pauses(),
+    ):  # fmt: skip
+        with pytest.raises(GraphileWorkerError) as caught:
+            await attempt
+        said.add(str(caught.value))
+    return said
+
+
+async def test_a_role_without_rights_runs_jobs_and_is_told_once(
+    utils: WorkerUtils,
+    limited: Any,
+    jobs: Jobs,
+    workers: Workers,
+    recorder: EventRecorder,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await utils.pause_task("a")
+    await utils.pause_queue("q")
+    held = await jobs.add("a", queue="q")
+    with caplog.at_level(logging.WARNING, "graphile_worker"):
+        await workers.start({"a": passing}, pg_pool=limited, events=recorder.events)
+        await jobs.add("a")
+        await recorder.wait_for(JobSucceeded)
+    await jobs.until_left(held)  # a paused queue is held for every role
+    lines = [record.getMessage() for record in caplog.records if "pauses" in record.getMessage()]
+    assert len(lines) == 1
+    assert "cannot see pauses and cancelled jobs" in lines[0]
+
+
+async def test_a_role_without_rights_is_refused_with_advice_and_still_gets_counts(
+    utils: WorkerUtils, limited: Any
+) -> None:
+    await utils.pause_queue("q")
+    async with make_worker_utils(pg_pool=limited) as clerk:
+        for message in await refusals(clerk):
+            assert message.startswith("this role may not pause or resume (permission denied for table")
+            assert message.endswith("; connect as the owner of the schema")
+        assert (await clerk.statistics()).pauses == []
+        (queue,) = await clerk.list_queues()
+        assert queue.pause is not None
+        assert queue.pause.paused_at is None
+        async with limited.acquire() as session, session.transaction():
+            assert (await clerk.statistics(connection=session)).pauses == []
+            assert await clerk.list_queues(connection=session) == [queue]
+
+
+async def test_without_the_tables_the_client_says_how_to_create_them(
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    await jobs.connection.execute(
+        f"drop table {SCHEMA}._private_py_pauses, {SCHEMA}._private_py_queue_holds, "
+        f"{SCHEMA}._private_py_cancels"
+    )
+    assert await refusals(utils) == {
+        "the tables for pauses are missing; to create them, run as the owner of the schema: "
+        "graphile-worker migrate"
+    }
+    assert (await utils.statistics()).pauses == []
+    await workers.start({"a": passing}, events=recorder.events)
+    await jobs.add("a")
+    await recorder.wait_for(JobSucceeded)
