@@ -36,7 +36,9 @@ PAGES = {
         "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
         "AbortSignal get_current_job get_current_helpers"
     ),
-    "jobs.md": "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Interrupted",
+    "jobs.md": (
+        "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Cancelled Interrupted"
+    ),
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),

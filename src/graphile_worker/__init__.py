@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .options import LocalQueueOptions as LocalQueueOptions
     from .options import RefetchDelayOptions as RefetchDelayOptions
     from .options import WorkerOptions as WorkerOptions
+    from .outcome import Cancelled as Cancelled
     from .outcome import Completed as Completed
     from .outcome import Expired as Expired
     from .outcome import Failed as Failed
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from .pauses import Pause as Pause
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
+    from .queries.cancel import CancelReport as CancelReport
     from .queries.figures import BacklogSample as BacklogSample
     from .queries.figures import FigureGroup as FigureGroup
     from .queries.figures import FigureList as FigureList
@@ -79,7 +81,6 @@ if TYPE_CHECKING:
     from .queries.limits import LimitSummary as LimitSummary
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
-    from .queries.manage_jobs import CancelReport as CancelReport
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
@@ -134,7 +135,7 @@ export_lazily(
         "observability.job_context": "JobContextFilter",
         "observability.log_format": "configure_logging",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
-        "outcome": "Completed Expired Failed Interrupted Outcome Snoozed",
+        "outcome": "Cancelled Completed Expired Failed Interrupted Outcome Snoozed",
         "pauses": "Pause",
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
@@ -142,7 +143,7 @@ export_lazily(
         "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.blocked_loop": "BlockedLoop",
-        "queries.manage_jobs": "CancelReport",
+        "queries.cancel": "CancelReport",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "retry": "Retry",

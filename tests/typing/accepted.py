@@ -180,6 +180,8 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     )
     assert_type(await utils.cancel_jobs([1, 2]), CancelReport)
     assert_type(await utils.cancel_jobs(filter=failed, jobs_per_second=50), BulkReport)
+    assert_type(await utils.cancel_job(12, reason="why"), CancelReport)
+    assert_type(await utils.cancel_job(job_key="k"), CancelReport)
     assert_type(get_current_job(), Job)
     assert_type(get_current_helpers(), JobHelpers)
 

@@ -34,12 +34,13 @@ class Followed:
         return await self._client.get_job_status(self.id)
 
     async def cancel(self, reason: str | None = None) -> bool:
-        """Delete the job unless it is running or has ended; those who wait get JobCancelledError.
+        """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
 
-        Returns whether it was cancelled. The reason is kept with its end.
+        Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
+        kept with its end. A running job that completes before its worker ends it has completed.
         """
-        report = await self._client.cancel_jobs([self.id], reason=reason)
-        return bool(report.removed)
+        report = await self._client.cancel_job(self.id, reason=reason)
+        return bool(report.removed or report.asked)
 
     def watch(self) -> AsyncIterator[Progress]:
         """The progress that the task reports, until the job ends."""

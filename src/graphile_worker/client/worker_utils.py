@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from ..options import WorkerOptions
     from ..pauses import Pause
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
+    from ..queries.cancel import CancelReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
-    from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from .following import JobRecord, JobStatus
@@ -514,26 +514,71 @@ class WorkerUtils:
         connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> CancelReport | BulkReport:
-        """Delete jobs that are not running, by id or by filter.
+        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
-        By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
-        work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
-        are counted as skipped. A job that was added with `keep` ends as cancelled, for this `reason`.
+        No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
+        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
+        this `reason`.
         """
-        from ..history.removed import ManualEnd
-        from ..queries import bulk_changes, manage_jobs
+        from ..queries import bulk_changes, cancel
 
-        end = ManualEnd("cancelled", *manage_jobs.failure_values(reason))
         if filter is not None:
-            change = bulk_changes.CANCEL
+            change = bulk_changes.cancellation(reason, self.schema)
+            end = self._cancelled(reason)
             return await self._change_in_batches(job_ids, filter, change, connection, options, end)
         ids = _job_ids(job_ids, options)
-        return await self._end_jobs(
-            connection,
-            end,
-            lambda session: manage_jobs.cancel_jobs(session, self.schema, ids),
-            lambda report: report.removed,
+        return await self._cancel(
+            connection, reason, lambda session: cancel.cancel_jobs(session, self.schema, ids, reason=reason)
         )
+
+    @overload
+    async def cancel_job(
+        self, job: Job | int, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    async def cancel_job(
+        self, *, job_key: str, reason: str | None = None, connection: UserConnection | None = None
+    ) -> CancelReport: ...
+
+    async def cancel_job(
+        self,
+        job: Job | int | None = None,
+        *,
+        job_key: str | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> CancelReport:
+        """Cancel one job, or the job that has this key; see `cancel_jobs`.
+
+        If no job has the key, every list of the report is empty.
+        """
+        from ..queries import cancel
+        from .following import id_of
+
+        if (job is None) == (job_key is None):
+            raise InvalidArgumentError("job", "name the job, or its job_key, and not both")
+        ids = () if job is None else (id_of(job),)
+        return await self._cancel(
+            connection,
+            reason,
+            lambda session: cancel.cancel_jobs(session, self.schema, ids, job_key=job_key, reason=reason),
+        )
+
+    async def _cancel(
+        self,
+        connection: UserConnection | None,
+        reason: str | None,
+        work: Callable[[Connection], Awaitable[CancelReport]],
+    ) -> CancelReport:
+        return await self._end_jobs(connection, self._cancelled(reason), work, lambda report: report.removed)
+
+    def _cancelled(self, reason: str | None) -> ManualEnd:
+        from ..history.removed import ManualEnd
+        from ..queries.manage_jobs import failure_values
+
+        return ManualEnd("cancelled", *failure_values(reason))
 
     async def _end_jobs(
         self,
@@ -989,6 +1034,7 @@ class WorkerUtils:
         A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
         in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
         """
+        from ..keep import Keep, KeepPolicy
         from ..recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
 
         async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -1002,6 +1048,7 @@ class WorkerUtils:
             self.hooks,
             delay=delay,
             max_recoveries=DEFAULT_MAX_RECOVERIES if max_recoveries is None else max_recoveries,
+            policy=KeepPolicy(default=Keep(self._history_retention)),
         )
         return await (sweep.dry() if dry_run else sweep())
 

@@ -348,6 +348,7 @@ class WorkerBuilder:
             has_history=self.has_history,
             figures=figures,
             duties=self._duties(pool),
+            policy=self._keep_policy if self.has_history else None,
             handlers=self._handlers,
         )
 
@@ -371,6 +372,11 @@ class WorkerBuilder:
             duties += figure_duties(options.schema_name, lambda: counter.is_active)
         if self.has_history:
             duties += history_duties(options, self._keep_policy)
+        if self.has_control:
+            from ..recovery.cancelled_jobs import EndCancelledJobs
+
+            policy = self._keep_policy if self.has_history else None
+            duties.append(EndCancelledJobs(options.schema_name, policy))
         if self._handlers and self.has_failure_handlers:
             from ..recovery.other_failures import TellHandlers
 

@@ -12,7 +12,7 @@ from ..errors import JobError, JobInterruptedError
 from ..hooks import AroundRun
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..outcome import Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
+from ..outcome import Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..tasks.helpers import JobHelpers
 from .execute import Executor, interrupted_by_task, is_closed, outcome_by_cause
 from .verdict import outcome_of
@@ -69,7 +69,7 @@ class _Layers:
         return await self._executor.cancelled(asyncio.CancelledError(), self._helpers)
 
     def _after_error(self, outcome: Outcome | None, error: BaseException) -> Outcome:
-        if isinstance(outcome, Failed | Interrupted | Snoozed | Expired):
+        if isinstance(outcome, Failed | Interrupted | Snoozed | Expired | Cancelled):
             if error is not outcome.error:  # raised again to make a context manager roll back
                 self._helpers.logger.error("an around_run interceptor failed", exc_info=error)
             return outcome
@@ -79,11 +79,11 @@ class _Layers:
 
 
 def _after_cancellation(outcome: Outcome | None, cancelled: Outcome) -> Outcome:
-    return outcome if isinstance(outcome, Failed | Interrupted | Snoozed) else cancelled
+    return outcome if isinstance(outcome, Failed | Interrupted | Snoozed | Cancelled) else cancelled
 
 
 def _after_return(interceptor: AroundRun, outcome: Outcome | None, returned: Any) -> Outcome:
-    if isinstance(outcome, Interrupted):
+    if isinstance(outcome, Interrupted | Cancelled):
         return outcome
     kind = type(returned)  # not isinstance, which may run code of a foreign object
     if (

@@ -16,7 +16,7 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..endings import Ending
-from ..error_text import message_of
+from ..error_text import drop_frames, message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..expiry import EXPIRES_FLAG
 from ..history.result import kept
@@ -26,7 +26,7 @@ from ..hooks.redaction import redacted_json
 from ..job import Job
 from ..keep import KeepPolicy, is_awaited
 from ..observability.job_context import job_fields
-from ..outcome import COMPLETED, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
+from ..outcome import COMPLETED, Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
@@ -208,8 +208,8 @@ class Executor:
         """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
         if type(outcome) is Completed:
             outcome = self._completed(job, outcome)
-        if isinstance(outcome, Expired):
-            return self._expired(job, outcome)
+        if isinstance(outcome, Expired | Cancelled):
+            return self._deleted(job, outcome)
         if isinstance(outcome, Failed | Snoozed):
             rules = self._failure_rules.get(job.task_identifier)
             if rules is not None:
@@ -230,8 +230,10 @@ class Executor:
         except Exception as error:  # `ResultError`, or what a property of the result raises
             return failed(error)
 
-    def _expired(self, job: Job, outcome: Expired) -> Outcome:
-        """The outcome with how to keep it: like a failure, since the task did not run."""
+    def _deleted(self, job: Job, outcome: Expired | Cancelled) -> Outcome:
+        """The outcome with how to keep it: like a failure, since the task did not complete the job."""
+        if isinstance(outcome, Cancelled) and outcome.raised is not None:
+            drop_frames(outcome.raised)
         if self._policy is None:
             return outcome
         keep, payload = self._policy.for_failed(job.task_identifier, job.raw_flags), None

@@ -5,6 +5,7 @@ The parts know nothing of each other beyond what is wired here. `shutdown` descr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -36,6 +37,7 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from ..text import count
 from .background import BackgroundTasks
+from .cancellations import Cancellations
 from .choose_source import choose_fetcher, choose_source
 from .control import ControlWatch
 from .drain import drain
@@ -62,6 +64,7 @@ from .watchdog import Blockage, LoopWatchdog, exit_process
 from .wide_queues import WideQueues
 
 SESSIONS_WITH_LISTENER = 3
+LOOK_AGAIN_AFTER = 0.2  # seconds
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
@@ -155,6 +158,7 @@ class WorkerPool:
             recorder=self._recorder,
             figures=self.figures,
             redactors=hooks._redactors,
+            may_be_cancelled=self._may_be_cancelled,
         )
         self._lanes = [self._make_lane(plan) for plan in lanes]
         self._source = AllSources(self._lanes)
@@ -179,6 +183,15 @@ class WorkerPool:
         )
         self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
+        self._cancellations = Cancellations(
+            self.id,
+            holdings=self._sessions.holdings,
+            source=self._source,
+            executor=self._executor,
+            put=self._sink.put,
+            look_again=self._look_soon,
+            grace=options.timeout_grace,
+        )
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -266,6 +279,7 @@ class WorkerPool:
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
             [self._make_slots(lane) for lane in self._lanes]
         )
+        self._cancellations.slots = slots
         if any(lane.plan.limits for lane in self._lanes):
             self._sink.on_ended = self._limited_jobs_ended
         self._sink.start(
@@ -276,10 +290,10 @@ class WorkerPool:
         start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
-            if self._control is not None:
-                start(self._control.run(), "control")
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
             start(refresh_tasks(self._register, self._clock, self._fetch_failed), "task names")
+        if self._control is not None:
+            start(self._control.run(), "control")
         slots.start()
         self._watchdog = LoopWatchdog(
             slots,
@@ -369,6 +383,12 @@ class WorkerPool:
         if self._control is not None:
             self._control.changed()
 
+    def _look_soon(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_AFTER, self._control_changed)
+
+    def _may_be_cancelled(self) -> bool:
+        return self._control is not None and self._control.is_on
+
     async def _read_control_state(self) -> ControlState:
         schema = self._options.schema_name
         state = await self.run_statement(lambda connection: read_control_state(connection, schema, self.id))
@@ -381,6 +401,7 @@ class WorkerPool:
 
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
+        self._cancellations.end(state.cancelled)
         self._pausing.apply(state)
         self._wide_queues.apply(state.has_wide_queues)
 

@@ -1,4 +1,5 @@
 -- Permanent failures that no handler was told of: those of other runtimes, and those by hand. They count as told.
+-- A job that was cancelled while it ran has not failed; see control/leftover_cancels.
 --
 -- $1 text[]   task identifiers
 -- $2 text     last_error of jobs that did not fail but cannot run again
@@ -15,6 +16,9 @@ with failed as materialized (
   where not job.is_available and job.locked_at is null
     and task.identifier = any ($1::text[])
     and job.last_error is distinct from $2::text
+    and not exists (
+      select from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel where cancel.job_id = job.id
+    )
 ),
 untold as (
   select failed.id, failed.failed_at
