@@ -26,14 +26,14 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
-        "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
-        "AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState HistoryFilter AttemptError "
-        "ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary "
+        "WorkerList WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport "
+        "RecoveredWorker MigrationReport AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd "
+        "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
-    "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
+    "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
-        "task TaskOptions Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
+        "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
         "AbortSignal get_current_job get_current_helpers"
     ),
     "jobs.md": "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Interrupted",

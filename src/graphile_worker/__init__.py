@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .hooks import WorkerContext as WorkerContext
     from .job import Job as Job
     from .lane import Lane as Lane
+    from .limit import Limit as Limit
     from .migrate import MigrationReport as MigrationReport
     from .observability.formatters import JsonFormatter as JsonFormatter
     from .observability.formatters import TextFormatter as TextFormatter
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from .queries.inspection import JobState as JobState
     from .queries.inspection import QueueSummary as QueueSummary
     from .queries.inspection import Statistics as Statistics
+    from .queries.limits import LimitSummary as LimitSummary
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
     from .queries.manage_jobs import CancelReport as CancelReport
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     from .tasks import task as task
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
+    from .unique import Unique as Unique
     from .worker.fetcher import FlagSource as FlagSource
 
 export_lazily(
@@ -124,6 +127,7 @@ export_lazily(
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "lane": "Lane",
+        "limit": "Limit",
         "migrate": "MigrationReport",
         "observability.formatters": "JsonFormatter TextFormatter",
         "observability.job_context": "JobContextFilter",
@@ -134,6 +138,7 @@ export_lazily(
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
+        "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.blocked_loop": "BlockedLoop",
         "queries.manage_jobs": "CancelReport",
@@ -148,6 +153,7 @@ export_lazily(
         "get_current_helpers get_current_job task",
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",
+        "unique": "Unique",
         "worker.fetcher": "FlagSource",
     },
     "__version__",

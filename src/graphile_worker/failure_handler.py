@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from .errors import InvalidArgumentError
 from .job import Job
 from .spec import JobSpec
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class FailedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,7 @@ class FailureHandler(msgspec.Struct, frozen=True):
 
     identifier: str
     options: Mapping[str, Any]
+    queue_name_for: Callable[[Any], str | None] | None = None
 
     def spec(self, job: Job, error: str, payload: str | None = None) -> JobSpec:
         """The job to add for a failed job; `payload`: what is left of its own, as JSON text."""
@@ -45,4 +50,17 @@ class FailureHandler(msgspec.Struct, frozen=True):
             key=job.key,
             created_at=job.created_at,
         )
-        return JobSpec(self.identifier, failed, **self.options)
+        try:
+            options = self.options
+            if self.queue_name_for is not None:
+                options = {**options, "queue_name": self.queue_name_for(failed)}
+            return JobSpec(self.identifier, failed, **options)
+        except InvalidArgumentError as error:  # must not keep the failure from being written
+            logger.error(
+                "the job of %r for the failed job %d is added without its queue and unique: %s",
+                self.identifier,
+                job.id,
+                error,
+            )
+            options = {name: value for name, value in self.options.items() if name != "unique"}
+            return JobSpec(self.identifier, failed, **options)

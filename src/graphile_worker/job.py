@@ -86,6 +86,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         """Whether a worker may lock the job once its `run_at` has passed."""
         return self.raw_locked_at is None and self.attempts < self.max_attempts
 
+    @property
+    def is_existing(self) -> bool:
+        """Whether an add found this job instead of adding one, because the job is unique."""
+        return False
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values by column name, for printing. An unreadable payload stays text."""
         values = {name: getattr(self, name) for name in _COLUMNS if name != "payload"}
@@ -105,6 +110,14 @@ class Job(msgspec.Struct, frozen=True, gc=False):
                 text = str(value) if name == "payload" or isinstance(value, datetime) else repr(value)
                 shown.append(f"{name}={text}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class ExistingJob(Job, frozen=True, gc=False):
+    """A job that an add found instead of adding one."""
+
+    @property
+    def is_existing(self) -> bool:
+        return True
 
 
 _COLUMNS = (

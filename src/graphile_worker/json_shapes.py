@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .queries.bulk_changes import BulkReport
     from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
+    from .queries.limits import LimitSummary
     from .queries.maintenance import CleanupReport
     from .recovery.sweep import RecoveredWorker, SweepReport
     from .recovery.worker_rows import WorkerSummary
@@ -227,6 +228,7 @@ def backlog_as_json(start: datetime, samples: Sequence[BacklogSample]) -> dict[s
 def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
     return {
         "queue_name": queue.queue_name,
+        "width": queue.width,
         "locked_by": queue.locked_by,
         "locked_at": queue.locked_at,
         "jobs": queue.jobs,
@@ -313,3 +315,19 @@ def findings_as_json(found: Sequence[Finding]) -> dict[str, Any]:
         for finding in found
     ]
     return {"healthy": worst != "error", "worst": worst, "findings": findings}
+
+
+def limit_as_json(limit: LimitSummary) -> dict[str, Any]:
+    """The bounds in force; the period of the rate in seconds."""
+    rate = limit.rate
+    return {
+        "name": limit.name,
+        "concurrency": limit.concurrency,
+        "rate": None if rate is None else {"starts": rate[0], "period": rate[1].total_seconds()},
+        "burst": limit.burst,
+        "running": limit.running,
+        "may_start": limit.may_start,
+        "overridden": list(limit.overridden),
+        "set_at": limit.set_at,
+        "tasks": list(limit.tasks),
+    }

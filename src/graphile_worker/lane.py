@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +12,12 @@ from .errors import ConfigError
 
 MAIN = "main"
 """The name of the lane of all tasks that are in no other lane. Its slots are the option `concurrency`."""
+
+
+Order = Literal["priority", "fair"]
+"""In which order a lane takes jobs: by priority and time, or of one named queue after another."""
+ORDERS: tuple[str, ...] = get_args(Order)
+FAIR: Order = "fair"
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -28,6 +34,8 @@ class Lane(_Named, frozen=True, kw_only=True):
     tasks: Collection[str | Callable[..., Any]] = ()
     """Tasks of the worker, or their identifiers."""
     concurrency: int = 1
+    order: Order = "priority"
+    """"fair" serves named queues in turn, so that a long one does not delay the others."""
 
     def __post_init__(self) -> None:
         check_lane_name(self.name)
@@ -36,6 +44,10 @@ class Lane(_Named, frozen=True, kw_only=True):
                 f"lane {self.name!r}: tasks: expected a list of tasks or identifiers, got {self.tasks!r}"
             )
         check_slots(self.name, self.concurrency)
+        if self.order not in ORDERS:
+            raise ConfigError(
+                f"lane {self.name!r}: order: expected one of {', '.join(ORDERS)}; got {self.order!r}"
+            )
 
 
 def check_lane_name(name: object) -> None:

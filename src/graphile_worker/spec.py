@@ -14,6 +14,9 @@ import msgspec
 
 from .errors import InvalidArgumentError
 
+if TYPE_CHECKING:
+    from .unique import Unique
+
 JobKeyMode = Literal["replace", "preserve_run_at", "unsafe_dedupe"]
 """What a second add with the same key does: replace the job, replace all but its run_at, or nothing."""
 JOB_KEY_MODES: tuple[str, ...] = get_args(JobKeyMode)
@@ -21,6 +24,7 @@ JOB_KEY_MODES: tuple[str, ...] = get_args(JobKeyMode)
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
+MAX_WIDTH = 1000
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
 DEFAULT_PRIORITY = 0  # as the shared tables have it
 DEFAULT_MAX_ATTEMPTS = 25
@@ -36,8 +40,9 @@ P_contra = TypeVar("P_contra", contravariant=True)
 class TaskLike(Protocol[P_contra]):
     """A task object: its identifier, and the type of its payload.
 
-    It may also have `spec_defaults`, a mapping of JobSpec's option names to values, and `check_payload`,
-    which raises for a payload that the task cannot take.
+    It may also have `spec_defaults`, a mapping of JobSpec's option names to values; `check_payload`, which
+    raises for a payload that the task cannot take; and `queue_name_for`, which returns the queue of a job
+    with a payload.
     """
 
     @property
@@ -57,6 +62,7 @@ class PlainJobOptions(TypedDict, total=False):
     priority: int | None
     flags: Collection[str] | None
     keep_payload: bool | None
+    unique: Unique | None
 
 
 class JobOptions(PlainJobOptions, total=False):
@@ -97,6 +103,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """Keep the end of the job and its result, for the worker's retention or this long."""
     keep_payload: bool | None = None
     """Keep the payload with it."""
+    unique: Unique | None = None
+    """Add nothing while there is a job with the same arguments; sets the job key."""
 
     if TYPE_CHECKING:
 
@@ -125,11 +133,13 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             if len(_valid_identifiers) < MAX_CACHED:
                 _valid_identifiers.add(self.task_identifier)
         if self.queue_name is not None:
-            check_name("queue_name", self.queue_name, MAX_QUEUE_NAME_LENGTH)
+            check_queue_name(self.queue_name)
         if self.run_at is not None:
             check_run_at(self.run_at)
         if self.max_attempts is not None:
             check_smallint("max_attempts", self.max_attempts, least=1)
+        if self.unique is not None:
+            _set_unique_key(self, self.unique)
         if self.job_key is not None:
             check_name("job_key", self.job_key, MAX_JOB_KEY_LENGTH)
         if self.job_key_mode is not None:
@@ -204,6 +214,29 @@ def check_name(argument: str, value: object, max_length: int) -> None:
     check_text(argument, value)
 
 
+def check_queue_name(value: object) -> None:
+    """Reject what is no name, or the name of a track, which belongs to a wide queue."""
+    check_name("queue_name", value, MAX_QUEUE_NAME_LENGTH)
+    if isinstance(value, str) and value[-1] == "]" and is_track_name(value):
+        raise InvalidArgumentError(
+            "queue_name", f"{value!r} ends in a number in brackets, which is reserved for wide queues"
+        )
+
+
+def is_track_name(name: str) -> bool:
+    """Whether this is the name of a further row of a wide queue, such as `tenant:7 [2]`."""
+    home, _, number = name.removesuffix("]").rpartition(" [")
+    return bool(home) and name[-1] == "]" and number.isascii() and number.isdigit() and number[0] != "0"
+
+
+def check_width(argument: str, width: object) -> None:
+    """Reject anything but a whole number of jobs."""
+    if isinstance(width, bool) or not isinstance(width, int):
+        raise InvalidArgumentError(argument, f"expected a whole number, got {width!r}")
+    if not 1 <= width <= MAX_WIDTH:
+        raise InvalidArgumentError(argument, f"must be from 1 to {MAX_WIDTH}, got {width}")
+
+
 def check_text(argument: str, value: str) -> None:
     """Reject text that PostgreSQL cannot store."""
     if "\0" in value:
@@ -273,6 +306,18 @@ def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
         msgspec.structs.force_setattr(spec, "flags", tuple(flags))
 
 
+def _set_unique_key(spec: JobSpec, unique: Unique) -> None:
+    from .unique import KEY_PREFIX, check_unique
+
+    check_unique(unique)
+    if spec.job_key is not None and not spec.job_key.startswith(KEY_PREFIX):
+        raise InvalidArgumentError("job_key", "a job that is unique by its arguments has no other key")
+    if spec.job_key_mode is not None:
+        raise InvalidArgumentError("job_key_mode", "has no effect on a job that is unique by its arguments")
+    key = unique.job_key(spec.task_identifier, spec.payload)
+    msgspec.structs.force_setattr(spec, "job_key", key)
+
+
 def _take_from_task(spec: JobSpec) -> None:
     """Replace the task object by its identifier, check the payload, and fill in options not given."""
     task: Any = spec.task_identifier
@@ -286,6 +331,9 @@ def _take_from_task(spec: JobSpec) -> None:
     check_payload = getattr(task, "check_payload", None)
     if check_payload is not None:
         check_payload(spec.payload)
+    queue_name_for = getattr(task, "queue_name_for", None)
+    if queue_name_for is not None and spec.queue_name is None:
+        msgspec.structs.force_setattr(spec, "queue_name", queue_name_for(spec.payload))
     defaults: Mapping[str, Any] = getattr(task, "spec_defaults", None) or {}
     for name, value in defaults.items():
         if getattr(spec, name) is None:

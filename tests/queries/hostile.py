@@ -51,11 +51,13 @@ NOT_STATEMENTS = ("parts", "testing")
 
 def paths() -> list[str]:
     """All files with SQL that runs in databases of users."""
-    return sorted(
+    files = sorted(
         str(file.relative_to(FOLDER).with_suffix(""))
         for file in FOLDER.rglob("*.sql")
         if file.relative_to(FOLDER).parts[0] not in NOT_STATEMENTS
     )
+    schema = SchemaName()
+    return [*files, *(f"{path}@wide" for path in files if load(f"{path}@wide", schema) != load(path, schema))]
 
 
 def text_of(path: str) -> str:

@@ -39,6 +39,7 @@ COMMANDS = {
     "health": "health:health_command",
     "history": "history:history_command",
     "init": "init:init_command",
+    "limits": "limits:limits_command",
     "list": "list:list_command",
     "migrate": "migrate:migrate_command",
     "pause": "pause:pause_command",
@@ -50,6 +51,7 @@ COMMANDS = {
     "show": "show:show_command",
     "stats": "stats:stats_command",
     "sweep": "workers:sweep_command",
+    "width": "width:width_command",
     "workers": "workers:workers_command",
 }
 """Sub-commands, each with its module in `commands` and its name there."""

@@ -18,6 +18,12 @@ class JobHandle(Job, frozen=True, kw_only=True):
     """A job whose end is kept: `await handle.result()` waits for it."""
 
     _client: WorkerUtils
+    _is_existing: bool = False
+
+    @property
+    def is_existing(self) -> bool:
+        """Whether an add found this job instead of adding one, because the job is unique."""
+        return self._is_existing
 
     async def result(self, *, timeout: float | timedelta | None = None) -> Any:
         """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""

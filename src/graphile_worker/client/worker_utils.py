@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
@@ -194,7 +195,8 @@ class WorkerUtils:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
         The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
-        is kept, and the result is a `JobHandle`, which can wait for it.
+        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is one
+        already, that one is returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
@@ -239,7 +241,7 @@ class WorkerUtils:
         """A handle for a job that was added elsewhere, to wait for its end."""
         from .handle import JobHandle
 
-        return JobHandle(*astuple(job), _client=self)
+        return JobHandle(*astuple(job), _client=self, _is_existing=job.is_existing)
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -719,6 +721,19 @@ class WorkerUtils:
                 session, self.schema, filter if filter is not None else JobFilter()
             )
 
+    async def set_queue_width(
+        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    ) -> None:
+        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+
+        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
+        and Rust workers obey too.
+        """
+        from ..queries.widths import set_queue_width
+
+        async with self._connection(connection) as session:
+            await set_queue_width(session, self.schema, queue_name, width)
+
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
     ) -> list[QueueSummary]:
@@ -889,6 +904,43 @@ class WorkerUtils:
         begin = _beginning(since, until, self._clock.now())
         async with self._connection(connection) as session:
             return await figures.read_samples(session, self.schema, since=begin, until=until)
+
+    # -- limits --------------------------------------------------------------------------------------------
+
+    async def list_limits(self, *, connection: UserConnection | None = None) -> list[LimitSummary]:
+        """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
+        from ..queries import limits
+
+        async with self._connection(connection) as session:
+            return await limits.list_limits(session, self.schema)
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
+        burst: int | None = None,
+        connection: UserConnection | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers; None leaves one as it is.
+
+        They win over the bounds in the code and stay until `reset_limit`, also when workers start again. With
+        a concurrency of 0 no job starts.
+        """
+        from .limits import change_limit
+
+        async with self._connection(connection) as session:
+            return await change_limit(
+                session, self.schema, name, concurrency=concurrency, rate=rate, burst=burst
+            )
+
+    async def reset_limit(self, name: str, *, connection: UserConnection | None = None) -> LimitSummary:
+        """Remove what `set_limit` has set: the bounds in the code hold again."""
+        from .limits import restore_limit
+
+        async with self._connection(connection) as session:
+            return await restore_limit(session, self.schema, name)
 
     # -- workers -------------------------------------------------------------------------------------------
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..spec import CronJob
+from ..tasks.task import AnyTask
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_up
-from .task_side import NO_OPTIONS, job_options, payload_at
+from .task_side import job_options, options_of, payload_at
 
 DueMinute = tuple[datetime, list[ParsedCronItem]]
 
@@ -130,15 +131,16 @@ def first_tick(start: datetime, owed: datetime | None) -> datetime:
 
 
 def cron_job(
-    item: ParsedCronItem, minute: datetime, *, backfilled: bool, task_options: Mapping[str, Any] = NO_OPTIONS
+    item: ParsedCronItem, minute: datetime, *, backfilled: bool, task: AnyTask | None = None
 ) -> CronJob:
-    """The job to add for an item and a minute; `task_options` fill in what the item does not set."""
+    """The job to add for an item and a minute; options of `task` fill in what the item does not set."""
+    payload = payload_at(item.payload, minute, backfilled=backfilled)
     return CronJob(
         item.task_identifier,
-        payload_at(item.payload, minute, backfilled=backfilled),
+        payload,
         identifier=item.identifier,
         run_at=minute,
-        **job_options(item.options, task_options),
+        **job_options(item.options, options_of(task, payload)),
     )
 
 

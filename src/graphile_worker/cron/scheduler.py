@@ -19,7 +19,7 @@ from datetime import datetime
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection
-from ..errors import JobRefusedError
+from ..errors import InvalidArgumentError, JobRefusedError
 from ..hooks import Hooks
 from ..hooks.events import (
     CronBackfill,
@@ -51,7 +51,7 @@ from .due import (
 )
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
-from .task_side import NO_OPTIONS, payload_problems
+from .task_side import payload_problems
 
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 
@@ -85,7 +85,6 @@ class CronScheduler:
         self._events = self._hooks.events
         self._clock = clock or SystemClock()
         self._tasks = tasks
-        self._task_options = {name: task.spec_defaults for name, task in (tasks or {}).items()}
         self._logger = logger or logging.getLogger("graphile_worker.cron")
         self._jitter = jitter
         self._failures = 0
@@ -226,21 +225,23 @@ class CronScheduler:
     async def _prepare(self, due: DueMinute, *, backfilled: bool) -> CronMinute:
         """The jobs of one minute, after the `before_add` interceptors."""
         minute, items = due
-        options = self._task_options
-        jobs = [
-            cron_job(
-                item,
-                minute,
-                backfilled=backfilled,
-                task_options=options.get(item.task_identifier, NO_OPTIONS),
-            )
-            for item in items
-        ]
+        made = [self._job(item, minute, backfilled=backfilled) for item in items]
+        jobs = [job for job in made if job is not None]
+        refused = [item.identifier for item, job in zip(items, made, strict=True) if job is None]
         if not self._hooks._before_add:
-            return CronMinute(minute, jobs)
+            return CronMinute(minute, jobs, refused)
         intercepted = [await self._intercept(job) for job in jobs]
-        refused = [job.identifier for job, kept in zip(jobs, intercepted, strict=True) if kept is None]
+        refused += [job.identifier for job, kept in zip(jobs, intercepted, strict=True) if kept is None]
         return CronMinute(minute, [job for job in intercepted if job is not None], refused)
+
+    def _job(self, item: ParsedCronItem, minute: datetime, *, backfilled: bool) -> CronJob | None:
+        """The job of an item; None if the options of its task cannot be derived from its payload."""
+        task = None if self._tasks is None else self._tasks.get(item.task_identifier)
+        try:
+            return cron_job(item, minute, backfilled=backfilled, task=task)
+        except InvalidArgumentError as error:
+            self._logger.error("recurring job %r is not added for %s: %s", item.identifier, minute, error)
+            return None
 
     async def _intercept(self, job: CronJob) -> CronJob | None:
         """The job after the interceptors; None if one refused it, or failed.

@@ -22,9 +22,20 @@ def own_options(options: ParsedCronOptions) -> dict[str, Any]:
     return {name: value for name, value in values if value is not None}
 
 
+def options_of(task: AnyTask | None, payload: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The options that a task gives its jobs with this payload. Raises InvalidArgumentError."""
+    if task is None:
+        return NO_OPTIONS
+    if task.queue_name_for is None:
+        return task.spec_defaults
+    return {**task.spec_defaults, "queue_name": task.queue_name_for(payload)}
+
+
 def job_options(options: ParsedCronOptions, of_task: Mapping[str, Any]) -> dict[str, Any]:
     """The options of an item's jobs: its own, else those of the task."""
     merged = {**of_task, **own_options(options)}
+    if options.job_key is not None:
+        merged.pop("unique", None)
     if merged.get("job_key") == "":
         del merged["job_key"]
         merged.pop("job_key_mode", None)

@@ -27,6 +27,7 @@ from .foreign_schema import ADD_ATTEMPTS, LOST_ADD, lost_add_error
 from .large_payloads import LARGE_PAYLOAD, warn_of_large_payload
 from .spec_columns import time_and_delay
 from .statement import Statement, load_statement
+from .unique_jobs import COLUMNS, is_missing, missing_objects_error, unique_job
 
 # Not JSON; a character, or a number, that `jsonb` cannot hold.
 _INVALID_PAYLOAD = ("22P02", "22P05", "22003")
@@ -38,8 +39,9 @@ def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = N
     payload = encode(spec.payload)
     if len(payload) > LARGE_PAYLOAD:
         warn_of_large_payload(spec.task_identifier, payload)
+    unique = spec.unique
     return Statement(
-        load_statement("add/add_job", schema),
+        load_statement("add/add_job" if unique is None else "add/add_unique_job", schema),
         (
             spec.task_identifier,
             payload,
@@ -50,7 +52,7 @@ def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = N
             spec.job_key,
             spec.priority,
             None if spec.flags is None else list(spec.flags),
-            spec.job_key_mode or "replace",
+            (spec.job_key_mode or "replace") if unique is None else unique.while_,
         ),
     )
 
@@ -62,6 +64,8 @@ def job_from_row(row: Row | Sequence[Any] | None, statement: Statement) -> Job |
     arguments = statement.arguments
     # The server returns the payload only where a key may have merged it with another one.
     payload = arguments[1] if row[1] is None else row[1]
+    if len(row) > COLUMNS:
+        return unique_job(row, arguments[0])
     return Job(row[0], payload, *row[2:], arguments[0])  # type: ignore[call-arg]
 
 
@@ -74,6 +78,8 @@ async def add_job(
         try:
             row = await connection.fetchrow(statement.sql, *statement.arguments)
         except Exception as error:
+            if spec.unique is not None and is_missing(error):
+                raise missing_objects_error(schema) from error
             # Inside a transaction the error has aborted it, so only the caller can start over.
             if sqlstate_of(error) != LOST_ADD or connection.is_in_transaction():
                 raise

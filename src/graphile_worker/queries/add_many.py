@@ -16,11 +16,13 @@ from ..db.connection import Connection, Row
 from ..job import Job
 from ..schema_name import SchemaName
 from ..spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, JobSpec
+from ..unique import WHILES
 from .foreign_schema import Added, our_function, restore_order
 from .rows import job_from_values
 from .spec_chunks import Chunk, chunks_of
 from .spec_columns import SpecColumns, array_text, as_texts
 from .statement import Statement, Steps, load_statement, run_steps
+from .unique_jobs import is_missing, missing_objects_error, unique_job
 
 
 def add_many_steps(
@@ -54,15 +56,25 @@ async def add_jobs(
     jobs = []
     async with connection.transaction():
         for chunk in chain([first], [] if second is None else [second], chunks):
-            added = await run_steps(connection, _add_chunk(schema, chunk))
+            try:
+                added = await run_steps(connection, _add_chunk(schema, chunk))
+            except Exception as error:
+                if chunk.mode in WHILES and is_missing(error):
+                    raise missing_objects_error(schema) from error
+                raise
             if return_jobs:
                 jobs += added
     return jobs
 
 
 def _add_chunk(schema: SchemaName, chunk: Chunk) -> Steps[list[Job]]:
+    if chunk.mode in WHILES:
+        rows = yield _unique(schema, chunk)
+        names = chunk.columns.identifiers
+        return [unique_job(row, name) for row, name in zip(rows, names, strict=True)]
+
     def add(columns: SpecColumns) -> Steps[Added]:
-        return _add(schema, columns, preserve_run_at=chunk.preserve_run_at)
+        return _add(schema, columns, preserve_run_at=chunk.mode == "preserve_run_at")
 
     jobs, is_ours = yield from add(chunk.columns)
     return jobs if is_ours else (yield from restore_order(schema, chunk.columns, jobs, add))
@@ -134,22 +146,30 @@ def _jobs_without_keys(row: Row, columns: SpecColumns) -> Added:
     return Added(jobs, is_ours)
 
 
+def _unique(schema: SchemaName, chunk: Chunk) -> Statement:
+    return Statement(
+        load_statement("add/add_unique_jobs", schema), (*_all_columns(chunk.columns), chunk.mode)
+    )
+
+
 def _with_keys(schema: SchemaName, columns: SpecColumns, preserve_run_at: bool) -> Statement:
     return Statement(
         load_statement("add/add_jobs", schema),
-        (
-            columns.identifiers,
-            columns.payloads,
-            columns.queue_names,
-            as_texts(columns.run_at),
-            as_texts(columns.delays),
-            as_texts(columns.max_attempts),
-            columns.job_keys,
-            as_texts(columns.priorities),
-            [None if flags is None else array_text(flags) for flags in columns.flags],
-            preserve_run_at,
-            *our_function(schema),
-        ),
+        (*_all_columns(columns), preserve_run_at, *our_function(schema)),
+    )
+
+
+def _all_columns(columns: SpecColumns) -> tuple[Sequence[str | None], ...]:
+    return (
+        columns.identifiers,
+        columns.payloads,
+        columns.queue_names,
+        as_texts(columns.run_at),
+        as_texts(columns.delays),
+        as_texts(columns.max_attempts),
+        columns.job_keys,
+        as_texts(columns.priorities),
+        [None if flags is None else array_text(flags) for flags in columns.flags],
     )
 
 

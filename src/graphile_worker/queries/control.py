@@ -12,7 +12,7 @@ from ..pauses import Pause
 from ..schema_name import SchemaName
 from ..sql import load
 from .pauses import EVERY_TASK as EVERY_TASK
-from .pauses import pause_from
+from .pauses import is_of_track, pause_from
 
 
 class ControlState(msgspec.Struct, frozen=True):
@@ -26,6 +26,8 @@ class ControlState(msgspec.Struct, frozen=True):
     """Whether a queue is held although its pause is over; see `end_due_holds`."""
     changes_in: float | None = None
     """Seconds until the first pause ends; None if none has an end."""
+    has_wide_queues: bool = False
+    """Whether there are queues that may run several jobs at once."""
     cancelled: Mapping[int, str | None] = msgspec.field(default_factory=dict[int, str | None])
     """Ids of jobs of this pool that were cancelled, and the reasons."""
 
@@ -46,10 +48,11 @@ async def read_control_state(connection: Connection, schema: SchemaName, pool_id
     over = [row for row in queues if row["name"] is None or _is_over(row)]
     paused = [row for row in rows if row["kind"] in ("task", "queue") and row not in over]
     return ControlState(
-        pauses=frozenset(map(pause_from, paused)),
+        pauses=frozenset(pause_from(row) for row in paused if not is_of_track(row)),
         held_queues=frozenset(row["id"] for row in queues),
         has_ended_holds=bool(over) or any(row["kind"] == "ending" for row in rows),
         changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
+        has_wide_queues=any(row["kind"] == "wide" for row in rows),
         cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
     )
 

@@ -34,6 +34,20 @@ class CronMinute(NamedTuple):
     def has_keys(self) -> bool:
         return any(job.job_key for job in self.jobs)
 
+    @property
+    def is_unique(self) -> bool:
+        """Whether the jobs are unique by their arguments: all of them, or none; see `parts`."""
+        return bool(self.jobs) and self.jobs[0].unique is not None
+
+    @property
+    def parts(self) -> list[CronMinute]:
+        """The minute in two, if only some of its jobs are unique: they take another statement."""
+        unique = [job for job in self.jobs if job.unique is not None]
+        if not unique or (len(unique) == len(self.jobs) and not self.refused):
+            return [self]
+        others = [job for job in self.jobs if job.unique is None]
+        return [CronMinute(self.minute, others, self.refused), CronMinute(self.minute, unique)]
+
 
 async def known_crontabs(
     connection: Connection, schema: SchemaName
@@ -54,7 +68,9 @@ def cron_statement(schema: SchemaName, minute: CronMinute) -> Statement:
     """The statement that adds the jobs of one minute, unless another worker was first."""
     columns = columns_of(minute.jobs)
     return Statement(
-        load_statement("cron/schedule_cron_jobs", schema),
+        load_statement(
+            "cron/schedule_unique_cron_jobs" if minute.is_unique else "cron/schedule_cron_jobs", schema
+        ),
         (
             minute.minute,
             minute.identifiers,
@@ -67,7 +83,7 @@ def cron_statement(schema: SchemaName, minute: CronMinute) -> Statement:
             columns.job_keys,
             as_texts(columns.priorities),
             [None if flags is None else array_text(flags) for flags in columns.flags],
-            [job.job_key_mode for job in minute.jobs],
+            [job.job_key_mode if job.unique is None else job.unique.while_ for job in minute.jobs],
         ),
     )
 
@@ -83,6 +99,7 @@ async def schedule_cron_jobs(
 
     Returns the jobs that were added here, if `return_added`; otherwise the statements are pipelined.
     """
+    minutes = [part for minute in minutes for part in minute.parts]
     if len(minutes) == 1 and not minutes[0].has_keys:
         statement = cron_statement(schema, minutes[0])
         rows = await connection.fetch(statement.sql, *statement.arguments)

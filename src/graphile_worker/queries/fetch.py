@@ -12,6 +12,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .rows import JobBatch, taken_jobs
 
+JOB_COLUMNS = len(Job.__struct_fields__) - 2  # those of `parts/taken_columns`
 MANY = 100  # jobs; creating this many takes as long as a round trip
 MANY_PRIORITIES = 250  # for more it is faster to read the index of waiting jobs from end to end
 Ranges = tuple[list[int], list[int], list[float]]
@@ -84,6 +85,56 @@ async def get_jobs(
         *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
     )
     return _in_order(taken_jobs(rows, pool_id, tasks))
+
+
+async def get_wide_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> list[Job]:
+    """Lock jobs like `get_jobs`, and of a named queue as many as its width allows."""
+    rows = await connection.fetch(
+        load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
+    )
+    return _in_order(taken_jobs(rows, pool_id, tasks))
+
+
+class FairJobs(list[Job]):
+    """Jobs of queues in turn, and where the next fetch starts."""
+
+    last_queue = 0
+    is_whole = True
+    """Whether all queues with waiting jobs were visited."""
+
+
+async def get_fair_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    after: int,
+    is_wide: bool,
+) -> FairJobs:
+    """Lock the next jobs of named queues in turn, starting after the queue with the id `after`."""
+    rows = await connection.fetch(
+        load("fetch/get_fair_jobs@wide" if is_wide else "fetch/get_fair_jobs", schema),
+        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, after),
+    )
+    found = rows if rows[0][0] is not None else []
+    jobs = FairJobs(taken_jobs((row[:JOB_COLUMNS] for row in found), pool_id, tasks))
+    jobs.last_queue, jobs.is_whole = rows[0][JOB_COLUMNS:]
+    return jobs
 
 
 async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool:

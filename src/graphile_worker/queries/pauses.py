@@ -18,9 +18,10 @@ from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..job import instant
 from ..pauses import Pause
 from ..schema_name import SchemaName
-from ..spec import MAX_IDENTIFIER_LENGTH, MAX_QUEUE_NAME_LENGTH, check_name, check_text
+from ..spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, check_text, is_track_name
 from ..sql import load
 from .spec_columns import time_and_delay
+from .widths import track_names
 
 EVERY_TASK = ""
 """The name under which every task is paused."""
@@ -44,8 +45,12 @@ async def pause_queue(
     connection: Connection, schema: SchemaName, queue_name: str, until: Until, reason: str | None
 ) -> Pause:
     """Hold a queue; it is created if no job was ever added to it."""
-    check_name("queue_name", queue_name, MAX_QUEUE_NAME_LENGTH)
-    row = await _pause(connection, schema, "hold_queue", queue_name, until, reason)
+    check_queue_name(queue_name)
+    with _refusals():
+        async with connection.transaction():
+            row = await _pause(connection, schema, "hold_queue", queue_name, until, reason)
+            for track in await track_names(connection, schema, queue_name):
+                await _pause(connection, schema, "hold_queue", track, until, reason)
     return _pause_with(row, queue_name=queue_name)
 
 
@@ -75,9 +80,13 @@ async def resume_task(connection: Connection, schema: SchemaName, identifier: st
 
 async def resume_queue(connection: Connection, schema: SchemaName, queue_name: str) -> bool:
     """Free a queue that is held, or return it to the pool that runs a job of it; whether it was held."""
-    check_name("queue_name", queue_name, MAX_QUEUE_NAME_LENGTH)
+    check_queue_name(queue_name)
     with _refusals():
-        return await _end_holds(connection, schema, "held_queue", queue_name) > 0
+        tracks = await track_names(connection, schema, queue_name)
+        was_held = await _end_holds(connection, schema, "held_queue", queue_name) > 0
+        for track in tracks:
+            await _end_holds(connection, schema, "held_queue", track)
+    return was_held
 
 
 async def end_due_holds(connection: Connection, schema: SchemaName) -> int:
@@ -130,7 +139,8 @@ async def list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]
 
 
 async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
-    return [pause_from(row) for row in await connection.fetch(load("control/list_pauses", schema))]
+    rows = await connection.fetch(load("control/list_pauses", schema))
+    return [pause_from(row) for row in rows if not is_of_track(row)]
 
 
 async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list[Pause]:
@@ -163,6 +173,11 @@ def _refusals() -> Iterator[None]:
                 f"this role may not pause or resume ({error}); connect as the owner of the schema"
             ) from error
         raise
+
+
+def is_of_track(row: Row) -> bool:
+    """Whether this is the hold of a track: its queue has one too."""
+    return row["kind"] == "queue" and row["name"] is not None and is_track_name(row["name"])
 
 
 def pause_from(row: Row) -> Pause:

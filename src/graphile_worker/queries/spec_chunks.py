@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..errors import InvalidArgumentError
 from ..spec import JobSpec
+from ..unique import WHILES, While
 from .large_payloads import LARGE_PAYLOAD, warn_of_large_payloads
 from .spec_columns import SpecColumns, columns_of
 
@@ -21,11 +22,15 @@ CHUNK_BYTES = 8 * 1024 * 1024
 """Payload bytes per statement, unless a single payload is larger."""
 
 
+Mode = Literal["replace", "preserve_run_at"] | While
+"""One of the job key modes, or while which a job with the key counts if all are unique."""
+
+
 class Chunk(NamedTuple):
-    """Specs for one statement, and whether a waiting job with the same key keeps its run_at."""
+    """Specs for one statement, and what an add does if there is a job with its key."""
 
     columns: SpecColumns
-    preserve_run_at: bool
+    mode: Mode
 
 
 def chunks_of(specs: Iterable[JobSpec], now: datetime | None) -> Iterator[Chunk]:
@@ -35,14 +40,14 @@ def chunks_of(specs: Iterable[JobSpec], now: datetime | None) -> Iterator[Chunk]
     first = 0
     while batch := list(islice(remaining, CHUNK_SPECS)):
         if _is_simple(batch):
-            parts: Iterable[tuple[list[JobSpec], bool]] = [(batch, False)]
+            parts: Iterable[tuple[list[JobSpec], Mode]] = [(batch, "replace")]
         else:
             _check(batch, first, keys)
             parts = _by_mode(batch)
-        for part, preserve in parts:
+        for part, mode in parts:
             columns = columns_of(part, first=first, now=now)
             for piece in _by_size(columns):
-                yield Chunk(piece, preserve)
+                yield Chunk(piece, mode)
             first += len(part)
 
 
@@ -51,19 +56,27 @@ def _is_simple(batch: list[JobSpec]) -> bool:
     return set(map(type, batch)) == {JobSpec} and not any(map(_key_of, batch))
 
 
-def _by_mode(batch: list[JobSpec]) -> Iterator[tuple[list[JobSpec], bool]]:
-    """Split where the job key mode changes: the function takes one mode for all its specs."""
+def _by_mode(batch: list[JobSpec]) -> Iterator[tuple[list[JobSpec], Mode]]:
+    """Split where the mode changes: a statement takes one mode for all its specs."""
     part: list[JobSpec] = []
-    mode: bool | None = None
+    mode: Mode | None = None
     for spec in batch:
-        if spec.job_key is not None:
-            own = spec.job_key_mode == "preserve_run_at"
-            if mode is not None and own is not mode:
-                yield part, mode
-                part = []
-            mode = own
+        own = _mode_of(spec)
+        if part and own != mode and (mode in WHILES or own in WHILES or None not in (mode, own)):
+            yield part, mode or "replace"
+            part, mode = [], None
         part.append(spec)
-    yield part, bool(mode)
+        mode = own or mode
+    yield part, mode or "replace"
+
+
+def _mode_of(spec: JobSpec) -> Mode | None:
+    """None for a job without a key, which fits any job key mode."""
+    if spec.unique is not None:
+        return spec.unique.while_
+    if spec.job_key is None:
+        return None
+    return "preserve_run_at" if spec.job_key_mode == "preserve_run_at" else "replace"
 
 
 def _by_size(columns: SpecColumns) -> Iterator[SpecColumns]:
@@ -91,7 +104,7 @@ def _check(batch: Sequence[JobSpec], first: int, keys: set[str]) -> None:
         if not isinstance(spec, JobSpec):
             raise InvalidArgumentError(f"specs[{place}]", f"expected a JobSpec, got {spec!r}")
         key = spec.job_key
-        if key is None:
+        if key is None or spec.unique is not None:
             continue
         if spec.job_key_mode == "unsafe_dedupe":
             raise InvalidArgumentError(

@@ -128,6 +128,8 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Mapping[int, str]
     forbidden_flags: Sequence[str] | None = None
     now: datetime | None = None
+    is_wide: bool = False
+    """Whether there are queues that may run several jobs at once."""
 
 
 NOTHING_KEPT = ErrorRecord(
@@ -280,6 +282,10 @@ def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
     )
 
 
+def _variant(statement: str, continuation: Continuation | None) -> str:
+    return f"{statement}@wide" if continuation is not None and continuation.is_wide else statement
+
+
 class WritePlanner:
     """Plans the writes of one pool."""
 
@@ -301,7 +307,7 @@ class WritePlanner:
             return self._write_any(outcomes, continuation)
         if continuation is not None:
             return WritePlan(
-                statement="write/complete_and_take_next",
+                statement=_variant("write/complete_and_take_next", continuation),
                 arguments=(self._pool_id, outcomes.completed, *self._terms(continuation)),
                 answer=NEXT_JOBS,
                 outcomes=outcomes,
@@ -349,7 +355,7 @@ class WritePlanner:
     def _write_any(self, outcomes: Outcomes, continuation: Continuation | None) -> WritePlan:
         failures = outcomes.failed
         return WritePlan(
-            statement="write/write_outcomes",
+            statement=_variant("write/write_outcomes", continuation),
             arguments=(
                 self._pool_id,
                 outcomes.completed,
@@ -403,7 +409,7 @@ class WritePlanner:
         )
         types, version = failures + 4, len(arguments) - 8
         return WritePlan(
-            statement="write/write_and_keep",
+            statement=_variant("write/write_and_keep", continuation),
             arguments=arguments,
             answer=NEXT_JOBS,
             outcomes=outcomes,

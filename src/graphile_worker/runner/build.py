@@ -29,7 +29,7 @@ from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
-from ..worker.lane_plan import LanePlan, plan_lanes
+from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
 from .pool_size import pool_size
 
 if TYPE_CHECKING:
@@ -132,9 +132,11 @@ class WorkerBuilder:
             self.has_tables = report.has_tables
             self.has_history = report.has_history
             self.has_control = report.has_control
+            self._has_limits = report.has_limits
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
+            check_limits(self.lanes, has_limits=self._has_limits)
             self._install_plugins()
         except BaseException:
             await self.close()

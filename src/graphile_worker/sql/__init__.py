@@ -3,7 +3,8 @@
 Each folder holds the statements of one area, one per file. `migrations/` is the line shared with Node and
 Rust, `extensions/` has the Python-only objects, `testing/` is for test databases. Files write the schema as
 `:GRAPHILE_WORKER_SCHEMA`, which is replaced by the quoted name. A line `:include name` is replaced by a file
-of `parts/`, which several statements share.
+of `parts/`, which several statements share. `load("fetch/get_jobs@wide")` is a variant of a statement: parts
+that have a file with this suffix, such as `parts/queued_wide`, are included from there.
 
 A role that may create objects in a schema on search_path, usually `public`, must not be able to run code
 with our privileges. PostgreSQL prefers a function or operator whose types match exactly, in any schema, to
@@ -40,12 +41,15 @@ def load(path: str, schema: SchemaName | None = None) -> str:
 
 
 @cache
-def _read(path: str) -> str:
+def _read(path: str, variant: str = "") -> str:
+    path, _, variant = path.partition("@") if "@" in path else (path, "", variant)
+    if variant and path.startswith("parts/") and (FOLDER / f"{path}_{variant}.sql").exists():
+        path = f"{path}_{variant}"
     text = (FOLDER / f"{path}.sql").read_text(encoding="utf-8")
     if INCLUDE not in text:
         return text
     lines = text.splitlines(keepends=True)
     return "".join(
-        _read(f"parts/{line.removeprefix(INCLUDE).strip()}") if line.startswith(INCLUDE) else line
+        _read(f"parts/{line.removeprefix(INCLUDE).strip()}", variant) if line.startswith(INCLUDE) else line
         for line in lines
     )

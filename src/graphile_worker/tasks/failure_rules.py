@@ -73,4 +73,6 @@ def _handler(identifier: str, value: Any) -> FailureHandler:
     check_name("on_failure", name, MAX_IDENTIFIER_LENGTH)
     if name == identifier:
         raise InvalidArgumentError("on_failure", "a task cannot handle its own failures; name another task")
-    return FailureHandler(name, getattr(value, "spec_defaults", None) or {})
+    return FailureHandler(
+        name, getattr(value, "spec_defaults", None) or {}, getattr(value, "queue_name_for", None)
+    )

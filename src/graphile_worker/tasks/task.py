@@ -7,24 +7,31 @@ decode a payload and how to call the function.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
+import msgspec
+
 from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
+from ..limit import Limit
 from ..payload import EMPTY, decoder_for, encode, types_that_fit
 from ..retry import Retry
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
+from ..unique import Unique, check_unique
 from .expiry import OPTION as EXPIRY_OPTION
 from .expiry import check_expiry_first, expires_after
 from .failure_rules import OPTIONS as FAILURE_OPTIONS
 from .failure_rules import FailureRules, failure_rules
 from .flow_options import OPTIONS as FLOW_OPTIONS
-from .flow_options import lane_of
+from .flow_options import lane_of, limits_of
 from .helpers import JobHelpers
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
+from .queue_name_option import OPTION as QUEUE_NAME
+from .queue_name_option import WIDTH as QUEUE_WIDTH
+from .queue_name_option import QueueNameFunction, check_queue_name_function, queue_names_by, queue_width_of
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
 
 P = TypeVar("P")
@@ -34,18 +41,23 @@ Arguments = ParamSpec("Arguments")
 Invoke = Callable[[Any, JobHelpers], Any]
 
 
-OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *FLOW_OPTIONS)
+OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *FLOW_OPTIONS, QUEUE_WIDTH)
 """Options of the task itself, which are not written into its jobs."""
 
 
 class TaskOptions(TypedDict, total=False):
     """Options of `@task`: defaults for the jobs of the task, which an add may override, and its own rules."""
 
-    queue_name: str | None
+    queue_name: str | QueueNameFunction | None
+    """The queue of its jobs, or a function that takes the payload and returns the queue."""
+    queue_width: int | None
+    """How many jobs of one queue may run at once, if they are jobs of this task; 1 by default."""
     max_attempts: int | None
     priority: int | None
     job_key: str | None
     job_key_mode: JobKeyMode | None
+    unique: Unique | None
+    """Add nothing while there is a job with the same arguments."""
     flags: Collection[str] | None
     keep: bool | timedelta | None
     keep_payload: bool | None
@@ -63,6 +75,8 @@ class TaskOptions(TypedDict, total=False):
     """Add a job of this task when a job has failed permanently."""
     lane: str | None
     """Run the jobs in this lane of the worker, which has slots of its own."""
+    limit: Limit | Sequence[Limit] | None
+    """Run no more of the jobs at once, and start no more in a period, in all Python workers."""
 
 
 class Task(Generic[P, Arguments, R]):
@@ -72,11 +86,15 @@ class Task(Generic[P, Arguments, R]):
     identifier: str
     spec_defaults: Mapping[str, Any]
     """Defaults of JobSpec's options for this task's jobs."""
+    _queue_width: int | None
+    queue_name_for: QueueNameFunction | None
+    """Returns the queue of a job with this payload; None if that does not depend on the payload."""
     _keep: TaskKeep | None
     """Whether the ends of its jobs are kept; None leaves it to the worker."""
     _failure_rules: FailureRules | None
     """What happens after a failed attempt; None for the default."""
     _expires: float | None
+    _limits: tuple[Limit, ...]
     _lane: str | None
     """The lane in which its jobs run; None for the main lane."""
     is_async: bool
@@ -114,6 +132,9 @@ class Task(Generic[P, Arguments, R]):
         self._is_named = identifier is not None
         self.identifier = _checked_identifier(function, identifier)
         self.spec_defaults = _checked_defaults(function, self.identifier, spec_defaults or {})
+        self.queue_name_for = None
+        if callable(function_of_queue := (spec_defaults or {}).get(QUEUE_NAME)):
+            self.queue_name_for = queue_names_by(function_of_queue, self)
         self._check_own_options(spec_defaults or {})
         self.is_async = signature.is_async
         self._takes = signature.takes
@@ -130,7 +151,9 @@ class Task(Generic[P, Arguments, R]):
             self._keep = task_keep(options)
             self._failure_rules = failure_rules(self.identifier, options)
             self._expires = expires_after(options)
+            self._queue_width = queue_width_of(options)
             self._lane = lane_of(options)
+            self._limits = limits_of(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
 
@@ -170,6 +193,11 @@ class Task(Generic[P, Arguments, R]):
             problem = str(error).removeprefix("payload ")
             raise InvalidPayloadError(f"{problem} (task {self.identifier!r})") from error
 
+    def as_received(self, payload: object) -> Any:
+        """The payload as the function gets it from the worker; plain JSON if it does not take it."""
+        text = encode(payload)
+        return self._decode(text) if self._takes_payload else msgspec.json.decode(text)
+
     def _find_fitting(self) -> frozenset[type] | None:
         self._prepare()
         if not self._takes_payload:
@@ -186,9 +214,12 @@ class Task(Generic[P, Arguments, R]):
         )
         copy.path, copy.line = self.path, self.line
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
-        copy._lane = self._lane
+        copy._lane, copy._limits = self._lane, self._limits
         copy._invoke = self._invoke
         copy._annotation = self._annotation
+        copy._queue_width = self._queue_width
+        if self.queue_name_for is not None:
+            copy.queue_name_for = self.queue_name_for
         return copy
 
     @property
@@ -252,10 +283,21 @@ def _checked_defaults(function: Any, identifier: str, defaults: Mapping[str, Any
             raise load_error(function, f"@task has no option {name!r}; known: {', '.join(known)}")
     given = {name: value for name, value in defaults.items() if value is not None and name not in OWN_OPTIONS}
     try:
-        JobSpec(identifier, **given)
+        if callable(given.get(QUEUE_NAME)):
+            check_queue_name_function(given.pop(QUEUE_NAME))
+        if (unique := given.get("unique")) is not None:
+            check_unique(unique)
+            _refuse_other_keys(given)
+        JobSpec(identifier, **{name: value for name, value in given.items() if name != "unique"})
     except InvalidArgumentError as error:
         raise load_error(function, f"@task of {identifier!r}: {error}") from None
     return MappingProxyType(given)
+
+
+def _refuse_other_keys(options: Mapping[str, Any]) -> None:
+    for name in ("job_key", "job_key_mode"):
+        if name in options:
+            raise InvalidArgumentError(name, "cannot be combined with unique, which sets the job key")
 
 
 _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ..cron.due import DueMinute, cron_job, due_between
 from ..cron.matcher import MINUTE
-from ..cron.task_side import NO_OPTIONS
 from ..db.connection import Pool
 from ..errors import InvalidArgumentError
 from ..queries.crontabs import CronMinute, register_crontabs, schedule_cron_jobs
@@ -75,8 +74,7 @@ class Schedule:
 
     def _job(self, item: ParsedCronItem, minute: datetime) -> CronJob:
         task = self._tasks.get(item.task_identifier)
-        options = NO_OPTIONS if task is None else task.spec_defaults
-        return cron_job(item, minute, backfilled=False, task_options=options)
+        return cron_job(item, minute, backfilled=False, task=task)
 
     def _advance_minute(self) -> None:
         self._next_minute = next(self._minutes, None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ..clock import Clock
 from ..hooks import Events
+from ..lane import FAIR
 from ..options import WorkerOptions
 from .adaptive_source import AdaptiveSource
 from .fetcher import Fetcher
@@ -17,8 +19,16 @@ from .source import JobSource
 logger = logging.getLogger("graphile_worker.worker")
 
 
-def choose_fetcher(plan: LanePlan) -> type[Fetcher]:
-    """What locks the jobs of a lane."""
+def choose_fetcher(plan: LanePlan) -> Callable[..., Fetcher]:
+    """What locks the jobs of a lane: a class, or a call that makes one."""
+    if plan.limits:
+        from .limited_fetcher import LimitedFetcher
+
+        return partial(LimitedFetcher, limits=plan.limits)
+    if plan.order == FAIR:
+        from .fair_fetcher import FairFetcher
+
+        return FairFetcher
     return Fetcher
 
 

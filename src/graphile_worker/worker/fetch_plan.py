@@ -9,8 +9,9 @@ A fetch is a generator. It yields a statement, is sent the answer and the time, 
         └─ none, although a job was announced ─▶ full fetch, if it is due
 
 ANNOUNCED is the fast path: it finds jobs of one priority if no job waits in a named queue. PLAIN finds jobs
-of all priorities if no named queue may be next. WHOLE finds everything. A shorter statement that was of no
-use is skipped for a while. Nothing here waits, reads a clock or touches the database; `Fetcher` does.
+of all priorities if no named queue may be next. WHOLE finds everything. While there are wide queues, WIDE
+takes the place of PLAIN and WHOLE. A shorter statement that was of no use is skipped for a while. Nothing
+here waits, reads a clock or touches the database; `Fetcher` does.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from ..job import Job
 from ..queries.fetch import MANY_PRIORITIES, Ranges
 from .watermarks import FROM_START, Watermarks, ranges
 
-Kind = Literal["announced", "plain", "whole"]
+Kind = Literal["announced", "plain", "whole", "wide", "fair"]
 ANNOUNCED: Kind = "announced"
 PLAIN: Kind = "plain"
 WHOLE: Kind = "whole"
+WIDE: Kind = "wide"
+FAIR: Kind = "fair"
 
 Question = Literal["may queues be next", "list priorities"]
 MAY_QUEUES_BE_NEXT: Question = "may queues be next"
@@ -75,6 +78,8 @@ class FetchPlan:
 
     def __init__(self, *, has_queue_indexes: bool = True) -> None:
         """Without indexes for named queues only WHOLE is of use."""
+        self.is_wide = False
+        """Whether there are queues that may run several jobs at once."""
         self._watermarks = Watermarks()
         self._tasks: Mapping[int, str] = {}  # what the watermarks were set for
         self._is_awaited = False  # a job was announced and none was found since
@@ -84,6 +89,8 @@ class FetchPlan:
         self._all_ranges: Ranges | None = None  # set while there are too many priorities to walk over
         self._listed_at = 0.0
         self._server_ahead = 0.0  # seconds since 1970 by the server's clock, less the monotonic time
+        self.room: int | None = None
+        """How many jobs the last statement could lock at most, if something bounds it beside its limit."""
 
     def fetch(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
         """The statements of one fetch."""
@@ -139,7 +146,7 @@ class FetchPlan:
     def _fetch_above_watermarks(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
         read_up_to = self._time_of(demand, began)
         jobs, ended = yield from self._lock(demand.limit, self._watermarks.ranges())
-        self._watermarks.advance(jobs, read_up_to, full=len(jobs) >= demand.limit)
+        self._watermarks.advance(jobs, read_up_to, full=self._is_full(demand, jobs))
         if jobs:
             self._is_awaited = False
         elif self._is_awaited and self._watermarks.is_full_due(ended, announced=True):
@@ -148,6 +155,8 @@ class FetchPlan:
 
     def _lock(self, limit: int, ranges: Ranges | None) -> Steps[tuple[Sequence[Job], float]]:
         """PLAIN if it may be of use, which finds nothing if a named queue may be next; then WHOLE."""
+        if self.is_wide:
+            return (yield Fetch(WIDE, limit, ranges))
         if self._skip_plain <= 0:
             jobs, ended = yield Fetch(PLAIN, limit, ranges)
             if jobs:
@@ -168,7 +177,11 @@ class FetchPlan:
         if not demand.one_at_a_time:
             # Jobs that became due while the statement ran were not read.
             read_up_to = self._time_of(demand, began)
-            self._watermarks.set(priorities, jobs, read_up_to, full=len(jobs) >= demand.limit)
+            self._watermarks.set(priorities, jobs, read_up_to, full=self._is_full(demand, jobs))
+
+    def _is_full(self, demand: Demand, jobs: Sequence[Job]) -> bool:
+        """Whether more jobs may be ready than were locked."""
+        return len(jobs) >= (demand.limit if self.room is None else self.room)
 
     def _list_priorities(self) -> Steps[list[int]]:
         """List the priorities of waiting jobs. If there are very many, list some and read the rest as one."""

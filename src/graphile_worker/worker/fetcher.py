@@ -18,6 +18,7 @@ from ..queries.fetch import (
     get_announced_jobs,
     get_jobs,
     get_plain_jobs,
+    get_wide_jobs,
     list_priorities,
     may_queues_be_next,
 )
@@ -32,6 +33,7 @@ from .fetch_plan import (
     MAY_QUEUES_BE_NEXT,
     PLAIN,
     WHOLE,
+    WIDE,
     Demand,
     Fetch,
     FetchPlan,
@@ -46,6 +48,7 @@ FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
     ANNOUNCED: get_announced_jobs,
     PLAIN: get_plain_jobs,
     WHOLE: get_jobs,
+    WIDE: get_wide_jobs,
 }
 QUESTIONS: dict[Question, Callable[..., Awaitable[Any]]] = {
     MAY_QUEUES_BE_NEXT: may_queues_be_next,
@@ -63,6 +66,11 @@ def may_have_left_some(found: int, limit: int) -> bool:
 
 class Fetcher:
     """Sends the statements that a `FetchPlan` chooses."""
+
+    may_prefetch: bool = True
+    """Whether jobs may be locked before a slot is free."""
+    may_continue_queues: bool = True
+    """Whether a write may lock the next job of a named queue in place of a fetch."""
 
     def __init__(
         self,
@@ -92,6 +100,9 @@ class Fetcher:
         self._paused: frozenset[str] = frozenset()
         self._failures = failures
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
+        self._fetches = FETCHES
+        self.on_queued: Callable[[Sequence[Job]], None] | None = None
+        """Called with fetched jobs of which some may be in named queues."""
         self.one_at_a_time = callable(forbidden_flags)
         """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
 
@@ -169,7 +180,7 @@ class Fetcher:
                     if isinstance(step, Fetch):
                         fetch = step
                         statement = partial(
-                            FETCHES[step.kind],
+                            self._fetches[step.kind],
                             schema=self._schema,
                             pool_id=self.pool_id,
                             tasks=demand.tasks,
@@ -188,6 +199,8 @@ class Fetcher:
                     step = steps.send((answer, ended))
         except StopIteration as end:
             jobs: Sequence[Job] = end.value
+        if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE):
+            self.on_queued(jobs)
         if PoolJobsFetched in self._events._observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
@@ -211,6 +224,10 @@ class Fetcher:
             raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
         return flags
 
+    def may_have_left_some(self, found: int, limit: int) -> bool:
+        """Whether another fetch may find more jobs now."""
+        return may_have_left_some(found, limit)
+
     def full_fetch_in(self) -> float | None:
         """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
         return self._plan.full_fetch_in(time.monotonic())
@@ -229,9 +246,20 @@ class Fetcher:
         await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
         holdings.remove(jobs)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether to fetch as many jobs of a named queue as its width allows."""
+        return self._plan.is_wide
+
+    @is_wide.setter
+    def is_wide(self, value: bool) -> None:
+        self._plan.is_wide = value
+
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
-        if self.one_at_a_time or not self._tasks:
+        if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
         now = self._clock.now() if self._use_local_time else None
-        return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=now)
+        return Continuation(
+            tasks=self._tasks, forbidden_flags=self._last_flags, now=now, is_wide=self.is_wide
+        )

@@ -37,6 +37,11 @@ class PoolLane:
         """What the next job of a freed queue must satisfy to run here; None if none may."""
         return self.fetcher.continuation() if self.source.may_go_on else None
 
+    def poll_if_ended(self, finished: Sequence[Finished]) -> None:
+        """Fetch if jobs of this lane have ended, which may have left room in its limits for others."""
+        if any(each.job.task_identifier in self.plan.tasks for each in finished):
+            self.source.poll()
+
     @property
     def has_free_slot(self) -> bool:
         return self.slots is not None and self.slots.free > 0

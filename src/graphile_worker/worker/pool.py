@@ -23,7 +23,9 @@ from ..job import Job
 from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
+from ..outcome import Finished
 from ..queries.control import ControlState, paused_jobs, read_control_state
+from ..queries.limits import register_limits
 from ..queries.pauses import end_due_holds
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
@@ -44,6 +46,7 @@ from .failure_log import FailureLog
 from .fetcher import FlagSource
 from .lane_plan import LanePlan
 from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
+from .limited_fetcher import LimitedFetcher
 from .listener import Listener
 from .pausing import Pausing
 from .progress import ProgressReporter
@@ -55,6 +58,7 @@ from .sink import Sink
 from .slots import Slots
 from .timers import poll, refresh_tasks
 from .watchdog import Blockage, LoopWatchdog, exit_process
+from .wide_queues import WideQueues
 
 SESSIONS_WITH_LISTENER = 3
 
@@ -158,6 +162,15 @@ class WorkerPool:
         self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
         self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
+        self._wide_queues = WideQueues(
+            self.run_statement,
+            schema,
+            self._background,
+            [lane.fetcher for lane in self._lanes],
+            {name: task._queue_width for name, task in tasks.items() if task._queue_width is not None},
+            lambda: self._sessions.holdings.jobs.values(),
+            lambda: self._source.pulse(),
+        )
         self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
         self._schema_watch = SchemaWatch(
@@ -225,6 +238,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
+        await self._register_limits()
         await self._register()
         if (recorder := self._recorder) is not None:
             await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
@@ -246,6 +260,8 @@ class WorkerPool:
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
             [self._make_slots(lane) for lane in self._lanes]
         )
+        if any(lane.plan.limits for lane in self._lanes):
+            self._sink.on_ended = self._limited_jobs_ended
         self._sink.start(
             LaneContinuation(self._lanes, self._sink.put),
             on_full=slots.hold_up,
@@ -274,6 +290,13 @@ class WorkerPool:
         if self.once:
             start(self._drain(slots), "once")
 
+    async def _register_limits(self) -> None:
+        """Write the bounds of this worker's limits: the last start wins."""
+        limits = {limit: tasks for lane in self._lanes for limit, tasks in lane.plan.limits.items()}
+        if limits:
+            schema = self._options.schema_name
+            await self.run_statement(lambda connection: register_limits(connection, schema, limits))
+
     def _make_slots(self, lane: PoolLane) -> Slots:
         lane.slots = Slots(
             lane.plan.concurrency,
@@ -285,6 +308,18 @@ class WorkerPool:
             on_fatal=lambda error: self._die(error, "run"),
         )
         return lane.slots
+
+    def _limited_jobs_ended(self, finished: Sequence[Finished]) -> None:
+        """Fetch where jobs have ended that used a limit."""
+        for lane in self._lanes:
+            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_counted:
+                lane.poll_if_ended(finished)
+
+    def _limits_changed(self) -> None:
+        """Another pool has left room in a limit, or its bounds have changed."""
+        for lane in self._lanes:
+            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_refused:
+                lane.source.poll()
 
     async def _register(self) -> None:
         """Read the ids of the tasks of every lane."""
@@ -310,6 +345,7 @@ class WorkerPool:
             on_migration=lambda number, breaking: self._schema_watch.change_announced(),
             on_ready=self._listener_ready,
             on_control=self._control_changed,
+            on_limits=self._limits_changed,
             is_tuned=self._options.prepared_statements,
         )
         listener.start()
@@ -317,6 +353,7 @@ class WorkerPool:
     def _listener_ready(self) -> None:
         """Notifications sent before now were missed, about jobs as well as migrations."""
         self._source.pulse()
+        self._limits_changed()
         self._schema_watch.check()
         self._control_changed()
 
@@ -337,6 +374,7 @@ class WorkerPool:
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
         self._pausing.apply(state)
+        self._wide_queues.apply(state.has_wide_queues)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))

@@ -106,6 +106,8 @@ class Sink:
         self._on_full: Callable[[], None] = lambda: None
         self._on_room: Callable[[], None] = lambda: None
         self._loop_task: asyncio.Task[None] | None = None
+        self.on_ended: Callable[[Sequence[Finished]], None] | None = None
+        """Called with the outcomes that were written, if somebody has to know."""
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
@@ -185,6 +187,8 @@ class Sink:
             self._on_full()
 
     def _part_done(self, part: Sequence[Finished]) -> None:
+        if self.on_ended is not None:
+            self.on_ended(part)
         if self._weight:
             self._weight -= sum(map(weight_of, part))
         if not self._is_full:

@@ -250,7 +250,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _describe(job: Job, queue: str | None) -> str:
-    parts = [f"Added job {job.id}: {cell(job.task_identifier)}"]
+    what = f"Job {job.id} exists already" if job.is_existing else f"Added job {job.id}"
+    parts = [f"{what}: {cell(job.task_identifier)}"]
     if queue is not None:
         parts.append(f"queue {cell(queue)}")
     if job.key is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from ...config import Settings
 from ...cron.crontab import parse_crontab, read_crontab
 from ...cron.item import ParsedCronItem
 from ...cron.preview import UpcomingRun, upcoming_runs
-from ...cron.task_side import job_options, own_options, payload_problems
-from ...errors import CrontabError, CrontabProblem
+from ...cron.task_side import job_options, options_of, own_options, payload_problems
+from ...errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ...text import count as counted
+from ...unique import Unique
 from ..support.client import with_app
 from ..support.command import Output, command
 from ..support.output import print_table
@@ -181,7 +182,10 @@ class _Line:
 
     def __init__(self, item: ParsedCronItem, local: LocalTasks) -> None:
         task = local.tasks.get(item.task_identifier)
-        of_task: Mapping[str, Any] = {} if task is None else task.spec_defaults
+        try:
+            of_task = options_of(task, item.payload)
+        except InvalidArgumentError:  # a function of the payload; the check of payloads reports it
+            of_task = {} if task is None else task.spec_defaults
         own = own_options(item.options)
         self.item = item
         self.options = job_options(item.options, of_task)
@@ -209,6 +213,8 @@ def _option(name: str, value: Any) -> str:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, Unique):
+        return f"by {', '.join(value.fields) or 'the payload'}, while {value.while_}"
     return str(value) if isinstance(value, str | int) else " ".join(value)
 
 

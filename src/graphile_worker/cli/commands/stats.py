@@ -93,21 +93,19 @@ def _print_statistics(found: Statistics) -> None:
 
 
 def _print_queues(found: list[QueueSummary]) -> None:
-    rows = [
-        (
-            queue.queue_name,
-            queue.jobs,
-            queue.ready,
-            queue.locked_by,
-            queue.locked_at,
-            None if queue.pause is None else f"paused{queue.pause.terms}",
-        )
-        for queue in found
-    ]
-    columns = ("queue", "jobs", "ready", "locked by", "locked at", "state")
-    has_paused = any(queue.pause is not None for queue in found)
-    width = len(columns) if has_paused else len(columns) - 1
-    print_table(columns[:width], [row[:width] for row in rows], empty="No named queues.")
+    shown: dict[str, list[Any]] = {
+        "queue": [queue.queue_name for queue in found],
+        "width": [queue.width if queue.width > 1 else None for queue in found],
+        "jobs": [queue.jobs for queue in found],
+        "ready": [queue.ready for queue in found],
+        "locked by": [queue.locked_by for queue in found],
+        "locked at": [queue.locked_at for queue in found],
+        "state": [None if queue.pause is None else f"paused{queue.pause.terms}" for queue in found],
+    }
+    for name in ("width", "state"):
+        if not any(shown[name]):
+            del shown[name]
+    print_table(tuple(shown), list(zip(*shown.values(), strict=True)), empty="No named queues.")
     if any(queue.is_estimate for queue in found):
         click.echo(ESTIMATE)
 

@@ -6,7 +6,7 @@
 -- $3 timestamptz  the current time, or null for the server's
 -- Returns queue_name (null unless the queue is paused), task_identifier (null if it is) and jobs.
 select
-  queue.queue_name,
+  pg_catalog.regexp_replace(queue.queue_name, ' \[[1-9][0-9]*\]$', '') as queue_name,
   case when queue.id is null then task.identifier end as task_identifier,
   count(*) as jobs
 from :GRAPHILE_WORKER_SCHEMA._private_jobs job

@@ -5,6 +5,7 @@
 -- task    a paused task: its identifier, or empty for every task
 -- queue   a paused queue: its name and id; seconds is zero or less if the pause is over and the queue is still held
 -- ending  the id of a queue that was resumed while a job of it was running
+-- wide    if there are wide queues
 -- cancel  the id of a job of this pool that was cancelled
 select
   'task' as kind, task as name, null::bigint as id, reason,
@@ -18,6 +19,9 @@ select
   date_part('epoch', hold.held_at), date_part('epoch', hold.until), date_part('epoch', hold.until - now())
 from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
 left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = hold.queue_id
+union all
+select 'wide', null, null, null, null, null, null
+where exists (select from :GRAPHILE_WORKER_SCHEMA._private_py_tracks)
 union all
 select 'cancel', null, cancel.job_id, cancel.reason, null, null, null
 from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel

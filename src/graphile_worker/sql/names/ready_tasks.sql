@@ -49,7 +49,7 @@ ready as materialized (
         limit $2::integer
     ) as job
     left join lateral (
-        select queues.queue_name, queues.locked_by
+        select pg_catalog.regexp_replace(queues.queue_name, ' \[[1-9][0-9]*\]$', '') as queue_name, queues.locked_by
         from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queues
         where queues.id = job.job_queue_id and queues.locked_at is not null
         limit 1 -- one look per job, never a scan of all queues

@@ -2,7 +2,7 @@
 select
 :include job_columns
     coalesce(tasks.identifier, '') as task_identifier,
-    job_queues.queue_name,
+    pg_catalog.regexp_replace(job_queues.queue_name, ' \[[1-9][0-9]*\]$', '') as queue_name,
     case
         when job.locked_at is not null then 'locked'
         when not job.is_available then 'failed'

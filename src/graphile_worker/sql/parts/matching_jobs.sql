@@ -4,9 +4,11 @@
 and ($2::text is null or job.task_id = (
     select named.id from :GRAPHILE_WORKER_SCHEMA._private_tasks as named where named.identifier = $2::text
 ))
-and ($3::text is null or job.job_queue_id = (
-    select named.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues as named where named.queue_name = $3::text
-))
+and ($3::text is null or job.job_queue_id = any(array(
+    select named.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues as named
+    where named.queue_name = $3::text
+    or pg_catalog.regexp_replace(named.queue_name, ' \[[1-9][0-9]*\]$', '') = $3::text -- a track of the queue
+)))
 and ($4::text is null or job.key = $4::text)
 and ($5::text is null or job.locked_by = $5::text)
 and ($6::text is null or job.flags ? $6::text)

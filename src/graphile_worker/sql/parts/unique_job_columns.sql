@@ -1,0 +1,18 @@
+    -- The columns of a job that _private_py_add_unique_job returned, in the order of Job's fields, and whether it is new.
+    (added.job).id,
+    (added.job).payload::text as payload,
+    (added.job).priority,
+    date_part('epoch', (added.job).run_at) as run_at,
+    (added.job).attempts,
+    (added.job).max_attempts,
+    (added.job).last_error,
+    date_part('epoch', (added.job).created_at) as created_at,
+    date_part('epoch', (added.job).updated_at) as updated_at,
+    (added.job).key,
+    date_part('epoch', (added.job).locked_at) as locked_at,
+    (added.job).revision,
+    (added.job).flags::text as flags,
+    (added.job).task_id,
+    (added.job).job_queue_id,
+    (added.job).locked_by,
+    added.is_new
