@@ -26,7 +26,7 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary LimitSummary WorkerList "
+        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary WorkerList "
         "WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker "
         "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState "
         "HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
