@@ -36,7 +36,9 @@ PAGES = {
         "task TaskOptions Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
         "AbortSignal get_current_job get_current_helpers"
     ),
-    "jobs.md": "Job JobSpec JobOptions JobKeyMode Unique Outcome Completed Failed Snoozed Expired Interrupted",
+    "jobs.md": (
+        "Job JobSpec JobOptions JobKeyMode Unique Outcome Completed Failed Snoozed Expired Interrupted"
+    ),
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
@@ -67,7 +69,7 @@ INTERNAL = {
         "queue_name_for",
         "spec_defaults",
         "takes",
-    },  # fmt: skip
+    },
     "TextFormatter": {"format"},
     "WorkerOptions": {"from_mapping", "schema_name"},
 }
