@@ -37,7 +37,8 @@ PAGES = {
         "AbortSignal get_current_job get_current_helpers"
     ),
     "jobs.md": (
-        "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Cancelled Interrupted"
+        "Job JobSpec JobOptions JobKeyMode Unique Outcome Completed Failed Snoozed Expired Cancelled "
+        "Interrupted"
     ),
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
@@ -59,7 +60,17 @@ INTERNAL = {
     "JobFilter": {"has_conditions", "required_state", "values"},
     "JsonFormatter": {"format"},
     "MigrationReport": {"has_history", "has_tables"},
-    "Task": {"decode", "invoke", "is_named", "place", "prepare", "spec_defaults", "takes"},
+    "Task": {
+        "as_received",
+        "decode",
+        "invoke",
+        "is_named",
+        "place",
+        "prepare",
+        "queue_name_for",
+        "spec_defaults",
+        "takes",
+    },
     "TextFormatter": {"format"},
     "WorkerOptions": {"from_mapping", "schema_name"},
 }

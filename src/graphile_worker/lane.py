@@ -34,7 +34,7 @@ class Lane(_Named, frozen=True, kw_only=True):
     tasks: Collection[str | Callable[..., Any]] = ()
     """Tasks of the worker, or their identifiers."""
     concurrency: int = 1
-    order: Order = "priority"
+    order: Literal["priority", "fair"] = "priority"
     """"fair" serves named queues in turn, so that a long one does not delay the others."""
 
     def __post_init__(self) -> None:

@@ -58,7 +58,7 @@ OWN_OPTIONS = (
 class TaskOptions(TypedDict, total=False):
     """Options of `@task`: defaults for the jobs of the task, which an add may override, and its own rules."""
 
-    queue_name: str | QueueNameFunction | None
+    queue_name: str | Callable[[Any], str | None] | None
     """The queue of its jobs, or a function that takes the payload and returns the queue."""
     queue_width: int | None
     """How many jobs of one queue may run at once, if they are jobs of this task; 1 by default."""
