@@ -30,6 +30,6 @@ def test_asynchronous_code_is_told_to_use_another_client() -> None:
 
     with pytest.raises(
         InvalidArgumentError,
-        match="is a blocking connection of Django; give a connection of asyncpg",
+        match=r"is a blocking connection of Django; use SyncWorkerUtils\.bound\(connection\), or give",
     ):
         WorkerUtils.bound(connection)

@@ -164,7 +164,7 @@ async def test_jobs_are_added_while_a_session_flushes(users: None, shared_url: s
 
         @event.listens_for(session, "after_flush")
         def after_flush(*_: Any) -> None:
-            run_blocking(place.utils().add_job("flushed"))
+            place.utils().add_job("flushed")
 
         session.add(User(age=30))
         session.commit()
@@ -214,7 +214,7 @@ async def test_a_blocking_session_inside_run_sync_is_in_the_same_transaction(
 
         def work(inner: Session) -> None:
             utils = Place(inner, place.execute, place.commit, place.rollback, place.savepoint, True).utils()
-            run_blocking(utils.add_job("inner"))
+            utils.add_job("inner")
 
         await session.run_sync(work)
         await session.execute(text("select 1"))
@@ -279,7 +279,8 @@ async def test_rows_are_tuples_whatever_the_connection_prefers(shared_url: str, 
 
 async def test_rows_have_the_interface_of_asyncpg(place: Place) -> None:
     convert = as_blocking_connection if place.is_blocking else as_connection
-    row = await place.do(convert(place.given).fetchrow(TWO_OF_ONE_NAME, -32768, "x"))
+    call: Any = convert(place.given).fetchrow(TWO_OF_ONE_NAME, -32768, "x")
+    row = run_blocking(call) if place.is_blocking else await call
     assert row is not None
     assert (row[0], row[1], row["sign"], row.get("nothing", 4)) == (-32768, "x", "%", 4)
     assert tuple(row)[1:] == row[1:] == ("x", "%")
@@ -302,12 +303,9 @@ IMPORTS = """
 import sys
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from graphile_worker import WorkerUtils
-from graphile_worker.db.blocking import run_blocking
-from graphile_worker.db.bound import BoundConnection
-from graphile_worker.db.foreign import as_blocking_connection
+from graphile_worker import SyncWorkerUtils
 with Session(create_engine(sys.argv[1])) as session:
-    run_blocking(WorkerUtils(BoundConnection(as_blocking_connection(session))).add_job("never"))
+    SyncWorkerUtils.bound(session).add_job("never")
 print(*sys.modules)
 """
 

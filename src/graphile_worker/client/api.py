@@ -58,7 +58,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=_with_plugins(hooks, arguments.get("plugins", ())),
+            hooks=with_plugins(hooks, arguments.get("plugins", ())),
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
@@ -70,7 +70,8 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
     return AwaitableContext(open_, close)
 
 
-def _with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:
+def with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:
+    """The hooks of one client, with these plugins installed."""
     plugins = tuple(plugins)
     if not plugins:
         return hooks
