@@ -12,7 +12,9 @@ import sys
 import threading
 import time
 
-from graphile_worker import SyncWorkerUtils, make_sync_worker_utils
+from graphile_worker import SyncWorkerUtils, WorkerUtils, make_sync_worker_utils, make_worker_utils
+from graphile_worker.db.blocking import run_blocking
+from graphile_worker.errors import GraphileWorkerError
 
 URL = sys.argv[2] if len(sys.argv) > 2 else None
 logging.getLogger("graphile_worker").setLevel(logging.ERROR)  # not that no worker knows these tasks
@@ -67,6 +69,28 @@ def fork_while_busy() -> None:
     for thread in threads:
         thread.join()
     utils.add_job("parent")
+
+
+def fork_with_the_other_client() -> None:
+    """An asynchronous client of the parent is refused in the child, where its calls would never end."""
+    with asyncio.Runner() as runner:
+        utils = runner.run(_opened())
+        runner.run(utils.add_job("parent"))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                run_blocking(utils.add_job("child"))
+            except GraphileWorkerError as error:
+                status = 0 if "before the process was forked" in str(error) else 1
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        runner.run(utils.add_job("parent"))
+        runner.run(utils.release())
+
+
+async def _opened() -> WorkerUtils:
+    return await make_worker_utils(connection_string=URL)
 
 
 def forgets_to_release() -> None:

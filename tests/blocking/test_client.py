@@ -241,7 +241,13 @@ def test_a_bound_client_changes_in_batches_too(database_url: str, count: Count) 
     assert (report.changed, report.is_complete, seen, count()) == (30, True, [20, 10, 0], 0)
 
 
-def test_an_event_of_asyncio_cannot_stop_a_blocking_change(utils: SyncWorkerUtils) -> None:
+def test_what_needs_an_event_loop_is_refused(utils: SyncWorkerUtils) -> None:
+    async def on_batch(report: Any, ids: list[int]) -> None: ...
+
+    with pytest.raises(
+        InvalidArgumentError, match="on_batch: is a coroutine function; give a plain function"
+    ):
+        utils.complete_jobs(filter=JobFilter(), all=True, on_batch=on_batch)
     with pytest.raises(InvalidArgumentError, match=r"stop: is an asyncio.Event.*give a threading.Event"):
         utils.complete_jobs(filter=JobFilter(), all=True, stop=asyncio.Event())
 

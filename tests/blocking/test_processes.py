@@ -38,6 +38,7 @@ def added(session: Any) -> Counter[str]:
     [
         ("fork_before", {"parent": 1, "child": 1}),
         ("fork_after", {"parent": 4, "child": 2}),
+        ("fork_with_the_other_client", {"parent": 2}),
         ("forgets_to_release", {"one": 1, "two": 1}),
         ("adds_at_exit", {"one": 1, "two": 1}),
         ("exits_in_a_loop", {"one": 1, "two": 1}),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from ..awaitable import AwaitableContext
 from ..config.calls import call_hooks, call_options
@@ -53,7 +55,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             if isinstance(found, Dsn)
             else found
         )
-        return WorkerUtils(
+        utils = WorkerUtils(
             pool,
             schema=chosen.schema_name,
             owns_pool=owns_pool,
@@ -62,12 +64,32 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
+        _clients.add(utils)
+        return utils
 
     async def close(utils: WorkerUtils) -> None:
         if not utils.is_released:
             await utils.release()
 
     return AwaitableContext(open_, close)
+
+
+_clients: WeakSet[WorkerUtils] = WeakSet()
+_FORKED = (
+    "this client was opened before the process was forked, and its connections belong to the parent; open "
+    "one in the child, for example in post_fork of gunicorn"
+)
+
+
+def _release_all() -> None:
+    """In a forked child: a call would wait for ever, for an answer that the parent reads."""
+    for client in list(_clients):
+        client._released = True
+        client._why_released = _FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_all)
 
 
 def with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:

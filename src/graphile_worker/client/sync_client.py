@@ -217,6 +217,8 @@ class SyncClient:
                 "stop", "is an asyncio.Event, which belongs to an event loop; give a threading.Event"
             )
         on_batch = options.get("on_batch")
+        if inspect.iscoroutinefunction(on_batch):
+            raise InvalidArgumentError("on_batch", "is a coroutine function; give a plain function")
         if on_batch is None or not self._runs_in_background(connection):
             return options
         return {**options, "on_batch": lambda *report: asyncio.to_thread(on_batch, *report)}

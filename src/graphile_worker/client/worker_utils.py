@@ -63,6 +63,8 @@ class WorkerUtils:
     begins, commits or rolls back a transaction of yours.
     """
 
+    _why_released = "this client has been released; open a new one"
+
     def __init__(
         self,
         pool: Pool,
@@ -902,7 +904,7 @@ class WorkerUtils:
 
     def _check_open(self) -> None:
         if self._released:
-            raise GraphileWorkerError("this client has been released; open a new one")
+            raise GraphileWorkerError(self._why_released)
 
     def _now(self) -> datetime | None:
         """The client's time, if it replaces the server's clock."""
