@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import graphile_worker
 from graphile_worker import hooks, testing
-from graphile_worker.client.arguments import ClientArguments
+from graphile_worker.client.arguments import ClientArguments, SyncClientArguments
 from graphile_worker.option_values import ClientOptionValues
 
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
@@ -31,6 +31,7 @@ PAGES = {
         "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState "
         "HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
+    "blocking-client.md": "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncConnection",
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
         "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
@@ -80,6 +81,8 @@ WITH_CONSTRUCTOR = ("App",)
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
 OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues")
 """Keyword arguments that are listed there."""
+CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArguments": SyncClientArguments}
+"""Keyword arguments that are listed one by one."""
 WIDTH = 100
 
 
@@ -218,9 +221,9 @@ def _keywords(parameter: inspect.Parameter) -> list[str]:
     kind = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
     if kind in OPTIONS_PAGE:
         return [f"**{parameter.name}"]
-    if kind != "ClientArguments":
+    if kind not in CALLS:
         return [f"**{parameter.name}: {kind}"]
-    types = field_types(ClientOptionValues) | field_types(ClientArguments)
+    types = field_types(ClientOptionValues) | field_types(CALLS[kind])
     return ["*", *(f"{name}: {annotation} = ..." for name, annotation in types.items())]
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
     from .client.handle import JobReference as JobReference
+    from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
+    from .client.sync_connection import SyncConnection as SyncConnection
+    from .client.sync_handle import SyncJobHandle as SyncJobHandle
+    from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
     from .clock import Clock as Clock
     from .cron import CronItem as CronItem
     from .cron import CronItemOptions as CronItemOptions
@@ -117,6 +121,10 @@ export_lazily(
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.following": "JobRecord JobStatus",
         "client.handle": "JobHandle JobReference",
+        "client.sync_api": "make_sync_worker_utils",
+        "client.sync_connection": "SyncConnection",
+        "client.sync_handle": "SyncJobHandle",
+        "client.sync_worker_utils": "SyncWorkerUtils",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",

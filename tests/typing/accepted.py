@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ from typing import Any, TypedDict, assert_type
 import asyncpg
 import msgspec
 import psycopg
+import psycopg2.extensions
 import sqlmodel.ext.asyncio.session
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
 from graphile_worker import (
     AbortSignal,
@@ -42,10 +46,14 @@ from graphile_worker import (
     MigrationReport,
     Outcome,
     ParsedCronItem,
+    Progress,
     QueueSummary,
     Runner,
     Statistics,
     SweepReport,
+    SyncConnection,
+    SyncJobHandle,
+    SyncWorkerUtils,
     WorkerList,
     WorkerOptions,
     WorkerSummary,
@@ -53,6 +61,7 @@ from graphile_worker import (
     add_job_adhoc,
     get_current_helpers,
     get_current_job,
+    make_sync_worker_utils,
     make_worker_utils,
     parse_cron_items,
     parse_crontab,
@@ -230,6 +239,34 @@ async def add_through_another_library(
     assert_type(WorkerUtils.bound(session, schema="jobs"), WorkerUtils)
     await WorkerUtils.bound(of_psycopg).add_job(send, Letter("a"))
     await get_current_helpers().add_job(send, Letter("a"), connection=session)
+
+
+def add_from_blocking_code(
+    session: Session,
+    scoped: scoped_session[Session],
+    of_sqlmodel: sqlmodel.Session,
+    of_sqlalchemy: Connection,
+    of_psycopg: psycopg.Connection[tuple[object, ...]],
+    of_psycopg2: psycopg2.extensions.connection,
+) -> None:
+    with make_sync_worker_utils(schema="jobs", call_timeout=timedelta(seconds=5)) as utils:
+        assert_type(utils, SyncWorkerUtils)
+        assert_type(utils.add_job(send, Letter("a")), Job)
+        assert_type(utils.add_job("other", [1], job_key="k"), Job)
+        handle = utils.add_job(send, Letter("a"), keep=True)
+        assert_type(handle, SyncJobHandle)
+        assert_type(handle.status(), JobStatus)
+        assert_type(utils.add_jobs([JobSpec(send, Letter("a"))], connection=session), list[Job])
+        assert_type(utils.complete_jobs([1]), list[Job])
+        assert_type(utils.complete_jobs(filter=JobFilter(), stop=threading.Event()), BulkReport)
+        assert_type(utils.statistics(connection=scoped), Statistics)
+        for progress in utils.watch(handle):
+            assert_type(progress, Progress)
+        with utils.with_pg_client() as connection, connection.transaction():
+            assert_type(connection, SyncConnection)
+    assert_type(SyncWorkerUtils.bound(of_sqlmodel), SyncWorkerUtils)
+    SyncWorkerUtils.bound(of_sqlalchemy).migrate()
+    SyncWorkerUtils.bound(of_psycopg).remove_job("k", connection=of_psycopg2)
 
 
 # -- hooks -------------------------------------------------------------------------------------------------

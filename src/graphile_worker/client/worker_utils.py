@@ -65,6 +65,8 @@ class WorkerUtils:
     begins, commits or rolls back a transaction of yours.
     """
 
+    _why_released = "this client has been released; open a new one"
+
     def __init__(
         self,
         pool: Pool,
@@ -1124,7 +1126,7 @@ class WorkerUtils:
 
     def _check_open(self) -> None:
         if self._released:
-            raise GraphileWorkerError("this client has been released; open a new one")
+            raise GraphileWorkerError(self._why_released)
 
     def _check_loop(self) -> None:
         """Refuse another event loop: it would break the connections for the first one."""

@@ -8,6 +8,7 @@ locked are skipped, unless they are cancelled, and jobs that are added after the
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -76,8 +77,8 @@ class BulkOptions(TypedDict, total=False):
     """The highest id to process, such as `up_to` of a dry run."""
     on_batch: Callable[[BulkReport, list[int]], Awaitable[object] | object]
     """Called after each batch with the report so far and the ids of the jobs that the batch changed."""
-    stop: asyncio.Event
-    """Set it to stop after the current batch."""
+    stop: asyncio.Event | threading.Event
+    """Set it to stop after the current batch. A blocking client takes a `threading.Event`."""
 
 
 @dataclass(frozen=True, slots=True)
