@@ -86,6 +86,7 @@ def handle() -> str:
     first, rest = text.split("\n", 1)
     for old, new in (
         (r"\bJobHandle\b", "SyncJobHandle"),
+        (r"\bJobReference\b", "SyncJobReference"),
         (r"\bWorkerUtils\b", "SyncWorkerUtils"),
         (r"\bworker_utils\b", "sync_worker_utils"),
         (r"\bAsyncIterator\b", "Iterator"),

@@ -28,10 +28,10 @@ PAGES = {
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary WorkerList "
         "WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker "
-        "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState "
-        "HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd "
+        "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
-    "blocking-client.md": "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncConnection",
+    "blocking-client.md": "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection",
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
         "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "

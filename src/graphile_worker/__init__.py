@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
     from .client.sync_connection import SyncConnection as SyncConnection
     from .client.sync_handle import SyncJobHandle as SyncJobHandle
+    from .client.sync_handle import SyncJobReference as SyncJobReference
     from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
     from .clock import Clock as Clock
     from .cron import CronItem as CronItem
@@ -123,7 +124,7 @@ export_lazily(
         "client.handle": "JobHandle JobReference",
         "client.sync_api": "make_sync_worker_utils",
         "client.sync_connection": "SyncConnection",
-        "client.sync_handle": "SyncJobHandle",
+        "client.sync_handle": "SyncJobHandle SyncJobReference",
         "client.sync_worker_utils": "SyncWorkerUtils",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",

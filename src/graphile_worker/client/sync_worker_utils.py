@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from ..history.records import AttemptError, HistoryFilter, JobEnd
     from ..job import Job
     from ..migrate import MigrationReport
+    from ..pauses import Pause
     from ..queries.bulk_changes import BulkOptions, BulkReport
+    from ..queries.cancel import CancelReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
-    from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
@@ -101,7 +103,8 @@ class SyncWorkerUtils(SyncClient):
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
         The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
-        is kept, and the result is a `SyncJobHandle`, which can wait for it.
+        is kept, and the result is a `SyncJobHandle`, which can wait for it. If the job is unique and there is
+        one already, that one is returned, and its `is_existing` is true.
         """
         result: Job = self._run_any(connection, lambda utils: utils.add_job(task, payload, **options))
         return result
@@ -301,11 +304,12 @@ class SyncWorkerUtils(SyncClient):
         connection: BlockingConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> CancelReport | BulkReport:
-        """Delete jobs that are not running, by id or by filter.
+        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
-        By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
-        work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
-        are counted as skipped. A job that was added with `keep` ends as cancelled, for this `reason`.
+        No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
+        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
+        this `reason`.
         """
         job_ids = read_here(job_ids)
         options = self._bulk_options(connection, options)
@@ -315,6 +319,91 @@ class SyncWorkerUtils(SyncClient):
             is_long=filter is not None,
         )
         return result
+
+    @overload
+    def cancel_job(
+        self, job: Job | int, *, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    def cancel_job(
+        self, *, job_key: str, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> CancelReport: ...
+
+    def cancel_job(
+        self,
+        job: Job | int | None = None,
+        *,
+        job_key: str | None = None,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> CancelReport:
+        """Cancel one job, or the job that has this key; see `cancel_jobs`.
+
+        If no job has the key, every list of the report is empty.
+        """
+        result: CancelReport = self._run_any(
+            connection, lambda utils: utils.cancel_job(job, job_key=job_key, reason=reason)
+        )
+        return result
+
+    def pause_queue(
+        self,
+        queue_name: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a named queue, in any runtime, until it is resumed or until a time.
+
+        A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
+        terms; one resume ends it.
+        """
+        return self._run(connection, lambda utils: utils.pause_queue(queue_name, until=until, reason=reason))
+
+    def pause_task(
+        self,
+        task: str | TaskLike[Any],
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a task in Python workers; the rest as in `pause_queue`.
+
+        Node and Rust workers that have the task do not know of it.
+        """
+        return self._run(connection, lambda utils: utils.pause_task(task, until=until, reason=reason))
+
+    def pause_all(
+        self,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs at all in Python workers; the rest as in `pause_task`."""
+        return self._run(connection, lambda utils: utils.pause_all(until=until, reason=reason))
+
+    def resume_queue(self, queue_name: str, *, connection: BlockingConnection | None = None) -> bool:
+        """End the pause of a queue; returns whether it was paused.
+
+        While a job of the queue is still running, the next one waits for it.
+        """
+        return self._run(connection, lambda utils: utils.resume_queue(queue_name))
+
+    def resume_task(self, task: str | TaskLike[Any], *, connection: BlockingConnection | None = None) -> bool:
+        """End the pause of a task; returns whether it was paused by itself."""
+        return self._run(connection, lambda utils: utils.resume_task(task))
+
+    def resume_all(self, *, connection: BlockingConnection | None = None) -> bool:
+        """End what `pause_all` began; tasks and queues that were paused by themselves stay paused."""
+        return self._run(connection, lambda utils: utils.resume_all())
+
+    def list_pauses(self, *, connection: BlockingConnection | None = None) -> list[Pause]:
+        """What is paused: everything first, then tasks, then queues, by name."""
+        return self._run(connection, lambda utils: utils.list_pauses())
 
     def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: BlockingConnection | None = None
@@ -352,6 +441,16 @@ class SyncWorkerUtils(SyncClient):
     ) -> list[JobDetails]:
         """One page of the jobs that match the filter, in its order."""
         return self._run(connection, lambda utils: utils.list_jobs(filter))
+
+    def set_queue_width(
+        self, queue_name: str, width: int | None, *, connection: BlockingConnection | None = None
+    ) -> None:
+        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+
+        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
+        and Rust workers obey too.
+        """
+        return self._run(connection, lambda utils: utils.set_queue_width(queue_name, width))
 
     def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: BlockingConnection | None = None
@@ -445,6 +544,32 @@ class SyncWorkerUtils(SyncClient):
     ) -> list[BacklogSample]:
         """Samples of the backlog, one every ten seconds of the last two days, with what all runtimes did."""
         return self._run(connection, lambda utils: utils.samples(since=since, until=until))
+
+    def list_limits(self, *, connection: BlockingConnection | None = None) -> list[LimitSummary]:
+        """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
+        return self._run(connection, lambda utils: utils.list_limits())
+
+    def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
+        burst: int | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers; None leaves one as it is.
+
+        They win over the bounds in the code and stay until `reset_limit`, also when workers start again. With
+        a concurrency of 0 no job starts.
+        """
+        return self._run(
+            connection, lambda utils: utils.set_limit(name, concurrency=concurrency, rate=rate, burst=burst)
+        )
+
+    def reset_limit(self, name: str, *, connection: BlockingConnection | None = None) -> LimitSummary:
+        """Remove what `set_limit` has set: the bounds in the code hold again."""
+        return self._run(connection, lambda utils: utils.reset_limit(name))
 
     def list_workers(self, *, all: bool = False, connection: BlockingConnection | None = None) -> WorkerList:
         """Worker pools, what each runs, and whether it is alive.

@@ -202,8 +202,8 @@ class WorkerUtils:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
         The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
-        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is one
-        already, that one is returned, and its `is_existing` is true.
+        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is
+        one already, that one is returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
