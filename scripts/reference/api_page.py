@@ -26,10 +26,10 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary LimitSummary WorkerList "
-        "WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker "
-        "MigrationReport AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState "
-        "HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary "
+        "WorkerList WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport "
+        "RecoveredWorker MigrationReport AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd "
+        "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
