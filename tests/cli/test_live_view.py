@@ -12,6 +12,7 @@ from graphile_worker.cli.live_view.activity import MOST_ERRORS, MOST_RUNNING, Ac
 from graphile_worker.cli.live_view.feed import ATOMIC_WRITE, decode, encode
 from graphile_worker.cli.live_view.render import render
 from graphile_worker.cli.live_view.state import Rate, ViewState
+from graphile_worker.pauses import Pause
 from graphile_worker.queries.inspection import JobCounts
 
 
@@ -99,3 +100,13 @@ def test_no_line_is_wider_than_the_terminal_whatever_is_in_it(width: int) -> Non
 def test_an_error_of_the_database_is_shown_in_place_of_the_counts() -> None:
     state = ViewState(database="here", count_error="the connection was lost")
     assert any("the connection was lost" in line for line in drawn(state, 80))
+
+
+def test_pauses_are_shown_with_their_terms_and_the_rest_is_counted() -> None:
+    state = ViewState("db", pauses=[Pause(task_identifier="send", reason="deploy")])
+    assert any("paused   task send (deploy)" in line for line in drawn(state, 80))
+    state.pauses = [Pause(queue_name=f"q{number}") for number in range(8)]
+    text = "\n".join(drawn(state, 80))
+    assert "queue q4" in text
+    assert "queue q5" not in text
+    assert "and 3 more" in text

@@ -47,7 +47,12 @@ def test_a_row_is_true(name: str) -> None:
     flags = {flag: parameter for parameter in graphile_worker.params for flag in parameter.opts}
     for flag in re.findall(r"`(-[^`]+)`", command):
         parameter = flags[flag].name or ""
-        aliases = {"connection": "connection_string", "config": "options", "no_prepared_statements": ""}
+        aliases = {
+            "connection": "connection_string",
+            "config": "options",
+            "lane": "lanes",
+            "no_prepared_statements": "",
+        }
         option = FLAGS.get(parameter) or aliases.get(parameter, parameter)
         assert option in {name, ""} or name == "log_levels"
     for argument in re.findall(r"App\((\w+)=", command):

@@ -109,3 +109,14 @@ def test_the_line_when_ready_has_everything_by_name() -> None:
         4,
     )
     assert (line["database"], line["schema"], line["version"]) == ("db", "s", "1.2")
+
+
+def test_the_line_when_ready_has_the_slots_of_lanes() -> None:
+    log = JsonLog()
+    log.plugin.ready(
+        version="1", pool_id="p", tasks=["a"], cron_items=0, concurrency=4, database="d", schema="s",
+        lanes={"video": 2, "limit openai": 4},
+    )  # fmt: skip
+    line = log.line()
+    assert line["lanes"] == {"video": 2, "limit openai": 4}
+    assert "4 jobs at a time (lanes: video 2, limit openai 4)" in line["msg"]

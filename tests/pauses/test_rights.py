@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -14,7 +15,7 @@ from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
 from support.server import DatabaseServer
-from support.working import SCHEMA, Jobs, Workers
+from support.working import SCHEMA, Jobs, Workers, until
 
 TABLES = (
     "_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs",
@@ -86,6 +87,38 @@ async def test_a_role_without_rights_runs_jobs_and_is_told_once(
     lines = [record.getMessage() for record in caplog.records if "pauses" in record.getMessage()]
     assert len(lines) == 1
     assert "cannot see pauses and cancelled jobs" in lines[0]
+
+
+async def test_a_role_that_may_only_read_pauses_obeys_them_and_says_that_it_cannot_end_them(
+    utils: WorkerUtils,
+    limited: Any,
+    role: str,
+    jobs: Jobs,
+    workers: Workers,
+    recorder: EventRecorder,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for table in ("_private_py_pauses", "_private_py_queue_holds", "_private_py_cancels"):
+        await jobs.connection.execute(
+            f'grant select on {SCHEMA}.{table} to "{role}"; '
+            f'create policy porter on {SCHEMA}.{table} to "{role}" using (true)'
+        )
+    await jobs.connection.execute(f'grant select on {SCHEMA}._private_py_tracks to "{role}"')
+    await utils.pause_task("a")
+    await utils.pause_queue("q", until=timedelta(milliseconds=1))
+    held, paused = await jobs.add("b", queue="q"), await jobs.add("a")
+
+    def said() -> list[str]:
+        return [line for line in caplog.messages if "cannot be resumed" in line]
+
+    with caplog.at_level(logging.WARNING, "graphile_worker"):
+        await workers.start({"a": passing, "b": passing}, pg_pool=limited, events=recorder.events)
+        await jobs.add("b")
+        await recorder.wait_for(JobSucceeded)
+        await until(lambda: bool(said()))
+    assert len(said()) == 1
+    assert "permission denied" in said()[0]
+    assert sorted(row["id"] for row in await jobs.all() if row["locked_at"] is None) == [held, paused]
 
 
 async def test_a_role_without_rights_is_refused_with_advice_and_still_gets_counts(

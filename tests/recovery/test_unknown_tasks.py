@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Runner
+from graphile_worker import Runner, make_worker_utils
 from graphile_worker.recovery import unknown_tasks, worker_rows
 from recovery.dead import QUICK, Graveyard
 from support.working import SELDOM, Gate, Jobs, Workers, until
@@ -146,3 +146,17 @@ async def test_searches_become_rare(
     await workers.start({"work": Gate()}, **OPTIONS)
     await until(lambda: len(searches) >= 4)
     assert searches[:4] == [0.04, 0.08, 0.1, 0.1]
+
+
+@pytest.mark.parametrize("what", ["task", "everything"])
+async def test_nothing_is_said_about_tasks_that_are_paused(
+    workers: Workers, jobs: Jobs, database_url: str, log: Any, searches: list[float], what: str
+) -> None:
+    async with make_worker_utils(connection_string=database_url) as utils:
+        await (utils.pause_all() if what == "everything" else utils.pause_task("other"))
+        await jobs.add("other")
+        await workers.start({"work": Gate()}, **OPTIONS)
+        await searched_again(searches)
+        assert log.text == ""
+        await (utils.resume_all() if what == "everything" else utils.resume_task("other"))
+        await until(lambda: "1 job waits for the task 'other'" in log.text)

@@ -146,7 +146,7 @@ class LogPlugin:
             f" ({shown})" if tasks else "",
             count(cron_items, "recurring job"),
             count(concurrency, "job"),
-            "".join(f" (and {slots} in the lane {name})" for name, slots in lanes.items()),
+            f" (lanes: {', '.join(f'{name} {slots}' for name, slots in lanes.items())})" if lanes else "",
             database,
             schema,
             extra={

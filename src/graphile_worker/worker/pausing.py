@@ -6,15 +6,23 @@ been started, are returned.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
+from ..db.errors import explained, sqlstate_of
+from ..db.retry import is_retryable
 from ..hooks import Events
 from ..hooks.events import PoolPaused, PoolResumed
 from ..job import Job
 from ..pauses import Pause
 from ..queries.control import EVERY_TASK, ControlState
+from ..queries.pauses import end_due_holds
+from ..recovery.sweep import StatementRunner
+from ..schema_name import SchemaName
 from .fetcher import Fetcher
 from .source import JobSource
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class Pausing:
@@ -26,6 +34,7 @@ class Pausing:
         self._events = events
         self._feeds = feeds
         self._held_queues: frozenset[int] = frozenset()
+        self._is_refused = False
         self.pauses: frozenset[Pause] = frozenset()
         self.tasks: frozenset[str] = frozenset()
         """Identifiers of paused tasks; `EVERY_TASK` among them if all are."""
@@ -41,6 +50,20 @@ class Pausing:
             fetcher.pause(tasks)
             source.withhold(is_paused)
         self._tell(last)
+
+    async def end_due_holds(self, run: StatementRunner, schema: SchemaName) -> bool:
+        """Resume queues whose pause is over; whether that worked. A refusal is logged once."""
+        try:
+            await run(lambda connection: end_due_holds(connection, schema))
+        except Exception as error:
+            if sqlstate_of(error) is None:
+                raise  # the connection is lost; others report that
+            level = logging.DEBUG if self._is_refused or is_retryable(error) else logging.WARNING
+            logger.log(level, "queues whose pause is over cannot be resumed: %s; retrying", explained(error))
+            self._is_refused = self._is_refused or level == logging.WARNING
+            return False
+        self._is_refused = False
+        return True
 
     def _tell(self, last: frozenset[Pause]) -> None:
         known = {_target(pause) for pause in self.pauses}

@@ -27,7 +27,6 @@ from ..options import WorkerOptions
 from ..outcome import Finished
 from ..queries.control import ControlState, paused_jobs, read_control_state
 from ..queries.limits import register_limits
-from ..queries.pauses import end_due_holds
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
@@ -392,8 +391,7 @@ class WorkerPool:
     async def _read_control_state(self) -> ControlState:
         schema = self._options.schema_name
         state = await self.run_statement(lambda connection: read_control_state(connection, schema, self.id))
-        if state.has_ended_holds:
-            await self.run_statement(lambda connection: end_due_holds(connection, schema))
+        if state.has_ended_holds and await self._pausing.end_due_holds(self.run_statement, schema):
             state = await self.run_statement(
                 lambda connection: read_control_state(connection, schema, self.id)
             )
