@@ -76,6 +76,16 @@ async def test_a_failure_that_node_wrote_is_told_once(jobs: Jobs, duty: TellHand
     assert await alerts(jobs) == []
 
 
+async def test_a_job_that_was_cancelled_while_node_ran_it_has_not_failed(
+    jobs: Jobs, duty: TellHandlers
+) -> None:
+    job_id = await jobs.add("charge", max_attempts=1)
+    await jobs.connection.execute(f"insert into {SCHEMA}._private_py_cancels (job_id) values ($1)", job_id)
+    await fail_as_node_does(jobs, job_id)
+    await duty.run(jobs.connection)
+    assert await alerts(jobs) == []
+
+
 async def test_a_job_that_is_failed_by_hand(jobs: Jobs, utils: WorkerUtils, duty: TellHandlers) -> None:
     reason, none = [await jobs.add("charge") for _ in range(2)]
     await utils.permanently_fail_jobs([reason], "wrong input")

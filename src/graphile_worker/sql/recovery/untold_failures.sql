@@ -16,8 +16,9 @@ with failed as materialized (
   where not job.is_available and job.locked_at is null
     and task.identifier = any ($1::text[])
     and job.last_error is distinct from $2::text
+    -- A job that was cancelled while another runtime ran it has not failed.
     and not exists (
-      select from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel where cancel.job_id = job.id
+      select from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancelled where cancelled.job_id = job.id
     )
 ),
 untold as (
