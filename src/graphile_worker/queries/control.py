@@ -28,6 +28,8 @@ class ControlState(msgspec.Struct, frozen=True):
     """Seconds until the first pause ends; None if none has an end."""
     cancelled: Mapping[int, str | None] = msgspec.field(default_factory=dict[int, str | None])
     """Ids of jobs of this pool that were cancelled, and the reasons."""
+    has_leftover_cancels: bool = False
+    """Whether there are cancelled jobs that no worker will end by itself; see `leftover_cancels`."""
 
     @property
     def paused(self) -> frozenset[str]:
@@ -51,6 +53,7 @@ async def read_control_state(connection: Connection, schema: SchemaName, pool_id
         has_ended_holds=bool(over) or any(row["kind"] == "ending" for row in rows),
         changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
         cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
+        has_leftover_cancels=any(row["kind"] == "leftover" for row in rows),
     )
 
 

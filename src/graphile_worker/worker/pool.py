@@ -30,6 +30,7 @@ from ..queries.limits import register_limits
 from ..queries.pauses import end_due_holds
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
+from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
@@ -181,6 +182,9 @@ class WorkerPool:
             put=self._sink.put,
             look_again=self._look_soon,
             grace=options.timeout_grace,
+            end_leftovers=lambda: self.run_statement(
+                lambda connection: end_leftover_jobs(connection, schema, policy)
+            ),
         )
         self._schema_watch = SchemaWatch(
             schema,
@@ -392,6 +396,8 @@ class WorkerPool:
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
         self._cancellations.end(state.cancelled)
+        if state.has_leftover_cancels:
+            self._background.start(self._cancellations.end_leftovers(), "cancelled jobs")
         self._pausing.apply(state)
 
     async def _ping(self, channel: str) -> None:
