@@ -201,7 +201,7 @@ async def test_a_task_that_completes_has_completed(utils: WorkerUtils, jobs: Job
         gate.open()
     assert await handle.result(timeout=PATIENCE) == "done"
     assert await jobs.count() == 0
-    await until_settled(jobs)  # the duty forgets the cancel
+    await until_settled(jobs)  # a later look forgets the cancel
 
 
 async def test_those_who_wait_learn_that_it_was_cancelled(
@@ -358,7 +358,9 @@ async def test_a_process_that_hears(utils: WorkerUtils, jobs: Jobs, start: Start
 # -- leftovers ---------------------------------------------------------------------------------------------
 
 
-async def test_what_is_left_is_ended_by_a_duty(utils: WorkerUtils, jobs: Jobs, workers: Workers) -> None:
+async def test_what_is_left_is_ended_by_the_next_look(
+    utils: WorkerUtils, jobs: Jobs, workers: Workers
+) -> None:
     """Jobs that failed in other runtimes, even if they were redriven, and cancels of jobs that are gone."""
     gate = Gate()
     failed, redriven, gone = [await jobs.add("work", flags=["py:keep"]) for _ in range(3)]

@@ -111,7 +111,7 @@ async def read_standings(connection: Connection, schema: SchemaName, job_ids: li
     if not failed:
         return found
     # A job that was cancelled, and failed before its worker knew, is cancelled. Its row says failed until the
-    # worker, or a duty, deletes it. That may be between two statements, so look once more.
+    # worker, or another one, deletes it. That may be between two statements, so look once more.
     reasons = await cancel_reasons(connection, schema, failed)
     doubtful = [job_id for job_id in failed if job_id not in reasons]
     again = {standing.job_id: standing for standing in await _standings(connection, schema, doubtful)}

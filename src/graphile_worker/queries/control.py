@@ -30,6 +30,8 @@ class ControlState(msgspec.Struct, frozen=True):
     """Whether there are queues that may run several jobs at once."""
     cancelled: Mapping[int, str | None] = msgspec.field(default_factory=dict[int, str | None])
     """Ids of jobs of this pool that were cancelled, and the reasons."""
+    has_leftover_cancels: bool = False
+    """Whether there are cancelled jobs that no worker will end by itself; see `leftover_cancels`."""
 
     @property
     def paused(self) -> frozenset[str]:
@@ -54,6 +56,7 @@ async def read_control_state(connection: Connection, schema: SchemaName, pool_id
         changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
         has_wide_queues=any(row["kind"] == "wide" for row in rows),
         cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
+        has_leftover_cancels=any(row["kind"] == "leftover" for row in rows),
     )
 
 

@@ -2,7 +2,7 @@
 
 There are four who do that. A worker that ends a job because of it. A worker that learns from its write that
 a job it has failed or returned cannot run again: it may have been cancelled in between. A sweep, for jobs of
-dead workers. And a duty, for whatever the others left.
+dead workers. And any pool that sees what the others left.
 """
 
 from __future__ import annotations

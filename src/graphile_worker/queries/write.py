@@ -98,7 +98,7 @@ async def _with_cancelled(
 ) -> Written:
     """End those of the jobs that were cancelled. What goes wrong here must not undo the write.
 
-    A duty ends the jobs then.
+    The jobs are left over then, for the next pool that looks.
     """
     try:
         if connection.is_in_transaction():

@@ -1,7 +1,7 @@
 """Ends cancelled jobs whose worker did not: it died, failed the job before it knew, or is of another runtime.
 
 Such a job cannot run again, and its row in `_private_py_cancels` says that it was cancelled. A sweep ends
-those of dead workers, and a duty all others.
+those of dead workers. Pools see the others when they look what operators ask for, and end them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..error_text import message_of
 from ..history.partitions import add_partitions
 from ..job import Job
 from ..keep import Keep, KeepPolicy
-from ..queries.end_cancelled import LEFTOVERS, CancelledJob, end_cancelled, leftover_cancels
+from ..queries.end_cancelled import CancelledJob, end_cancelled, leftover_cancels
 from ..schema_name import SchemaName
 
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
@@ -67,30 +67,13 @@ def _keep(job: Job, policy: KeepPolicy | None) -> Keep | None:
     return None if keep is None else msgspec.structs.replace(keep, payload=False)
 
 
-class EndCancelledJobs:
-    """The duty: ends what is left over, and forgets cancels of jobs that are gone."""
-
-    name = "cancelled jobs"
-    interval = 10.0
-
-    def __init__(self, schema: SchemaName, policy: KeepPolicy | None) -> None:
-        """`policy`: which ends to keep; None if there is no history."""
-        self._schema = schema
-        self._policy = policy
-
-    async def run(self, connection: Connection) -> bool:
-        """End some; return whether there may be more."""
-        try:
-            jobs = await leftover_cancels(connection, self._schema)
-        except Exception as error:
-            if sqlstate_of(error) not in REFUSED:  # the pool has warned about that
-                raise
-            return False
-        ended = await end_cancelled_jobs(connection, self._schema, jobs, self._policy) if jobs else {}
-        for job in jobs:
-            if job.id in ended:
-                _log(job, ended[job.id])
-        return len(ended) >= LEFTOVERS
+async def end_leftover_jobs(connection: Connection, schema: SchemaName, policy: KeepPolicy | None) -> None:
+    """End what is left over, and forget cancels of jobs that are gone. Does no harm if two pools do it."""
+    jobs = await leftover_cancels(connection, schema)
+    ended = await end_cancelled_jobs(connection, schema, jobs, policy) if jobs else {}
+    for job in jobs:
+        if job.id in ended:
+            _log(job, ended[job.id])
 
 
 def _log(job: Job, reason: str | None) -> None:

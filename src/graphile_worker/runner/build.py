@@ -372,11 +372,6 @@ class WorkerBuilder:
             duties += figure_duties(options.schema_name, lambda: counter.is_active)
         if self.has_history:
             duties += history_duties(options, self._keep_policy)
-        if self.has_control:
-            from ..recovery.cancelled_jobs import EndCancelledJobs
-
-            policy = self._keep_policy if self.has_history else None
-            duties.append(EndCancelledJobs(options.schema_name, policy))
         if self._handlers and self.has_failure_handlers:
             from ..recovery.other_failures import TellHandlers
 

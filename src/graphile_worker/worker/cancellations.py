@@ -6,9 +6,11 @@ unless the task completes in spite of it. Either way the sink deletes the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from ..db.errors import explained
 from ..error_parts import is_a
 from ..errors import JobInterruptedError
 from ..job import Job
@@ -16,6 +18,8 @@ from ..outcome import Cancelled, Failed, Finished, Outcome
 from .causes import Cause
 from .execute import Executor
 from .holdings import Holdings
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class HeldJobs(Protocol):
@@ -58,8 +62,12 @@ class Cancellations:
         put: Callable[[Finished], None],
         look_again: Callable[[], None],
         grace: float,
+        end_leftovers: Callable[[], Awaitable[None]],
     ) -> None:
-        """`look_again`: read once more, soon, what operators ask for. `grace`: seconds for tasks to end."""
+        """`look_again`: read once more, soon, what operators ask for. `grace`: seconds for tasks to end.
+
+        `end_leftovers`: ends cancelled jobs that have ended otherwise.
+        """
         self._pool_id = pool_id
         self._holdings = holdings
         self._source = source
@@ -67,6 +75,8 @@ class Cancellations:
         self._put = put
         self._look_again = look_again
         self._grace = grace
+        self._end_leftovers = end_leftovers
+        self._is_failing = False
         self._missed: set[int] = set()
         self.slots: RunningJobs | None = None
         """None until the pool has started."""
@@ -80,6 +90,17 @@ class Cancellations:
             for job_id, reason in cancelled.items():
                 self.slots.end_job(job_id, CancelledByRequest(reason), self._grace)
         self._remember_missed(cancelled)
+
+    async def end_leftovers(self) -> None:
+        """End what no worker will end by itself. A failure is logged once until it works again."""
+        try:
+            await self._end_leftovers()
+        except Exception as error:
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            logger.log(level, "cancelled jobs that are left over stay: %s; retrying", explained(error))
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def _remember_missed(self, cancelled: Mapping[int, str | None]) -> None:
         """The database may know before this pool that a fetch has locked a job: then look once more."""

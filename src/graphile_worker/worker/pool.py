@@ -29,6 +29,7 @@ from ..queries.control import ControlState, paused_jobs, read_control_state
 from ..queries.limits import register_limits
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
+from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import still_locked
 from ..tasks.services import WorkerServices
@@ -190,6 +191,9 @@ class WorkerPool:
             put=self._sink.put,
             look_again=self._look_soon,
             grace=options.timeout_grace,
+            end_leftovers=lambda: self.run_statement(
+                lambda connection: end_leftover_jobs(connection, schema, policy)
+            ),
         )
         self._schema_watch = SchemaWatch(
             schema,
@@ -400,6 +404,8 @@ class WorkerPool:
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
         self._cancellations.end(state.cancelled)
+        if state.has_leftover_cancels:
+            self._background.start(self._cancellations.end_leftovers(), "cancelled jobs")
         self._pausing.apply(state)
         self._wide_queues.apply(state.has_wide_queues)
 
