@@ -21,6 +21,7 @@ TYPES = {
     "UserConnection": "BlockingConnection",
     "Connection": "BlockingConnection",
     "JobHandle": "SyncJobHandle",
+    "JobReference": "SyncJobReference",
 }
 LONG = ("migrate", "cleanup", "sweep_stale_workers")
 """Methods that can take long by nature."""
@@ -85,7 +86,7 @@ def handle() -> str:
     text = (CLIENT / "handle.py").read_text()
     first, rest = text.split("\n", 1)
     for old, new in (
-        (r"\bJobHandle\b", "SyncJobHandle"),
+        (r"\b(JobHandle|JobReference|Followed)\b", r"Sync\1"),
         (r"\bWorkerUtils\b", "SyncWorkerUtils"),
         (r"\bworker_utils\b", "sync_worker_utils"),
         (r"\bAsyncIterator\b", "Iterator"),

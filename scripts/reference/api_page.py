@@ -28,16 +28,20 @@ PAGES = {
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
         "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
-        "AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState HistoryFilter AttemptError "
-        "ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState HistoryFilter "
+        "AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
-    "blocking-client.md": "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncConnection",
+    "blocking-client.md": (
+        "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection"
+    ),
     "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
         "task TaskOptions Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
         "AbortSignal get_current_job get_current_helpers"
     ),
-    "jobs.md": "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Interrupted",
+    "jobs.md": (
+        "Job JobSpec JobOptions JobKeyMode Outcome Completed Failed Snoozed Expired Cancelled Interrupted"
+    ),
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),

@@ -52,6 +52,8 @@ def record_as_json(record: JobRecord) -> dict[str, Any]:
         "ends": [end_as_json(end) for end in record.ends],
         "errors": [error_as_json(error) for error in record.errors],
         "progress": None if record.progress is None else progress_as_json(record.progress),
+        "is_cancelled": record.is_cancelled,
+        "cancel_reason": record.cancel_reason,
     }
 
 
@@ -86,6 +88,7 @@ def progress_as_json(progress: Progress) -> dict[str, Any]:
 def bulk_as_json(report: BulkReport) -> dict[str, Any]:
     return {
         "changed": report.changed,
+        "asked": report.asked,
         "skipped": report.skipped,
         "failed": report.failed,
         "tasks": report.tasks,
@@ -93,6 +96,7 @@ def bulk_as_json(report: BulkReport) -> dict[str, Any]:
         "up_to": report.up_to,
         "is_complete": report.is_complete,
         "is_dry_run": report.is_dry_run,
+        "problem": report.problem,
     }
 
 
@@ -263,7 +267,13 @@ def sweep_as_json(report: SweepReport) -> dict[str, Any]:
 
 
 def _recovered(worker: RecoveredWorker) -> dict[str, Any]:
-    return {"id": worker.id, "returned": worker.returned, "failed": worker.failed, "left": worker.left}
+    return {
+        "id": worker.id,
+        "returned": worker.returned,
+        "failed": worker.failed,
+        "left": worker.left,
+        "cancelled": worker.cancelled,
+    }
 
 
 def cleanup_as_json(report: CleanupReport) -> dict[str, int]:

@@ -6,9 +6,10 @@ call, None means unset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from .lane import Lane
 from .options import Duration, LocalQueueOptions
 
 
@@ -26,6 +27,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     """Options of a worker."""
 
     concurrency: int | None
+    lanes: Mapping[str, int] | Sequence[Lane] | None
     poll_interval: Duration | None
     task_directory: str | None
     crontab_file: str | None
@@ -39,6 +41,9 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     graceful_shutdown_abort_timeout: Duration | None
     grace: Duration | None
     interrupted_job_retry_delay: Duration | None
+    job_timeout: Duration | None
+    timeout_grace: Duration | None
+    max_tasks_left_behind: int | None
     handle_signals: bool | None
     executables_inherit_database: bool | None
     history: str | None

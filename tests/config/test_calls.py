@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,6 +14,7 @@ from graphile_worker.client.arguments import ClientArguments
 from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
+from graphile_worker.lane import Lane
 from graphile_worker.option_values import ClientOptionValues, WorkerOptionValues
 from graphile_worker.options import CLIENT_OPTIONS, Duration, LocalQueueOptions, WorkerOptions
 from graphile_worker.runner import build
@@ -41,6 +42,7 @@ def test_the_types_for_checkers_are_those_of_the_options() -> None:
             float: Duration | None,
             float | None: Duration | None,
             LocalQueueOptions | None: LocalQueueOptions | Mapping[str, Any] | None,
+            dict[str, int]: Mapping[str, int] | Sequence[Lane] | None,
         }.get(field, field | None)
         assert values[name] == expected, name
 

@@ -38,6 +38,7 @@ from graphile_worker import (
     JobHandle,
     JobHelpers,
     JobRecord,
+    JobReference,
     JobSpec,
     JobStatus,
     LeaveLocked,
@@ -188,6 +189,8 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     )
     assert_type(await utils.cancel_jobs([1, 2]), CancelReport)
     assert_type(await utils.cancel_jobs(filter=failed, jobs_per_second=50), BulkReport)
+    assert_type(await utils.cancel_job(12, reason="why"), CancelReport)
+    assert_type(await utils.cancel_job(job_key="k"), CancelReport)
     assert_type(get_current_job(), Job)
     assert_type(get_current_helpers(), JobHelpers)
 
@@ -405,6 +408,8 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type(handle, JobHandle)
     assert_type(await utils.add_job("loose", {"a": 1}, keep=timedelta(hours=1)), JobHandle)
     assert_type(await utils.add_job(kept, Letter("a")), Job)
+    assert_type(utils.handle(handle), JobHandle)
+    assert_type(utils.handle(1), JobReference)
     assert_type(await handle.status(), JobStatus)
     assert_type(await handle.cancel("why"), bool)
     assert_type(await utils.cancel_jobs([1], reason="why"), CancelReport)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from ..config.calls import call_hooks, check_names
 from ..errors import ConfigError
 from ..hooks import Events, Hooks, Plugin
+from ..lane import Lane, lanes_of
 from ..options import WorkerOptions
 from ..tasks.decorator import TaskDecorator, _make, as_task
 from ..tasks.extensions import Extensions
@@ -79,7 +80,10 @@ class App:
         self.cron_items: tuple[ParsedCronItem, ...] = collect(crontab, cron_items)
         check_lifespan(lifespan)
         self.lifespan = lifespan
-        self.options: Mapping[str, Any] = _checked_options(options)
+        self.lanes: tuple[Lane, ...]
+        """Lanes of its tasks."""
+        self.lanes, slots = lanes_of(options.get("lanes"))
+        self.options: Mapping[str, Any] = _checked_options({**options, "lanes": slots})
         """Options that this app sets."""
         self._tasks = TaskRegistry()
         self._register(tasks)
@@ -157,6 +161,7 @@ class App:
             whole.plugins += app.plugins
             whole.extensions = whole.extensions._updated(app.extensions)
             whole.cron_items += app.cron_items
+            whole.lanes += app.lanes
             whole.forbidden_flags = joined_flags(whole.forbidden_flags, app.forbidden_flags)
         return whole
 

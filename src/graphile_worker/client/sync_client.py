@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from weakref import finalize
 
 from msgspec.structs import astuple
@@ -29,7 +29,7 @@ from ..schema_name import SchemaName
 from ..spec import JobSpec
 from .background import Background
 from .handle import JobHandle
-from .sync_handle import SyncJobHandle
+from .sync_handle import SyncJobHandle, SyncJobReference
 from .worker_utils import WorkerUtils
 
 if TYPE_CHECKING:
@@ -125,10 +125,20 @@ class SyncClient:
             connection, lambda utils: utils.add_jobs(specs, return_jobs=return_jobs), is_long=True
         )
 
-    def handle(self, job: Job) -> SyncJobHandle:
-        """A handle for a job that was added elsewhere, to wait for its end."""
+    @overload
+    def handle(self, job: Job) -> SyncJobHandle: ...
+
+    @overload
+    def handle(self, job: int) -> SyncJobReference: ...
+
+    def handle(self, job: Job | int) -> SyncJobHandle | SyncJobReference:
+        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
         client = cast("SyncWorkerUtils", self)
-        return SyncJobHandle(*astuple(job)[: len(Job.__struct_fields__)], _client=client)
+        if isinstance(job, Job):
+            return SyncJobHandle(*astuple(job)[: len(Job.__struct_fields__)], _client=client)
+        if isinstance(job, int) and not isinstance(job, bool):
+            return SyncJobReference(id=job, _client=client)
+        raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
 
     def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned.

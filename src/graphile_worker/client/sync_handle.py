@@ -1,4 +1,4 @@
-"""SyncJobHandle: a job that was added with `keep`, with methods to follow it.
+"""Handles: a job, or only its id, with methods to follow it.
 
 Written by `make reference` from `handle.py`: change that file, not this one.
 """
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..job import Job
 
 if TYPE_CHECKING:
@@ -17,27 +19,48 @@ if TYPE_CHECKING:
     from .sync_worker_utils import SyncWorkerUtils
 
 
-class SyncJobHandle(Job, frozen=True, kw_only=True):
+class SyncFollowed:
+    """The methods of a handle."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        id: int
+        _client: SyncWorkerUtils
+
+    def result(self, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait for the end and return what the task returned; see `SyncWorkerUtils.wait_for`."""
+        return self._client.wait_for(self.id, timeout=timeout)
+
+    def status(self) -> JobStatus:
+        """How the job stands now."""
+        return self._client.get_job_status(self.id)
+
+    def cancel(self, reason: str | None = None) -> bool:
+        """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
+
+        Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
+        kept with its end. A running job that completes before its worker ends it has completed.
+        """
+        report = self._client.cancel_job(self.id, reason=reason)
+        return bool(report.removed or report.asked)
+
+    def watch(self) -> Iterator[Progress]:
+        """The progress that the task reports, until the job ends."""
+        return self._client.watch(self.id)
+
+
+class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
     """A job whose end is kept: `handle.result()` waits for it."""
 
     _client: SyncWorkerUtils
 
-    def result(self, *, timeout: float | timedelta | None = None) -> Any:
-        """Wait for the end and return what the task returned; see `SyncWorkerUtils.wait_for`."""
-        return self._client.wait_for(self, timeout=timeout)
 
-    def status(self) -> JobStatus:
-        """How the job stands now."""
-        return self._client.get_job_status(self)
+class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
+    """The handle of a job of which only the id is known."""
 
-    def cancel(self, reason: str | None = None) -> bool:
-        """Delete the job unless it is running or has ended; those who wait get JobCancelledError.
+    id: int
+    _client: SyncWorkerUtils
 
-        Returns whether it was cancelled. The reason is kept with its end.
-        """
-        report = self._client.cancel_jobs([self.id], reason=reason)
-        return bool(report.removed)
-
-    def watch(self) -> Iterator[Progress]:
-        """The progress that the task reports, until the job ends."""
-        return self._client.watch(self)
+    def __repr__(self) -> str:
+        return f"SyncJobReference(id={self.id})"

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from ..history.error_groups import ErrorGroup
     from ..history.records import AttemptError, HistoryFilter, JobEnd
     from ..job import Job
+    from ..limit import Rate
     from ..migrate import MigrationReport
     from ..queries.bulk_changes import BulkOptions, BulkReport
+    from ..queries.cancel import CancelReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
-    from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
@@ -301,11 +303,12 @@ class SyncWorkerUtils(SyncClient):
         connection: BlockingConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> CancelReport | BulkReport:
-        """Delete jobs that are not running, by id or by filter.
+        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
-        By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
-        work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
-        are counted as skipped. A job that was added with `keep` ends as cancelled, for this `reason`.
+        No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
+        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
+        this `reason`.
         """
         job_ids = read_here(job_ids)
         options = self._bulk_options(connection, options)
@@ -313,6 +316,33 @@ class SyncWorkerUtils(SyncClient):
             connection,
             lambda utils: utils.cancel_jobs(job_ids, reason=reason, filter=filter, **options),
             is_long=filter is not None,
+        )
+        return result
+
+    @overload
+    def cancel_job(
+        self, job: Job | int, *, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    def cancel_job(
+        self, *, job_key: str, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> CancelReport: ...
+
+    def cancel_job(
+        self,
+        job: Job | int | None = None,
+        *,
+        job_key: str | None = None,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> CancelReport:
+        """Cancel one job, or the job that has this key; see `cancel_jobs`.
+
+        If no job has the key, every list of the report is empty.
+        """
+        result: CancelReport = self._run_any(
+            connection, lambda utils: utils.cancel_job(job, job_key=job_key, reason=reason)
         )
         return result
 
@@ -445,6 +475,32 @@ class SyncWorkerUtils(SyncClient):
     ) -> list[BacklogSample]:
         """Samples of the backlog, one every ten seconds of the last two days, with what all runtimes did."""
         return self._run(connection, lambda utils: utils.samples(since=since, until=until))
+
+    def list_limits(self, *, connection: BlockingConnection | None = None) -> list[LimitSummary]:
+        """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
+        return self._run(connection, lambda utils: utils.list_limits())
+
+    def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: Rate | None = None,
+        burst: int | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers; None leaves one as it is.
+
+        They win over the bounds in the code and stay until `reset_limit`, also when workers start again. With
+        a concurrency of 0 no job starts.
+        """
+        return self._run(
+            connection, lambda utils: utils.set_limit(name, concurrency=concurrency, rate=rate, burst=burst)
+        )
+
+    def reset_limit(self, name: str, *, connection: BlockingConnection | None = None) -> LimitSummary:
+        """Remove what `set_limit` has set: the bounds in the code hold again."""
+        return self._run(connection, lambda utils: utils.reset_limit(name))
 
     def list_workers(self, *, all: bool = False, connection: BlockingConnection | None = None) -> WorkerList:
         """Worker pools, what each runs, and whether it is alive.

@@ -38,14 +38,20 @@ class Settings(msgspec.Struct, frozen=True):
     def over(self, values: Mapping[str, Any], place: str) -> Settings:
         """These settings over the options of an app: those apply where no other source sets the option."""
         free = {name: value for name, value in values.items() if not self._is_set(name)}
-        if not free:
+        tables = {
+            name: value | getattr(self.worker, name)
+            for name, value in values.items()
+            if isinstance(value, dict) and name in self.places
+        }
+        if not free and not tables:
             return self
         _mark_named(free, Path.cwd())
         try:
-            worker = self.worker.with_values(**free)
+            worker = self.worker.with_values(**free, **tables)
         except ConfigError as error:
             raise ConfigError(f"{place}: {error}") from error
-        return replace(self, worker=worker, places=self.places | dict.fromkeys(free, place))
+        places = {name: f"{place}, {self.places[name]}" for name in tables}
+        return replace(self, worker=worker, places=self.places | dict.fromkeys(free, place) | places)
 
     def _is_set(self, name: str) -> bool:
         return any(other == name or other.startswith(f"{name}.") for other in self.places)

@@ -30,6 +30,7 @@ OTHER_NAMES = {
     "connection": "connection_string",
     "crontab": "crontab_file",
     "jobs": "concurrency",
+    "lane": "lanes",
     "no_prepared_statements": "prepared_statements",
     "application": "app",
     "tasks": "task_directory",
@@ -203,7 +204,9 @@ def _expected(setting: Setting) -> str:
         int: "a whole number",
         float: "a number of seconds",
         str: "text",
-        dict: "names and values, such as httpx=warning",
+        dict: "names and slots, such as video=2"
+        if setting.name == "lanes"
+        else "names and values, such as httpx=warning",
     }
     return names[setting.kind]
 

@@ -99,6 +99,7 @@ class LogPlugin:
         on(events.JobErrored, self._errored)
         on(events.JobSnoozed, self._snoozed)
         on(events.JobExpired, self._expired)
+        on(events.JobCancelled, self._cancelled)
         on(events.JobFailed, self._failed)
         on(events.JobOutcomeDiscarded, self._discarded)
         on(events.PoolListenError, self._listen_error)
@@ -129,23 +130,26 @@ class LogPlugin:
         concurrency: int,
         database: str,
         schema: str,
+        lanes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Log that the worker is ready, with its tasks, its concurrency and its database."""
         if not self._core.isEnabledFor(logging.INFO):
             return
         shown = ", ".join(sorted(tasks)[:10]) + (", …" if len(tasks) > 10 else "")
         self._core.info(
-            "ready: graphile-worker %s, %s%s, %s, %s at a time, database %s, schema %s",
+            "ready: graphile-worker %s, %s%s, %s, %s at a time%s, database %s, schema %s",
             version,
             count(len(tasks), "task"),
             f" ({shown})" if tasks else "",
             count(cron_items, "recurring job"),
             count(concurrency, "job"),
+            "".join(f" (and {slots} in the lane {name})" for name, slots in lanes.items()),
             database,
             schema,
             extra={
                 "event": "ready", "pool_id": pool_id, "tasks": sorted(tasks), "cron_items": cron_items,
                 "concurrency": concurrency, "database": database, "schema": schema, "version": version,
+                **({"lanes": dict(lanes)} if lanes else {}),
             },
         )  # fmt: skip
 
@@ -249,6 +253,16 @@ class LogPlugin:
             extra=job_scope(event) | {"waited_s": round(event.waited, 3)},
         )  # fmt: skip
 
+    def _cancelled(self, event: events.JobCancelled) -> None:
+        ended = f"after {elapsed(event.duration)}" if event.has_started else "before it started"
+        reason = f": {event.reason}" if event.reason else ""
+        raised = f"; the task ended with {summarize(event.error)}" if event.error is not None else ""
+        self._worker.info(
+            "task %s (job %d) was cancelled %s%s; deleted%s",
+            event.job.task_identifier, event.job.id, ended, reason, raised,
+            extra=job_scope(event) | ({} if event.error is None else error_fields(event.error)),
+        )  # fmt: skip
+
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
             "task %s (job %d) was interrupted: %s; returned to the queue without losing an attempt",
@@ -292,12 +306,14 @@ class LogPlugin:
     def _worker_recovered(self, event: events.WorkerRecovered) -> None:
         failed = f", failed {count(len(event.failed), 'job')}" if event.failed else ""
         left = f", left {count(len(event.left), 'job')} locked" if event.left else ""
+        cancelled = f", deleted {count(len(event.cancelled), 'cancelled job')}" if event.cancelled else ""
         self._core.warning(
-            "worker pool %s is dead; returned %s to the queue%s%s",
-            event.dead_pool_id, count(len(event.returned), "job"), failed, left,
+            "worker pool %s is dead; returned %s to the queue%s%s%s",
+            event.dead_pool_id, count(len(event.returned), "job"), failed, left, cancelled,
             extra=pool_scope(event) | {
                 "dead_pool_id": event.dead_pool_id,
                 "returned": list(event.returned), "failed": list(event.failed), "left": list(event.left),
+                "cancelled": list(event.cancelled),
             },
         )  # fmt: skip
 

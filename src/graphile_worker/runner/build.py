@@ -21,6 +21,7 @@ from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..keep import Keep, KeepPolicy
+from ..lane import lanes_of, merged_lanes
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
@@ -28,6 +29,7 @@ from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
+from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
 from .pool_size import pool_size
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
+    from ..failure_handler import FailureHandler
     from ..recovery.duties import Duty
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
@@ -66,6 +69,7 @@ class WorkerBuilder:
     """Checks the arguments, opens the database, and makes the parts of one worker."""
 
     tasks: TaskRegistry
+    lanes: list[LanePlan]
     cron_items: Sequence[ParsedCronItem]
     database: Pool
     dsn: Dsn | None
@@ -76,6 +80,8 @@ class WorkerBuilder:
     """Whether the tables of the history exist."""
     has_control: bool
     """Whether the tables for pauses and cancelled jobs exist."""
+    has_failure_handlers: bool
+    """Whether the tables for the handlers of permanent failures exist."""
     has_figures: bool
     """Whether figures are counted. This and the fields above are set by `open`."""
 
@@ -87,7 +93,9 @@ class WorkerBuilder:
         self.lifespan: EnteredApp | None = None
         """The lifespan of the app, once it is entered."""
         app_options = None if self._app is None else self._app.options
-        self.options = call_options(arguments, objects=OBJECTS, app_options=app_options)
+        self._lanes, slots = lanes_of(arguments.get("lanes"))
+        values = {**arguments, "lanes": slots}
+        self.options = call_options(values, objects=OBJECTS, app_options=app_options)
         self._pg_pool = arguments.get("pg_pool")
         self._connection_string = self.options.connection_string
         if self._pg_pool is not None and arguments.get("connection_string") is None:
@@ -127,9 +135,12 @@ class WorkerBuilder:
             self.has_tables = report.has_tables
             self.has_history = report.has_history
             self.has_control = report.has_control
+            self.has_failure_handlers = report.has_failure_handlers
+            self._has_limits = report.has_limits
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
+            check_limits(self.lanes, has_limits=self._has_limits)
             self._install_plugins()
         except BaseException:
             await self.close()
@@ -184,7 +195,13 @@ class WorkerBuilder:
 
     def _load(self) -> None:
         self.tasks = self._load_tasks()
+        self.lanes = self._plan_lanes()
         self.cron_items = self._load_cron_items()
+
+    def _plan_lanes(self) -> list[LanePlan]:
+        of_app = () if self._app is None else self._app.lanes
+        lanes = merged_lanes((*of_app, *self._lanes), self.options.lanes)
+        return plan_lanes(self.tasks, lanes, self.options.concurrency)
 
     def _load_tasks(self) -> TaskRegistry:
         task_list = self._arguments.get("task_list")
@@ -239,6 +256,7 @@ class WorkerBuilder:
             clock=self._clock,
             source="worker",
             history_retention=self.options.history_retention,
+            taken_connections=self._lending.kept,
         )
 
     @cached_property
@@ -278,6 +296,7 @@ class WorkerBuilder:
             services,
             self.hooks,
             self._clock,
+            lanes=self.lanes,
             forbidden_flags=self._forbidden_flags(),
             once=self.once,
             has_queue_indexes=self.has_tables,
@@ -329,12 +348,18 @@ class WorkerBuilder:
             has_history=self.has_history,
             figures=figures,
             duties=self._duties(pool),
-            handlers={
-                name: rules.on_failure
-                for name, task in self.tasks.items()
-                if (rules := task._failure_rules) is not None and rules.on_failure is not None
-            },
+            policy=self._keep_policy if self.has_history else None,
+            handlers=self._handlers,
         )
+
+    @cached_property
+    def _handlers(self) -> dict[str, FailureHandler]:
+        """What tasks have added when a job has failed permanently."""
+        return {
+            name: rules.on_failure
+            for name, task in self.tasks.items()
+            if (rules := task._failure_rules) is not None and rules.on_failure is not None
+        }
 
     def _duties(self, pool: WorkerPool) -> list[Duty]:
         """Regular work that one pool does for all."""
@@ -347,6 +372,15 @@ class WorkerBuilder:
             duties += figure_duties(options.schema_name, lambda: counter.is_active)
         if self.has_history:
             duties += history_duties(options, self._keep_policy)
+        if self.has_control:
+            from ..recovery.cancelled_jobs import EndCancelledJobs
+
+            policy = self._keep_policy if self.has_history else None
+            duties.append(EndCancelledJobs(options.schema_name, policy))
+        if self._handlers and self.has_failure_handlers:
+            from ..recovery.other_failures import TellHandlers
+
+            duties.append(TellHandlers(options.schema_name, self._handlers))
         return duties
 
     def make_cron(self) -> CronScheduler:
@@ -384,6 +418,7 @@ class WorkerBuilder:
             tasks=tuple(self.tasks),
             cron_items=len(self.cron_items),
             concurrency=self.options.concurrency,
+            lanes={lane.name: lane.concurrency for lane in self.lanes if not lane.is_main},
             database=self.dsn.name if self.dsn is not None else "the given pool",
             schema=self.options.schema,
         )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .lanes import AllSlots, AllSources
 from .sink import Sink
-from .slots import Slots
-from .source import JobSource
 
 
-async def drain(source: JobSource, slots: Slots, sink: Sink, is_stopping: Callable[[], bool]) -> None:
+async def drain(source: AllSources, slots: AllSlots, sink: Sink, is_stopping: Callable[[], bool]) -> None:
     """Fetch and run jobs, named queues to their end, until a fetch finds nothing; or until the pool stops."""
     while True:
         before = sink.accepted
@@ -20,7 +19,7 @@ async def drain(source: JobSource, slots: Slots, sink: Sink, is_stopping: Callab
 
 
 async def _until_settled(
-    source: JobSource, slots: Slots, sink: Sink, is_stopping: Callable[[], bool]
+    source: AllSources, slots: AllSlots, sink: Sink, is_stopping: Callable[[], bool]
 ) -> None:
     """Until nothing runs, nothing is prefetched and everything is written."""
     while True:

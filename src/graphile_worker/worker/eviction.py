@@ -16,9 +16,8 @@ from ..hooks import Events
 from ..hooks.events import PoolEvicted
 from ..job import Job
 from .holdings import Holdings
+from .lanes import AllSlots, AllSources
 from .session import Sessions
-from .slots import Slots
-from .source import JobSource
 
 RETRY_DELAYS = Delays(0.1, 1.0)
 
@@ -33,7 +32,7 @@ class EvictionCheck:
         clock: Clock,
         *,
         sessions: Sessions,
-        source: JobSource,
+        source: AllSources,
         read_locked: Callable[[list[int]], Awaitable[set[int]]],
     ) -> None:
         """`read_locked`: which of these job ids are locked by this pool."""
@@ -43,7 +42,7 @@ class EvictionCheck:
         self._sessions = sessions
         self._source = source
         self._read_locked = read_locked
-        self.slots: Slots | None = None
+        self.slots: AllSlots | None = None
         """None until the pool has started."""
 
     async def run(self) -> None:

@@ -63,6 +63,11 @@ def may_have_left_some(found: int, limit: int) -> bool:
 class Fetcher:
     """Sends the statements that a `FetchPlan` chooses."""
 
+    may_prefetch: bool = True
+    """Whether jobs may be locked before a slot is free."""
+    may_continue_queues: bool = True
+    """Whether a write may lock the next job of a named queue in place of a fetch."""
+
     def __init__(
         self,
         session: Session,
@@ -89,6 +94,7 @@ class Fetcher:
         self._tasks: dict[int, str] = {}
         self._failures = failures
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
+        self._fetches = FETCHES
         self.one_at_a_time = callable(forbidden_flags)
         """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
 
@@ -123,7 +129,9 @@ class Fetcher:
     async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
         try:
-            if not self._tasks and self._identifiers:
+            if not self._tasks:
+                if not self._identifiers:
+                    return ()
                 await self.register()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None
@@ -149,7 +157,7 @@ class Fetcher:
                     if isinstance(step, Fetch):
                         fetch = step
                         statement = partial(
-                            FETCHES[step.kind],
+                            self._fetches[step.kind],
                             schema=self._schema,
                             pool_id=self.pool_id,
                             tasks=demand.tasks,
@@ -191,6 +199,10 @@ class Fetcher:
             raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
         return flags
 
+    def may_have_left_some(self, found: int, limit: int) -> bool:
+        """Whether another fetch may find more jobs now."""
+        return may_have_left_some(found, limit)
+
     def full_fetch_in(self) -> float | None:
         """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
         return self._plan.full_fetch_in(time.monotonic())
@@ -211,7 +223,7 @@ class Fetcher:
 
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
-        if self.one_at_a_time or not self._tasks:
+        if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
         now = self._clock.now() if self._use_local_time else None
         return Continuation(tasks=self._tasks, forbidden_flags=self._last_flags, now=now)

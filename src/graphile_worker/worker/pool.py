@@ -5,9 +5,10 @@ The parts know nothing of each other beyond what is wired here. `shutdown` descr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -23,7 +24,9 @@ from ..job import Job
 from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
+from ..outcome import Finished
 from ..queries.control import ControlState, read_control_state
+from ..queries.limits import register_limits
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
@@ -32,17 +35,21 @@ from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from .background import BackgroundTasks
-from .choose_source import choose_source
+from .cancellations import Cancellations
+from .choose_source import choose_fetcher, choose_source
 from .control import ControlWatch
 from .drain import drain
 from .error_counts import ErrorCounts
 from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
-from .fetcher import Fetcher, FlagSource
+from .fetcher import FlagSource
+from .lane_plan import LanePlan
+from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
+from .left_behind import LeftBehind
+from .limited_fetcher import LimitedFetcher
 from .listener import Listener
 from .progress import ProgressReporter
-from .queue_continuation import SourceContinuation
 from .recorder import HistoryRecorder
 from .schema_watch import SchemaWatch
 from .session import Sessions, Statement
@@ -53,6 +60,7 @@ from .timers import poll, refresh_tasks
 from .watchdog import Blockage, LoopWatchdog, exit_process
 
 SESSIONS_WITH_LISTENER = 3
+LOOK_AGAIN_AFTER = 0.2  # seconds
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
@@ -70,6 +78,7 @@ class WorkerPool:
         hooks: Hooks,
         clock: Clock,
         *,
+        lanes: Sequence[LanePlan],
         forbidden_flags: FlagSource = None,
         once: bool = False,
         reserved: int = 0,
@@ -78,7 +87,9 @@ class WorkerPool:
         counts_figures: bool = False,
         has_control: bool = False,
     ) -> None:
-        """`reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
+        """`lanes`: see `plan_lanes`; every task is in one of them.
+
+        `reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
         `policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether the tables
         for pauses and cancelled jobs exist.
@@ -92,7 +103,9 @@ class WorkerPool:
         self._clock = clock
         self._identifiers = tuple(tasks)
         self._tasks = dict(tasks)
-        self._threads = TaskThreads(options.concurrency)
+        self.concurrency = sum(lane.concurrency for lane in lanes)
+        """The number of slots of all lanes."""
+        self._threads = TaskThreads(self.concurrency)
         self._background = BackgroundTasks()
         self._is_closed = False
         schema = options.schema_name
@@ -112,21 +125,8 @@ class WorkerPool:
             "outcomes are written again",
             level=logging.ERROR,
         )
-        fetch_failures = FailureLog(
-            clock, schema, "jobs cannot be fetched: %s; trying again", "jobs are fetched again"
-        )
-        self._fetcher = Fetcher(
-            self._fetch_session,
-            schema,
-            self._events,
-            pool_id=self.id,
-            identifiers=self._identifiers,
-            forbidden_flags=forbidden_flags,
-            clock=clock,
-            use_local_time=options.use_local_time,
-            has_queue_indexes=has_queue_indexes,
-            failures=None if once else fetch_failures,
-        )
+        self._forbidden_flags = forbidden_flags
+        self._has_queue_indexes = has_queue_indexes
         self._recorder = (
             HistoryRecorder(
                 policy,
@@ -154,21 +154,30 @@ class WorkerPool:
             recorder=self._recorder,
             figures=self.figures,
             redactors=hooks._redactors,
+            may_be_cancelled=self._may_be_cancelled,
         )
-        self._source = choose_source(
-            options,
-            self._fetcher,
-            self._events,
-            clock,
-            on_error=self._fetch_failed,
-            frees_queues=lambda: self._sink.frees_queues,
-        )
+        self._lanes = [self._make_lane(plan) for plan in lanes]
+        self._source = AllSources(self._lanes)
         self._services = services
         self._progress: ProgressReporter | None = None
-        self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
-        self._slots: Slots | None = None
+        self._executor = Executor(
+            self._tasks, services, self._threads, hooks, policy, clock, options.job_timeout
+        )
+        self._left_behind = LeftBehind(
+            self._threads, options.max_tasks_left_behind, lambda error: self._die(error, "run")
+        )
+        self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
+        self._cancellations = Cancellations(
+            self.id,
+            holdings=self._sessions.holdings,
+            source=self._source,
+            executor=self._executor,
+            put=self._sink.put,
+            look_again=self._look_soon,
+            grace=options.timeout_grace,
+        )
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -198,12 +207,44 @@ class WorkerPool:
             close=self._close,
         )
 
+    def _make_lane(self, plan: LanePlan) -> PoolLane:
+        which = "jobs" if plan.is_main else f"jobs of the lane {plan.name!r}"
+        failures = FailureLog(
+            self._clock,
+            self._options.schema_name,
+            f"{which} cannot be fetched: %s; trying again",
+            f"{which} are fetched again",
+        )
+        fetcher = choose_fetcher(plan)(
+            self._fetch_session,
+            self._options.schema_name,
+            self._events,
+            pool_id=self.id,
+            identifiers=plan.tasks,
+            forbidden_flags=self._forbidden_flags,
+            clock=self._clock,
+            use_local_time=self._options.use_local_time,
+            has_queue_indexes=self._has_queue_indexes,
+            failures=None if self.once else failures,
+        )
+        source = choose_source(
+            self._options,
+            plan,
+            fetcher,
+            self._events,
+            self._clock,
+            on_error=self._fetch_failed,
+            frees_queues=lambda: self._sink.frees_queues,
+        )
+        return PoolLane(plan, fetcher, source)
+
     # -- starting ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
-        await self._fetcher.register()
+        await self._register_limits()
+        await self._register()
         if (recorder := self._recorder) is not None:
             await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
             if recorder.is_on:
@@ -221,27 +262,24 @@ class WorkerPool:
         if self._control is not None:
             await self._control.look()
         start = self._background.start
-        slots = self._slots = self._shutdown.slots = self._eviction_check.slots = Slots(
-            self._options.concurrency,
-            self._source,
-            self._executor,
-            self._sink.put,
-            self._events,
-            self._identifiers,
-            on_fatal=lambda error: self._die(error, "run"),
+        slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
+            [self._make_slots(lane) for lane in self._lanes]
         )
+        self._cancellations.slots = slots
+        if any(lane.plan.limits for lane in self._lanes):
+            self._sink.on_ended = self._limited_jobs_ended
         self._sink.start(
-            SourceContinuation(self._source, self._fetcher, self._sink.put),
+            LaneContinuation(self._lanes, self._sink.put),
             on_full=slots.hold_up,
             on_room=slots.go_on,
         )
         start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
-            if self._control is not None:
-                start(self._control.run(), "control")
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
-            start(refresh_tasks(self._fetcher.register, self._clock, self._fetch_failed), "task names")
+            start(refresh_tasks(self._register, self._clock, self._fetch_failed), "task names")
+        if self._control is not None:
+            start(self._control.run(), "control")
         slots.start()
         self._watchdog = LoopWatchdog(
             slots,
@@ -252,9 +290,49 @@ class WorkerPool:
         )
         self._watchdog.start()
         start(self._die_with_slots(slots), "end of slots")
-        self._source.start(slots)
+        for lane in self._lanes:
+            if lane.slots is not None:
+                lane.source.start(lane.slots)
         if self.once:
             start(self._drain(slots), "once")
+
+    async def _register_limits(self) -> None:
+        """Write the bounds of this worker's limits: the last start wins."""
+        limits = {limit: tasks for lane in self._lanes for limit, tasks in lane.plan.limits.items()}
+        if limits:
+            schema = self._options.schema_name
+            await self.run_statement(lambda connection: register_limits(connection, schema, limits))
+
+    def _make_slots(self, lane: PoolLane) -> Slots:
+        lane.slots = Slots(
+            lane.plan.concurrency,
+            lane.source,
+            self._executor,
+            self._sink.put,
+            self._events,
+            lane.plan.tasks,
+            on_fatal=lambda error: self._die(error, "run"),
+            left_behind=self._left_behind,
+            timeout_grace=self._options.timeout_grace,
+        )
+        return lane.slots
+
+    def _limited_jobs_ended(self, finished: Sequence[Finished]) -> None:
+        """Fetch where jobs have ended that used a limit."""
+        for lane in self._lanes:
+            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_counted:
+                lane.poll_if_ended(finished)
+
+    def _limits_changed(self) -> None:
+        """Another pool has left room in a limit, or its bounds have changed."""
+        for lane in self._lanes:
+            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_refused:
+                lane.source.poll()
+
+    async def _register(self) -> None:
+        """Read the ids of the tasks of every lane."""
+        for lane in self._lanes:
+            await lane.fetcher.register()
 
     def _start_listener(self) -> None:
         size = self._database.get_max_size()
@@ -275,6 +353,7 @@ class WorkerPool:
             on_migration=lambda number, breaking: self._schema_watch.change_announced(),
             on_ready=self._listener_ready,
             on_control=self._control_changed,
+            on_limits=self._limits_changed,
             is_tuned=self._options.prepared_statements,
         )
         listener.start()
@@ -282,12 +361,19 @@ class WorkerPool:
     def _listener_ready(self) -> None:
         """Notifications sent before now were missed, about jobs as well as migrations."""
         self._source.pulse()
+        self._limits_changed()
         self._schema_watch.check()
         self._control_changed()
 
     def _control_changed(self) -> None:
         if self._control is not None:
             self._control.changed()
+
+    def _look_soon(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_AFTER, self._control_changed)
+
+    def _may_be_cancelled(self) -> bool:
+        return self._control is not None and self._control.is_on
 
     async def _read_control_state(self) -> ControlState:
         return await self.run_statement(
@@ -296,6 +382,7 @@ class WorkerPool:
 
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
+        self._cancellations.end(state.cancelled)
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
@@ -339,7 +426,16 @@ class WorkerPool:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
-        self._fetcher.set_tasks(tuple(tasks))
+        self._fetch_tasks(tasks)
+
+    def _fetch_tasks(self, identifiers: Collection[str]) -> None:
+        """Fetch jobs of these tasks from now on, each in its lane; those of no lane in the first."""
+        further = {name for lane in self._lanes[1:] for name in lane.plan.tasks}
+        for lane in self._lanes:
+            if lane is self._lanes[0]:
+                lane.fetcher.set_tasks([name for name in identifiers if name not in further])
+            else:
+                lane.fetcher.set_tasks([name for name in lane.plan.tasks if name in identifiers])
         self._source.poll()
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None:
@@ -352,7 +448,7 @@ class WorkerPool:
             raise WorkerStoppedError("the worker has ended")
         return await self._write_session.run(statement)
 
-    async def _drain(self, slots: Slots) -> None:
+    async def _drain(self, slots: AllSlots) -> None:
         await drain(self._source, slots, self._sink, lambda: self._shutdown.has_begun)
         self._shutdown.begin("no job is left to run", quietly=True)
 
@@ -379,7 +475,8 @@ class WorkerPool:
 
     def _distrust_schema(self) -> None:
         """Forget what was read from the schema: task ids, and that held jobs exist."""
-        self._fetcher.forget()
+        for lane in self._lanes:
+            lane.fetcher.forget()
         self.lease.doubt()
 
     # -- errors --------------------------------------------------------------------------------------------
@@ -396,7 +493,7 @@ class WorkerPool:
         if is_schema_missing(error) and not self.once:
             self._distrust_schema()
 
-    async def _die_with_slots(self, slots: Slots) -> None:
+    async def _die_with_slots(self, slots: AllSlots) -> None:
         await slots.wait()
         if not self._shutdown.has_begun:
             self._die(slots.error or WorkerStoppedError("every slot of the worker has ended"), "run")

@@ -30,11 +30,10 @@ from ..hooks.events import (
 from ..job import Job
 from ..options import WorkerOptions
 from ..tasks.services import WorkerServices
+from .lanes import AllSlots, AllSources
 from .listener import Listener
 from .session import Sessions
 from .sink import Sink
-from .slots import Slots
-from .source import JobSource
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
 LAST_WRITE = 10.0  # seconds, whatever the grace, to write outcomes while the database is unavailable
@@ -54,7 +53,7 @@ class Shutdown:
         *,
         services: WorkerServices,
         sessions: Sessions,
-        source: JobSource,
+        source: AllSources,
         sink: Sink,
         cancel_background: Callable[[], Awaitable[None]],
         close: Callable[[], Awaitable[None]],
@@ -70,7 +69,7 @@ class Shutdown:
         self._sink = sink
         self._cancel_background = cancel_background
         self._close = close
-        self.slots: Slots | None = None
+        self.slots: AllSlots | None = None
         self.listener: Listener | None = None
         self.fatal: BaseException | None = None
         """The error of which the pool dies."""

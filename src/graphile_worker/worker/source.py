@@ -53,6 +53,10 @@ class JobSource(Protocol):
         """Fetch soon, although no job was announced."""
         ...
 
+    def reconsider(self) -> None:
+        """Make the fetch that waited for a write, if there is one."""
+        ...
+
     def adopt(self, jobs: Sequence[Job]) -> None:
         """Hold jobs that a write has locked; not to be called after a release."""
         ...
@@ -111,6 +115,9 @@ class BufferedSource:
 
     async def quiet(self) -> None:
         await self._idle.wait()
+
+    def reconsider(self) -> None:
+        self._due.set()
 
     def _start_loop(self, loop: Coroutine[Any, Any, None], slots: IdleSlots, name: str) -> None:
         self._slots = slots

@@ -101,6 +101,8 @@ def _options_from(flags: dict[str, Any]) -> dict[str, Any]:
     values = {option: flags[flag] for flag, option in FLAGS.items()}
     if flags["poll_interval"] is not None:
         values["poll_interval"] = flags["poll_interval"] / 1000
+    if flags["lane"]:
+        values["lanes"] = dict(flags["lane"])
     if flags["no_prepared_statements"]:
         values["prepared_statements"] = False
     return values

@@ -159,6 +159,22 @@ class LogLevel(_ParamType):
         return [CompletionItem(level) for level in LOG_LEVELS if level.startswith(incomplete)]
 
 
+class LaneSlots(_ParamType):
+    """The name of a lane and its number of slots: `video=2`."""
+
+    name = "lane"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, sign, slots = str(value).rpartition("=")
+        if not sign or not name.strip() or not slots.strip().isdecimal() or not int(slots):
+            self.fail(f"{value!r} is not a lane with its slots, such as video=2", param, ctx)
+        return name.strip(), int(slots)
+
+
 def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
     """The options that `--log-level` sets: the last level without a logger, and those of loggers."""
     pairs = given or ()
@@ -236,6 +252,13 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="File with recurring jobs; must exist.  [default: crontab, if it exists]",
     ),
     JOBS_OPTION,
+    click.option(
+        "--lane",
+        type=LaneSlots(),
+        multiple=True,
+        metavar="NAME=N",
+        help="Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
+    ),
     click.option(
         "-m",
         "--max-pool-size",

@@ -1,0 +1,105 @@
+"""Lane: tasks with slots of their own, so that slow tasks cannot starve fast ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .errors import ConfigError
+
+MAIN = "main"
+"""The name of the lane of all tasks that are in no other lane. Its slots are the option `concurrency`."""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Lane(_Named, frozen=True, kw_only=True):
+    """Slots for some of the tasks of a worker: `Lane("video", tasks=[transcode], concurrency=2)`.
+
+    Each worker process runs at most `concurrency` jobs of these tasks at a time, beside the jobs of its other
+    tasks. A task may also name its lane itself: `@task(lane="video")`.
+    """
+
+    tasks: Collection[str | Callable[..., Any]] = ()
+    """Tasks of the worker, or their identifiers."""
+    concurrency: int = 1
+
+    def __post_init__(self) -> None:
+        check_lane_name(self.name)
+        if isinstance(self.tasks, str) or not isinstance(self.tasks, Collection):
+            raise ConfigError(
+                f"lane {self.name!r}: tasks: expected a list of tasks or identifiers, got {self.tasks!r}"
+            )
+        check_slots(self.name, self.concurrency)
+
+
+def check_lane_name(name: object) -> None:
+    """Refuse what cannot be the name of a lane."""
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"lanes: expected a name, got {name!r}")
+    if name == MAIN:
+        raise ConfigError(
+            f"lanes: {MAIN!r} is the lane of all other tasks; the option concurrency sets its slots"
+        )
+
+
+def check_slots(name: str, slots: object) -> None:
+    """Refuse what cannot be the number of slots of a lane."""
+    if isinstance(slots, bool) or not isinstance(slots, int):
+        raise ConfigError(f"lanes: {name}: expected a whole number of slots, got {slots!r}")
+    if slots < 1:
+        raise ConfigError(f"lanes: {name}: must be at least 1, got {slots}")
+
+
+def checked_slots(lanes: object) -> dict[str, int]:
+    """The option `lanes`: slots by the name of the lane. Numbers may be text, as in the environment."""
+    if not isinstance(lanes, Mapping):
+        raise ConfigError(
+            f"lanes: expected names and slots, such as video=2, got {lanes!r}; run and App take Lane objects"
+        )
+    checked = {}
+    for name, slots in lanes.items():
+        check_lane_name(name)
+        checked[name] = int(slots) if isinstance(slots, str) and slots.strip().isdecimal() else slots
+        check_slots(name, checked[name])
+    return checked
+
+
+def checked_lanes(lanes: Iterable[object]) -> tuple[Lane, ...]:
+    """Lanes from code; each name once."""
+    found: dict[str, Lane] = {}
+    for lane in lanes:
+        if not isinstance(lane, Lane):
+            raise ConfigError(f"lanes: expected Lane objects, got {lane!r}")
+        if lane.name in found:
+            raise ConfigError(f"lanes: there are two lanes with the name {lane.name!r}")
+        found[lane.name] = lane
+    return tuple(found.values())
+
+
+def slots_of(lanes: Iterable[Lane]) -> dict[str, int]:
+    """What the option `lanes` has for these lanes."""
+    return {lane.name: lane.concurrency for lane in lanes}
+
+
+def lanes_of(given: Any) -> tuple[tuple[Lane, ...], Mapping[str, int] | None]:
+    """The argument `lanes` of a call, a list of lanes or the option: the lanes, and slots by name."""
+    if given is None or isinstance(given, Mapping):
+        return (), given
+    if isinstance(given, Lane | str) or not isinstance(given, Iterable):
+        raise ConfigError(f"lanes: expected a list of lanes, got {given!r}")
+    lanes = checked_lanes(given)
+    return lanes, slots_of(lanes)
+
+
+def merged_lanes(lanes: Iterable[Lane], slots: Mapping[str, int]) -> list[Lane]:
+    """The lanes of a worker: those from code, of which later ones win, with the slots of the option."""
+    merged = {lane.name: lane for lane in lanes}
+    for name, count in slots.items():
+        merged[name] = replace(merged.get(name, Lane(name)), concurrency=count)
+    return list(merged.values())

@@ -1,0 +1,209 @@
+"""The lanes of a pool, and what the pool does with all of them at once.
+
+A lane is a fetcher, a source and slots. Lanes share the sessions, the sink, the executor and the holdings of
+their pool. A slot talks to the source of its own lane only, so lanes cost a running job nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from ..errors import JobInterruptedError
+from ..job import Job
+from ..outcome import Finished, Interrupted
+from ..queries.write_plan import Continuation
+from .causes import Cause
+from .fetcher import Fetcher
+from .lane_plan import LanePlan
+from .slots import Slots
+from .source import JobSource
+
+
+class PoolLane:
+    """One lane of a pool."""
+
+    __slots__ = ("fetcher", "plan", "slots", "source")
+
+    def __init__(self, plan: LanePlan, fetcher: Fetcher, source: JobSource) -> None:
+        self.plan = plan
+        self.fetcher = fetcher
+        self.source = source
+        self.slots: Slots | None = None
+        """None until the pool starts."""
+
+    def continuation(self) -> Continuation | None:
+        """What the next job of a freed queue must satisfy to run here; None if none may."""
+        return self.fetcher.continuation() if self.source.may_go_on else None
+
+    def poll_if_ended(self, finished: Sequence[Finished]) -> None:
+        """Fetch if jobs of this lane have ended, which may have left room in its limits for others."""
+        if any(each.job.task_identifier in self.plan.tasks for each in finished):
+            self.source.poll()
+
+    @property
+    def has_free_slot(self) -> bool:
+        return self.slots is not None and self.slots.free > 0
+
+
+class AllSources:
+    """The sources of all lanes."""
+
+    def __init__(self, lanes: Sequence[PoolLane]) -> None:
+        self._sources = [lane.source for lane in lanes]
+
+    def pulse(self, count: int = 1) -> None:
+        """Fetch soon in every lane: this many jobs were announced."""
+        for source in self._sources:
+            source.pulse(count)
+
+    def poll(self) -> None:
+        """Fetch soon in every lane, although no job was announced."""
+        for source in self._sources:
+            source.poll()
+
+    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the held jobs that belong to another worker now."""
+        return [job for source in self._sources for job in source.drop(is_lost)]
+
+    async def release(self) -> None:
+        """Stop fetching and return the held jobs."""
+        await asyncio.gather(*(source.release() for source in self._sources))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job is held, no fetch is in flight and none is due."""
+        return all(source.is_quiet for source in self._sources)
+
+    async def quiet(self) -> None:
+        """Wait until no fetch is in flight or due."""
+        for source in self._sources:
+            await source.quiet()
+
+    async def fetch_once(self) -> None:
+        """Make a full fetch in every lane, and wait for all of them."""
+        await asyncio.gather(*(source.fetch_once() for source in self._sources))
+
+
+class AllSlots:
+    """The slots of all lanes."""
+
+    def __init__(self, slots: Sequence[Slots]) -> None:
+        self._all = slots
+
+    def start(self) -> None:
+        """Start every slot."""
+        for slots in self._all:
+            slots.start()
+
+    @property
+    def running(self) -> list[Job]:
+        """The jobs that run now."""
+        return [job for slots in self._all for job in slots.running]
+
+    @property
+    def running_since(self) -> dict[int, float]:
+        """Ids of running jobs and when each was started; may be read from any thread."""
+        return {job_id: since for slots in self._all for job_id, since in slots.running_since.items()}
+
+    @property
+    def on_busy(self) -> Callable[[], None] | None:
+        """Called when a slot wakes up; may be set from any thread."""
+        return self._all[0].on_busy
+
+    @on_busy.setter
+    def on_busy(self, function: Callable[[], None] | None) -> None:
+        for slots in self._all:
+            slots.on_busy = function
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every slot waits for a job."""
+        return all(slots.is_idle for slots in self._all)
+
+    async def idle(self) -> None:
+        """Wait for the slots of each lane to be idle or ended; others may have become busy since."""
+        for slots in self._all:
+            await slots.idle()
+
+    async def wait(self) -> None:
+        """Wait until every slot has ended."""
+        for slots in self._all:
+            await slots.wait()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of which a slot died."""
+        return next((slots.error for slots in self._all if slots.error is not None), None)
+
+    def release(self) -> None:
+        """Let every slot end after the job it runs."""
+        for slots in self._all:
+            slots.release()
+
+    def hold_up(self) -> None:
+        """Take no more jobs for now; running ones continue."""
+        for slots in self._all:
+            slots.hold_up()
+
+    def go_on(self) -> None:
+        """Take jobs again."""
+        for slots in self._all:
+            slots.go_on()
+
+    def cancel(self, reason: str) -> None:
+        """Cancel every running task."""
+        for slots in self._all:
+            slots.cancel(reason)
+
+    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None:
+        """Cancel the jobs that other workers have taken over."""
+        for slots in self._all:
+            slots.cancel_lost(is_lost)
+
+    def end_job(self, job_id: int, cause: Cause, grace: float) -> bool:
+        """End one running job for this cause; returns whether it runs here. See `Slots.end_job`."""
+        return any(slots.end_job(job_id, cause, grace) for slots in self._all)
+
+    def abandon(self, reason: str) -> list[Finished]:
+        """Cancel running jobs without waiting for them, and return them as interrupted."""
+        return [finished for slots in self._all for finished in slots.abandon(reason)]
+
+
+class LaneContinuation:
+    """Implements the sink's `QueueContinuation`: the next job of a queue runs in the lane of its task."""
+
+    def __init__(self, lanes: Sequence[PoolLane], put: Callable[[Finished], None]) -> None:
+        self._lanes = lanes
+        self._put = put
+
+    def terms(self) -> Continuation | None:
+        """What the next job of a queue must satisfy; None if other jobs may come first."""
+        if len(self._lanes) == 1:
+            return self._lanes[0].continuation()
+        found = [terms for lane in self._lanes if lane.has_free_slot and (terms := lane.continuation())]
+        if not found:
+            return None
+        tasks = {number: name for terms in found for number, name in terms.tasks.items()}
+        return replace(found[0], tasks=tasks)
+
+    def adopt(self, jobs: Sequence[Job]) -> None:
+        """Run these jobs next, or return them if the pool is stopping."""
+        if self._lanes[0].source.is_released:
+            for job in jobs:
+                self._put(Finished(job, Interrupted(JobInterruptedError("")), "", 0.0))
+        elif len(self._lanes) == 1:
+            self._lanes[0].source.adopt(jobs)
+        else:
+            for lane in self._lanes:
+                own = [job for job in jobs if job.task_identifier in lane.plan.tasks]
+                if own:
+                    lane.source.adopt(own)
+                lane.source.reconsider()
+
+    def queues_freed(self) -> None:
+        """Fetch: the next job of a freed queue may be ready."""
+        for lane in self._lanes:
+            lane.source.pulse()
