@@ -21,6 +21,7 @@ TYPES = {
     "UserConnection": "BlockingConnection",
     "Connection": "BlockingConnection",
     "JobHandle": "SyncJobHandle",
+    "JobReference": "SyncJobReference",
 }
 LONG = ("migrate", "cleanup", "sweep_stale_workers")
 """Methods that can take long by nature."""
@@ -48,7 +49,7 @@ class SyncWorkerUtils(SyncClient):
 
     Methods that take a `connection` use it, and so its transaction, in place of one of the client's own. It
     is a connection of psycopg, psycopg2 or Django, or a Session or Connection of SQLAlchemy. The client never
-    begins, commits or rolls back a transaction of yours.
+    begins, commits or rolls back your transaction.
     """
 '''
 OF_TYPING = ("Any", "TypeVar", "Unpack", "overload", "P", "T", "Self")
@@ -85,8 +86,7 @@ def handle() -> str:
     text = (CLIENT / "handle.py").read_text()
     first, rest = text.split("\n", 1)
     for old, new in (
-        (r"\bJobHandle\b", "SyncJobHandle"),
-        (r"\bJobReference\b", "SyncJobReference"),
+        (r"\b(JobHandle|JobReference|Followed)\b", r"Sync\1"),
         (r"\bWorkerUtils\b", "SyncWorkerUtils"),
         (r"\bworker_utils\b", "sync_worker_utils"),
         (r"\bAsyncIterator\b", "Iterator"),

@@ -31,7 +31,9 @@ PAGES = {
         "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd "
         "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
-    "blocking-client.md": "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection",
+    "blocking-client.md": (
+        "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection"
+    ),
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
         "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "

@@ -266,7 +266,7 @@ async def test_the_result_of_a_job_is_waited_for(utils: SyncWorkerUtils, databas
             results = handle.result(timeout=120), other.result(timeout=120), bound.wait_for(handle)
             assert list(bound.watch(handle)) == []
         assert list(handle.watch()) == []
-        return *results, handle.status().state, utils.handle(handle).result()
+        return *results, handle.status().state, utils.handle(handle.id).result()
 
     async with run(connection_string=database_url, task_list=[double], handle_signals=False):
         async with asyncio.timeout(240):

@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 from scripts.blocking_client import TYPES, files
 
-from graphile_worker import JobHandle, SyncJobHandle, SyncWorkerUtils, WorkerUtils
+from graphile_worker import (
+    JobHandle,
+    JobReference,
+    SyncJobHandle,
+    SyncJobReference,
+    SyncWorkerUtils,
+    WorkerUtils,
+)
 
 OTHER_TYPES = {**TYPES, "AbstractAsyncContextManager": "Iterator", "AsyncIterator": "Iterator"}
+PAIRS: list[tuple[type, type]] = [
+    (WorkerUtils, SyncWorkerUtils),
+    (JobHandle, SyncJobHandle),
+    (JobReference, SyncJobReference),
+]
 OWN = {"pool"}
 """Attributes of the asynchronous client that the blocking one does not have."""
 
@@ -45,15 +57,15 @@ def shape(function: Callable[..., Any], convert: Callable[[object], str]) -> tup
 def members() -> list[tuple[type, type, str]]:
     return [
         (there, here, name)
-        for there, here in ((WorkerUtils, SyncWorkerUtils), (JobHandle, SyncJobHandle))
+        for there, here in PAIRS
         for name in sorted(public(there) - OWN)
         if callable(getattr(there, name))
     ]
 
 
 def test_no_method_is_missing_and_none_is_more() -> None:
-    assert public(SyncWorkerUtils) == public(WorkerUtils)
-    assert public(SyncJobHandle) == public(JobHandle)
+    for there, here in PAIRS:
+        assert public(here) == public(there)
 
 
 @pytest.mark.parametrize(("there", "here", "name"), members(), ids=str)

@@ -115,9 +115,9 @@ class SyncClient:
     ) -> list[Job]:
         """Add many jobs in one transaction; returns them in the order of the specs.
 
-        With `return_jobs=False` the result is empty. A generator is read in your thread: on a connection of
-        yours as the jobs are added, so that millions of specs need no more memory than a few thousand of
-        them, else before the first is added.
+        With `return_jobs=False` the result is empty. A generator is read in your thread. With your own
+        connection it is read while jobs are added, so that millions of specs need no more memory than a few
+        thousand of them; otherwise it is read before the first job is added.
         """
         if self._runs_in_background(connection):
             specs = read_here(specs)

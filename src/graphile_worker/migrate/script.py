@@ -42,7 +42,8 @@ def repeatable_sql(schema: SchemaName) -> str:
 def uninstall_sql(schema: SchemaName, *, drop_jobs: bool) -> str:
     """A script that drops the schema; it fails if there are jobs, unless they may be dropped."""
     _check_quotes(schema)
-    return load("migrate/uninstall_with_jobs" if drop_jobs else "migrate/uninstall", schema)
+    name = "script_uninstall_with_jobs" if drop_jobs else "script_uninstall"
+    return load(f"migrations/{name}", schema)
 
 
 def _own_objects() -> list[str]:
