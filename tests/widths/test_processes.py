@@ -59,7 +59,7 @@ async def test_no_width_is_ever_exceeded(
 
         async def have_run(count: int) -> None:
             async def are_enough() -> bool:
-                return await connection.fetchval("select count(*) from runs") >= count
+                return bool(await connection.fetchval("select count(*) >= $1 from runs", count))
 
             await until(are_enough)
 
