@@ -36,7 +36,9 @@ TEST_PROCESSES ?= 3
 test: $(STAMP)
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
 
+# The blocking client, which is written from the asynchronous one, and the reference pages.
 reference: $(STAMP)
+	$(BIN)/python -m scripts.blocking_client
 	$(BIN)/python -m scripts.reference
 
 docs: $(STAMP)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import graphile_worker
 from graphile_worker import hooks, testing
-from graphile_worker.client.arguments import ClientArguments
+from graphile_worker.client.arguments import ClientArguments, SyncClientArguments
 from graphile_worker.option_values import ClientOptionValues
 
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
@@ -26,18 +26,20 @@ def _interceptor_types() -> str:
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary WorkerList WorkerSummary "
-        "RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker MigrationReport "
-        "AwaitableContext JobHandle JobStatus JobRecord Progress JobEnd EndState HistoryFilter AttemptError "
-        "ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary WorkerList "
+        "WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker "
+        "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd EndState "
+        "HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
-    "runner.md": "App Lifespan run run_once serve Runner WorkerOptions TaskList FlagSource Clock",
+    "blocking-client.md": "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncConnection",
+    "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
-        "task TaskOptions Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
+        "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
         "AbortSignal get_current_job get_current_helpers"
     ),
     "jobs.md": (
-        "Job JobSpec JobOptions JobKeyMode Unique Outcome Completed Failed Snoozed Expired Interrupted"
+        "Job JobSpec JobOptions JobKeyMode Unique Outcome Completed Failed Snoozed Expired Cancelled "
+        "Interrupted"
     ),
     "recurring-jobs.md": (
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
@@ -79,6 +81,8 @@ WITH_CONSTRUCTOR = ("App",)
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
 OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues")
 """Keyword arguments that are listed there."""
+CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArguments": SyncClientArguments}
+"""Keyword arguments that are listed one by one."""
 WIDTH = 100
 
 
@@ -217,9 +221,9 @@ def _keywords(parameter: inspect.Parameter) -> list[str]:
     kind = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
     if kind in OPTIONS_PAGE:
         return [f"**{parameter.name}"]
-    if kind != "ClientArguments":
+    if kind not in CALLS:
         return [f"**{parameter.name}: {kind}"]
-    types = field_types(ClientOptionValues) | field_types(ClientArguments)
+    types = field_types(ClientOptionValues) | field_types(CALLS[kind])
     return ["*", *(f"{name}: {annotation} = ..." for name, annotation in types.items())]
 
 

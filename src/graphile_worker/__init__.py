@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from .client.following import JobRecord as JobRecord
     from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
+    from .client.handle import JobReference as JobReference
+    from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
+    from .client.sync_connection import SyncConnection as SyncConnection
+    from .client.sync_handle import SyncJobHandle as SyncJobHandle
+    from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
     from .clock import Clock as Clock
     from .cron import CronItem as CronItem
     from .cron import CronItemOptions as CronItemOptions
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from .hooks import WorkerContext as WorkerContext
     from .job import Job as Job
     from .lane import Lane as Lane
+    from .limit import Limit as Limit
     from .migrate import MigrationReport as MigrationReport
     from .observability.formatters import JsonFormatter as JsonFormatter
     from .observability.formatters import TextFormatter as TextFormatter
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
     from .options import LocalQueueOptions as LocalQueueOptions
     from .options import RefetchDelayOptions as RefetchDelayOptions
     from .options import WorkerOptions as WorkerOptions
+    from .outcome import Cancelled as Cancelled
     from .outcome import Completed as Completed
     from .outcome import Expired as Expired
     from .outcome import Failed as Failed
@@ -63,6 +70,7 @@ if TYPE_CHECKING:
     from .pauses import Pause as Pause
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
+    from .queries.cancel import CancelReport as CancelReport
     from .queries.figures import BacklogSample as BacklogSample
     from .queries.figures import FigureGroup as FigureGroup
     from .queries.figures import FigureList as FigureList
@@ -74,9 +82,9 @@ if TYPE_CHECKING:
     from .queries.inspection import JobState as JobState
     from .queries.inspection import QueueSummary as QueueSummary
     from .queries.inspection import Statistics as Statistics
+    from .queries.limits import LimitSummary as LimitSummary
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
-    from .queries.manage_jobs import CancelReport as CancelReport
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
@@ -112,7 +120,11 @@ export_lazily(
         "awaitable": "AwaitableContext",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.following": "JobRecord JobStatus",
-        "client.handle": "JobHandle",
+        "client.handle": "JobHandle JobReference",
+        "client.sync_api": "make_sync_worker_utils",
+        "client.sync_connection": "SyncConnection",
+        "client.sync_handle": "SyncJobHandle",
+        "client.sync_worker_utils": "SyncWorkerUtils",
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
@@ -125,19 +137,21 @@ export_lazily(
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "lane": "Lane",
+        "limit": "Limit",
         "migrate": "MigrationReport",
         "observability.formatters": "JsonFormatter TextFormatter",
         "observability.job_context": "JobContextFilter",
         "observability.log_format": "configure_logging",
         "options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
-        "outcome": "Completed Expired Failed Interrupted Outcome Snoozed",
+        "outcome": "Cancelled Completed Expired Failed Interrupted Outcome Snoozed",
         "pauses": "Pause",
         "queries.bulk_changes": "BulkOptions BulkReport",
         "queries.figures": "BacklogSample FigureGroup FigureList Figures",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
+        "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",
         "recovery.blocked_loop": "BlockedLoop",
-        "queries.manage_jobs": "CancelReport",
+        "queries.cancel": "CancelReport",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "retry": "Retry",

@@ -23,6 +23,7 @@
     │   ├── BatchFailureError        some items of a batch job failed
     │   ├── ResultError              the result of a kept job cannot be stored
     │   ├── JobInterruptedError      the task was asked to end early
+    │   ├── JobTimeoutError          the task ran longer than its time limit; also a TimeoutError
     │   ├── ExecutableFailedError    an executable task exited with an error
     │   └── ExtensionMissingError    a task asked for an application object that was not passed
     ├── JobFailedError               the job that a client waited for has failed permanently
@@ -32,7 +33,8 @@
     ├── PluginError                  a plugin failed to start
     ├── LifespanError                the lifespan of an app failed
     ├── WorkerStoppedError           the worker stopped, by an error or a forced shutdown
-    │   └── TasksLeftBehindError     it stopped, but some tasks did not end even when cancelled
+    │   ├── TasksLeftBehindError     it stopped, but some tasks did not end even when cancelled
+    │   └── WorkerUnhealthyError     it stopped because too many tasks ran on after their jobs were ended
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
 Each message names the cause and the fix; details are available as attributes.
@@ -196,6 +198,17 @@ class JobInterruptedError(JobError):
     """The task was asked to end early: the worker stops, or the job was aborted."""
 
 
+class JobTimeoutError(JobError, TimeoutError):
+    """The task ran longer than its time limit; `limit` is in seconds."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        super().__init__(f"the task ran longer than its time limit of {limit:g} s")
+
+    def __reduce__(self) -> tuple[type[JobTimeoutError], tuple[float]]:
+        return type(self), (self.limit,)
+
+
 class ExecutableFailedError(JobError):
     """An executable task exited with an error status or was ended by a signal."""
 
@@ -242,9 +255,9 @@ class JobGoneError(GraphileWorkerError):
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id
         super().__init__(
-            f"job {job_id} does not exist any more and its end was not kept: add it with keep=True, or its "
-            "task with @task(keep=True). Workers of other runtimes keep no ends; a job that was added in a "
-            "transaction exists for others once that is committed"
+            f"job {job_id} does not exist any more, and its end was not kept: add it with keep=True, or "
+            "declare its task with @task(keep=True). Workers of other runtimes keep no ends. A job that was "
+            "added in a transaction is visible to others only after the commit"
         )
 
 
@@ -282,6 +295,19 @@ class TasksLeftBehindError(WorkerStoppedError):
         super().__init__(
             f"{message}; these tasks did not end even when cancelled; they are left behind and their jobs "
             f"were returned to the queue: {names}"
+        )
+
+
+class WorkerUnhealthyError(WorkerStoppedError):
+    """The worker stopped because too many tasks still run whose jobs were ended; `tasks`: their names."""
+
+    def __init__(self, tasks: Sequence[str], allowed: int) -> None:
+        self.tasks = tuple(tasks)
+        self.allowed = allowed
+        number = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+        super().__init__(
+            f"{number} did not end when asked to and still run{'s' if len(tasks) == 1 else ''} "
+            f"(max_tasks_left_behind is {allowed}): {', '.join(self.tasks)}"
         )
 
 

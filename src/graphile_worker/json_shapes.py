@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .queries.bulk_changes import BulkReport
     from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
+    from .queries.limits import LimitSummary
     from .queries.maintenance import CleanupReport
     from .recovery.sweep import RecoveredWorker, SweepReport
     from .recovery.worker_rows import WorkerSummary
@@ -53,6 +54,8 @@ def record_as_json(record: JobRecord) -> dict[str, Any]:
         "ends": [end_as_json(end) for end in record.ends],
         "errors": [error_as_json(error) for error in record.errors],
         "progress": None if record.progress is None else progress_as_json(record.progress),
+        "is_cancelled": record.is_cancelled,
+        "cancel_reason": record.cancel_reason,
     }
 
 
@@ -87,6 +90,7 @@ def progress_as_json(progress: Progress) -> dict[str, Any]:
 def bulk_as_json(report: BulkReport) -> dict[str, Any]:
     return {
         "changed": report.changed,
+        "asked": report.asked,
         "skipped": report.skipped,
         "failed": report.failed,
         "tasks": report.tasks,
@@ -94,6 +98,7 @@ def bulk_as_json(report: BulkReport) -> dict[str, Any]:
         "up_to": report.up_to,
         "is_complete": report.is_complete,
         "is_dry_run": report.is_dry_run,
+        "problem": report.problem,
     }
 
 
@@ -278,7 +283,13 @@ def sweep_as_json(report: SweepReport) -> dict[str, Any]:
 
 
 def _recovered(worker: RecoveredWorker) -> dict[str, Any]:
-    return {"id": worker.id, "returned": worker.returned, "failed": worker.failed, "left": worker.left}
+    return {
+        "id": worker.id,
+        "returned": worker.returned,
+        "failed": worker.failed,
+        "left": worker.left,
+        "cancelled": worker.cancelled,
+    }
 
 
 def cleanup_as_json(report: CleanupReport) -> dict[str, int]:
@@ -314,3 +325,19 @@ def findings_as_json(found: Sequence[Finding]) -> dict[str, Any]:
         for finding in found
     ]
     return {"healthy": worst != "error", "worst": worst, "findings": findings}
+
+
+def limit_as_json(limit: LimitSummary) -> dict[str, Any]:
+    """The bounds in force; the period of the rate in seconds."""
+    rate = limit.rate
+    return {
+        "name": limit.name,
+        "concurrency": limit.concurrency,
+        "rate": None if rate is None else {"starts": rate[0], "period": rate[1].total_seconds()},
+        "burst": limit.burst,
+        "running": limit.running,
+        "may_start": limit.may_start,
+        "overridden": list(limit.overridden),
+        "set_at": limit.set_at,
+        "tasks": list(limit.tasks),
+    }

@@ -41,6 +41,9 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     graceful_shutdown_abort_timeout: Duration | None
     grace: Duration | None
     interrupted_job_retry_delay: Duration | None
+    job_timeout: Duration | None
+    timeout_grace: Duration | None
+    max_tasks_left_behind: int | None
     handle_signals: bool | None
     executables_inherit_database: bool | None
     history: str | None

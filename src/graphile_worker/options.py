@@ -105,6 +105,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """During shutdown, cancel running tasks and return their jobs to the queue after this long."""
     interrupted_job_retry_delay: float = 0.0
     """How long a job interrupted by shutdown waits before it may run again."""
+    job_timeout: float | None = None
+    """Time limit of one attempt, for jobs that have none of their own and whose task has none."""
+    timeout_grace: float = 5.0
+    """How long a task may take to end when its time limit has passed; then it is left behind."""
+    max_tasks_left_behind: int = 3
+    """Shut down when more tasks than this were left behind and still run; a supervisor starts another."""
     handle_signals: bool = True
     """Shut down gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
     executables_inherit_database: bool = True
@@ -152,6 +158,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("min_reset_locked_interval: must be more than 0 seconds")
         if self.max_reset_locked_interval < self.min_reset_locked_interval:
             raise ConfigError("max_reset_locked_interval: must not be less than min_reset_locked_interval")
+        if self.job_timeout == 0:
+            raise ConfigError("job_timeout: must be more than 0 seconds")
+        _at_least(self.max_tasks_left_behind, 0, "max_tasks_left_behind")
         self._check_recovery()
         check_history_mode(self.history)
         if not 0 < self.history_retention <= MAX_KEEP.total_seconds():
@@ -210,6 +219,8 @@ _DURATIONS = (
     "graceful_shutdown_abort_timeout",
     "grace",
     "interrupted_job_retry_delay",
+    "job_timeout",
+    "timeout_grace",
     "history_retention",
     "error_retention",
     "failed_retention",

@@ -1,4 +1,4 @@
-"""How an attempt ended: completed, failed, snoozed, expired or interrupted.
+"""How an attempt ended: completed, failed, snoozed, expired, cancelled or interrupted.
 
 The executor makes an outcome, `after_run` interceptors see it, and the sink writes it.
 
@@ -127,6 +127,16 @@ class Expired(Deleted, frozen=True):
     """What its task says with `expires`."""
 
 
+class Cancelled(Deleted, frozen=True):
+    """The job was cancelled before its task completed, and is deleted."""
+
+    reason: str | None = None
+    """Why, in the words of the cancel."""
+    raised: BaseException | None = None
+    """The error with which the task ended, if it was not just the cancellation."""
+    has_started: bool = True
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """The worker stopped before the task ended. The job is returned and the attempt does not count."""
 
@@ -143,7 +153,7 @@ class Interrupted(msgspec.Struct, frozen=True):
         return self.error.args != ("",)
 
 
-Outcome = Completed | Failed | Snoozed | Expired | Interrupted
+Outcome = Completed | Failed | Snoozed | Expired | Cancelled | Interrupted
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):

@@ -56,12 +56,14 @@ class PlainJobOptions(TypedDict, total=False):
 
     queue_name: str | None
     run_at: datetime | timedelta | None
+    expires: datetime | timedelta | None
     max_attempts: int | None
     job_key: str | None
     job_key_mode: JobKeyMode | None
     priority: int | None
     flags: Collection[str] | None
     keep_payload: bool | None
+    timeout: float | timedelta | None
     unique: Unique | None
 
 
@@ -89,6 +91,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """Jobs of one queue run one after another."""
     run_at: datetime | timedelta | None = None
     """The earliest start: a time, or a delay from now by the server's clock."""
+    expires: datetime | timedelta | None = None
+    """Delete the job instead of running it: after this time, or this long after it could run."""
     max_attempts: int | None = None
     """Attempts before the job fails permanently; the database's default is 25."""
     job_key: str | None = None
@@ -103,6 +107,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """Keep the end of the job and its result, for the worker's retention or this long."""
     keep_payload: bool | None = None
     """Keep the payload with it."""
+    timeout: float | timedelta | None = None
+    """How long one attempt may run: seconds or a timedelta; default: what the task says."""
     unique: Unique | None = None
     """Add nothing while there is a job with the same arguments; sets the job key."""
 
@@ -148,8 +154,12 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             check_smallint("priority", self.priority)
         if self.flags is not None:
             check_flags(self.flags)
+        if self.expires is not None:
+            _add_expiry_flag(self, self.expires)
         if self.keep is not None:
             _add_keep_flags(self, self.keep)
+        if self.timeout is not None:
+            _add_timeout_flag(self, self.timeout)
 
     def replace(self, **changes: Any) -> Self:
         """A validated copy with some values changed."""
@@ -187,6 +197,7 @@ _NAMES_ELSEWHERE = {
     **dict.fromkeys(("retries", "max_retries", "max_tries", "retry"), "max_attempts"),
     **dict.fromkeys(("queue", "lock"), "queue_name"),
     **dict.fromkeys(("key", "job_id", "task_id", "queueing_lock"), "job_key"),
+    **dict.fromkeys(("time_limit", "soft_time_limit", "job_timeout", "execution_timeout"), "timeout"),
 }
 """Options of other job queues, and ours for the same purpose."""
 
@@ -297,6 +308,13 @@ def check_flags(value: object) -> None:
         check_text("flags", flag)
 
 
+def _add_expiry_flag(spec: JobSpec, expires: datetime | timedelta) -> None:
+    from .expiry import EXPIRES_FLAG, expiry_flag
+
+    others = [flag for flag in spec.flags or () if not flag.startswith(EXPIRES_FLAG)]
+    msgspec.structs.force_setattr(spec, "flags", (*others, expiry_flag(expires)))
+
+
 def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
     """Say with flags how the job is kept: the row has no other place for it."""
     from .keep import keep_flags
@@ -304,6 +322,13 @@ def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
     flags = dict.fromkeys((*(spec.flags or ()), *keep_flags(keep, payload=bool(spec.keep_payload))))
     if flags:
         msgspec.structs.force_setattr(spec, "flags", tuple(flags))
+
+
+def _add_timeout_flag(spec: JobSpec, timeout: float | timedelta) -> None:
+    from .time_limit import TIMEOUT_FLAG, timeout_flag
+
+    others = (flag for flag in spec.flags or () if not flag.startswith(TIMEOUT_FLAG))
+    msgspec.structs.force_setattr(spec, "flags", (*others, timeout_flag(timeout)))
 
 
 def _set_unique_key(spec: JobSpec, unique: Unique) -> None:

@@ -35,3 +35,5 @@ IDLE_SESSION_TIMEOUT = "57P05"
 
 ADD_WITHOUT_ROW = "GWNOR"
 """Not PostgreSQL's: raised by the `add_job` that the Rust port installs, when a keyed add returned no row."""
+JOBS_EXIST = "GWJOB"
+"""Not PostgreSQL's: raised by our script that drops the schema, if there are jobs."""

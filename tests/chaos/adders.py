@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from chaos.history import Added, Fails
+from chaos.history import LIMITED, Added, Fails
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.client import WorkerUtils
 
@@ -51,6 +51,8 @@ class Load(msgspec.Struct, frozen=True):
     """Seconds that the other tasks last at most."""
     long: float = 0.08
     """The share of jobs without a queue that last long."""
+    limited: float = 0.03
+    """The share of jobs that have a limit. They last a quarter of a second, so the limit is often used up."""
     batches: float = 0.15
     """The share of adds that add several jobs."""
     batch: int = 15
@@ -60,8 +62,9 @@ class Load(msgspec.Struct, frozen=True):
 
 
 MANY_KEPT = Load(
-    adders=4, pause=0.1, queues=8, longest=0.5, short=0.004, long=0.002, kept=0.9, batches=0.9, batch=60
-)
+    adders=4, pause=0.1, queues=8, longest=0.5, short=0.004, long=0.002, kept=0.9, limited=0.002, batches=0.9,
+    batch=60,
+)  # fmt: skip
 """Many short jobs, most of which are kept: writes are large and follow each other closely."""
 
 
@@ -131,9 +134,12 @@ class Adder:
         queue = f"queue {dice.randrange(load.queues)}" if dice.random() < 0.35 else None
         is_long = dice.random() < (load.long / 4 if queue is not None else load.long)
         seconds = dice.uniform(0.5, load.longest) if is_long else dice.uniform(0.0, load.short)
+        task, token = "work" if dice.random() < 0.7 else "work_in_thread", f"{self._name}-{self._count}"
+        if dice.random() < load.limited:
+            task, token, seconds = "work_limited", token + LIMITED, dice.uniform(0.1, 0.4)
         return JobSpec(
-            "work" if dice.random() < 0.7 else "work_in_thread",
-            {"token": f"{self._name}-{self._count}", "queue": queue, "fails": fails, "seconds": seconds},
+            task,
+            {"token": token, "queue": queue, "fails": fails, "seconds": seconds},
             queue_name=queue,
             job_key=key,
             job_key_mode=dice.choice(("replace", "preserve_run_at")) if key is not None else None,

@@ -21,6 +21,7 @@ create function chaos_break() returns trigger language plpgsql as $$ begin {body
 create trigger chaos_break {when} on {schema}.{table} for each row execute function chaos_break();
 """
 JOBS, QUEUES, HISTORY = "_private_jobs", "_private_job_queues", "_private_py_history"
+HOLDS = "_private_py_limit_holds"
 KILL_ONE = (Action(at=1.5, kind="kill", slot=0),)
 
 
@@ -82,6 +83,11 @@ GUARDS = [
         interfere=trigger(
             "before update", QUEUES, "new.locked_by := null; new.locked_at := null; return new;"
         ),
+    ),
+    Guard(
+        name="nothing is counted by a limit",
+        breaks="no_limit_was_exceeded",
+        interfere=trigger("before insert", HOLDS, "return null;"),
     ),
     Guard(
         name="a sweep takes the jobs of the living",

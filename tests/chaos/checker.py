@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from chaos.cut_offs import CutOffs
-from chaos.history import Added, History, JobRow, Run
+from chaos.history import AT_ONCE, LIMITED, Added, History, JobRow, Run
 
 MAX_RECOVERIES = 5  # of the worker's defaults: a job whose worker died more often is given up
 
@@ -92,6 +92,20 @@ def no_queue_ran_two_jobs_at_once(history: History) -> Iterator[str]:
                 if not cut_offs.excuse(first, second):
                     yield f"queue {name} ran two jobs at once: {_run(first)}, and {_run(second)}"
             open_runs.append(second)
+
+
+def no_limit_was_exceeded(history: History) -> Iterator[str]:
+    """No more limited jobs run at once than may, without those of workers that were killed or cut off."""
+    cut_offs = CutOffs(history)
+    open_runs: list[Run] = []
+    for second in sorted(history.runs, key=lambda run: run.started):
+        if not second.token.endswith(LIMITED):
+            continue
+        open_runs = [run for run in open_runs if _over(history, run) > second.started]
+        counted = [first for first in open_runs if not cut_offs.excuse(first, second)]
+        if len(counted) >= AT_ONCE:
+            yield f"{len(counted) + 1} limited jobs ran at once: {_runs([*counted, second])}"
+        open_runs.append(second)
 
 
 def no_key_fell_back(history: History) -> Iterator[str]:
@@ -238,6 +252,7 @@ RULES: list[Rule] = [
     nothing_uncommitted_ran,
     no_job_ran_twice,
     no_queue_ran_two_jobs_at_once,
+    no_limit_was_exceeded,
     no_key_fell_back,
     nothing_is_locked_by_the_dead,
     no_queue_is_held_for_nothing,

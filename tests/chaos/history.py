@@ -16,6 +16,12 @@ Ending = Literal["alive", "killed", "ended", "not started"]
 FaultKind = Literal["kill", "stop", "terminate", "restart", "partition"]
 
 
+AT_ONCE = 2
+"""How many jobs of the limited task may run at once."""
+LIMITED = "/limited"
+"""The end of the token of a job of the limited task."""
+
+
 class Added(msgspec.Struct, frozen=True, kw_only=True):
     """One committed add."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
+from chaos.history import AT_ONCE
 from chaos.journal import Journal
-from graphile_worker import JobHelpers
+from graphile_worker import JobHelpers, Limit, task
 
 
 class Tasks:
@@ -15,7 +17,12 @@ class Tasks:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.by_name = {"work": self.work, "work_in_thread": self.work_in_thread}
+        limit = Limit("chaos", concurrency=AT_ONCE)
+        self.by_name: dict[str, Callable[..., Any]] = {
+            "work": self.work,
+            "work_in_thread": self.work_in_thread,
+            "work_limited": task("work_limited", limit=limit)(self.work),
+        }
 
     async def work(self, payload: Any, helpers: JobHelpers) -> str:
         """Waits as tasks do that wait for others; can be cancelled."""

@@ -296,3 +296,26 @@ def test_a_permanent_failure_without_an_end_is_found() -> None:
 )
 def test_an_end_without_its_job_is_found(values: dict[str, Any]) -> None:
     assert "no_end_without_its_job" in broken(**values)
+
+
+def limited_runs(*starts: float, worker: str = "one") -> list[Run]:
+    return [run(worker, start, start + 1.0, token=f"{start}/limited") for start in starts]
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_broken"),
+    [
+        (limited_runs(10.0, 10.5), False),
+        (limited_runs(10.0, 10.5, 11.2), False),
+        (limited_runs(10.0, 10.5, 10.9), True),
+        ([*limited_runs(10.0, 10.5, worker="two"), *limited_runs(10.9)], True),
+    ],
+)
+def test_a_limit_that_is_exceeded_is_found(runs: list[Run], is_broken: bool) -> None:
+    assert ("no_limit_was_exceeded" in broken(runs=runs)) is is_broken
+
+
+def test_jobs_of_a_killed_worker_do_not_count_for_a_limit() -> None:
+    cut = [run("dead", start, None, token=f"{start}/limited") for start in (11.5, 11.6)]
+    found = broken(workers=[ONE, TWO, DEAD], faults=[KILL], runs=[*cut, *limited_runs(12.5, 12.6)])
+    assert "no_limit_was_exceeded" not in found

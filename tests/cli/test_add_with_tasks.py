@@ -99,3 +99,11 @@ def test_a_decorated_task_counts_as_known(gw: Call) -> None:
 
 def test_without_a_task_directory_there_is_nothing_to_say(gw: Call) -> None:
     assert gw("add", "hello").check().err == ""
+
+
+def test_a_job_gets_a_time_limit(gw: Call) -> None:
+    job = gw("add", "elsewhere", "--time-limit", "5m", "--flag", "slow", "--json").check().json
+    assert job["flags"] == ["py:timeout=300", "slow"]
+    gw("add", "--from", "-", input=json.dumps({"task": "elsewhere", "timeout": 1.5, "key": "k"})).check()
+    (job,) = (job for job in gw("list", "--json").check().json if job["key"] == "k")
+    assert job["flags"] == ["py:timeout=1.5"]

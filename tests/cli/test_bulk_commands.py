@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,6 +106,7 @@ def test_a_dry_run_only_counts(gw: Call) -> None:
     assert result.out == "This would cancel 4 jobs (charge_card).\n"
     assert gw("complete", "--all", "--dry-run", "--json").check().json == {
         "changed": 16,
+        "asked": 0,
         "skipped": 0,
         "failed": 16,
         "tasks": {"charge_card": 4, "send_email": 12},
@@ -112,6 +114,7 @@ def test_a_dry_run_only_counts(gw: Call) -> None:
         "up_to": 16,
         "is_complete": True,
         "is_dry_run": True,
+        "problem": None,
     }
     assert states(gw) == {"failed": 16}
 
@@ -150,8 +153,8 @@ def test_locked_jobs_are_left_alone_and_counted(gw: Call, run: Run) -> None:
     assert out == "This would complete 9 jobs (send_email). 3 locked jobs would be left alone.\n"
     out = gw("complete", "--task", "send_email", "--yes").check().out
     assert out == "Completed 9 jobs (send_email). 3 locked jobs were left alone.\n"
-    out = gw("cancel", "--locked-by", "pool-x", "--yes").check().out
-    assert out == "No jobs to cancel. Locked jobs are left alone: 3.\n"
+    out = gw("complete", "--locked-by", "pool-x", "--yes").check().out
+    assert out == "No jobs to complete. Locked jobs are left alone: 3.\n"
     assert states(gw) == {"locked": 3, "failed": 4}
 
 
@@ -209,18 +212,44 @@ def test_jobs_are_cancelled_by_id_and_by_key(gw: Call, run: Run) -> None:
     run("select graphile_worker.add_job('t', job_key => 'k')")
     run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id = 3")
     result = gw("cancel", 1, 1, 3, 99, "--key", "k", "--key", "unknown")
-    assert (result.status, result.out) == (1, "Cancelled 2 jobs.\n")
-    assert result.err.splitlines() == [
-        "unknown: no job has this key",
-        "3: running, locked by pool-x",
-        "99: no such job",
-    ]
+    assert result.status == 1
+    assert result.out == "Cancelled 2 jobs.\n3: running; worker pool pool-x was asked to end it\n"
+    assert result.err.splitlines() == ["unknown: no job has this key", "99: no such job"]
     result = gw("cancel", 2, 3, 99, "--json")
     assert result.status == 1
     assert [job["id"] for job in result.json["removed"]] == [2]
-    assert [(job["id"], job["locked_by"]) for job in result.json["running"]] == [(3, "pool-x")]
+    assert [(job["id"], job["locked_by"]) for job in result.json["asked"]] == [(3, "pool-x")]
     assert (result.json["gone"], result.json["missing_keys"]) == ([99], [])
+    assert (result.json["running"], result.json["problem"]) == ([], None)
     assert gw("cancel", 4).check().out == "Cancelled 1 job.\n"
+    assert gw("cancel", 3).check().out == "3: running; worker pool pool-x was asked to end it\n"
+    assert re.search(r"^cancelled +without a reason$", gw("show", 3).check().out, re.MULTILINE)
+    assert gw("show", 3, "--json").json["is_cancelled"] is True
+
+
+@pytest.mark.usefixtures("some_failed")
+def test_running_jobs_are_cancelled_by_filters_too(gw: Call, run: Run) -> None:
+    run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id <= 3")
+    out = gw("cancel", "--task", "send_email", "--dry-run").check().out
+    assert out.startswith("This would cancel 12 jobs (send_email). 3 of these are running;")
+    result = gw("cancel", "--task", "send_email", "--yes").check()
+    assert result.out == "Cancelled 12 jobs (send_email).\n"
+    assert result.err == "3 of these are running; their workers were asked to end them.\n"
+
+
+@pytest.mark.usefixtures("some_failed")
+def test_running_jobs_that_cannot_be_cancelled_are_left_alone(gw: Call, run: Run) -> None:
+    run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id <= 3")
+    run("drop table graphile_worker._private_py_cancels")
+    result = gw("cancel", 1)
+    assert result.status == 1
+    assert result.err == (
+        "1: running, locked by pool-x; the schema has no table of cancelled jobs; to create "
+        "it: graphile-worker migrate\n"
+    )
+    result = gw("cancel", "--task", "send_email", "--yes").check()
+    assert result.out == "Cancelled 9 jobs (send_email). 3 locked jobs were left alone.\n"
+    assert result.err.startswith("Running jobs were not cancelled: the schema has no table of")
 
 
 # -- the list ----------------------------------------------------------------------------------------------

@@ -126,6 +126,8 @@ def test_signs_of_life_must_be_young_enough() -> None:
     assert problem(beat(listened=None), 105, must_listen=False) == ""
     assert problem(beat(listened=None, stopping=True), 105) == ""
     assert judge(None, 0, within=10, must_listen=True).problem == "a worker process has not started yet"
+    unhealthy = HealthRecord(pid=7, pool_id="pool", turned_at=100, stopping=True, unhealthy="4 tasks hang")
+    assert problem(unhealthy, 105) == "worker process 7 is shutting down: 4 tasks hang"
     blocked = HealthRecord(
         pid=7, pool_id="pool", turned_at=100, blocked_by="task a (job 1)", blocked_since=101
     )

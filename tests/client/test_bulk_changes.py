@@ -147,8 +147,6 @@ async def test_jobs_that_are_locked_stay_and_are_counted(utils: WorkerUtils, con
         report = await change(filter=JobFilter(task_identifier="mail"))
         assert (counted.changed, counted.skipped) == (report.changed, report.skipped)
         assert (report.changed, report.skipped) == (3, 2)
-    report = await utils.cancel_jobs(filter=JobFilter(locked_by="pool-x"))
-    assert (report.changed, report.skipped) == (0, 2)
     assert await ids_of(utils, state="locked") == ids[1:3]
 
 
@@ -192,9 +190,9 @@ async def test_arguments_that_make_no_sense_are_refused(
 async def test_cancelling_says_what_became_of_each_job(utils: WorkerUtils, selection: Any) -> None:
     report = await utils.cancel_jobs([*selection.four_ids, 999, 999])
     assert report.removed == [selection.failed, selection.regular_1, selection.regular_2]
-    assert report.running == [selection.locked]
-    assert report.running[0].locked_by == "test"
-    assert report.gone == [999]
+    assert report.asked == [selection.locked]
+    assert report.asked[0].locked_by == "test"
+    assert (report.gone, report.running, report.problem) == ([999], [], None)
     assert await ids_of(utils) == [selection.locked.id, selection.untouched.id]
 
 
@@ -212,7 +210,7 @@ async def test_a_job_that_a_worker_is_taking_is_reported_as_running(
     await _until_waiting(utils, "complete_jobs")
     await transaction.commit()
     report = await cancelling
-    assert ([found.id for found in report.running], report.removed, report.gone) == ([job.id], [], [])
+    assert ([found.id for found in report.asked], report.removed, report.gone) == ([job.id], [], [])
 
 
 async def _until_waiting(utils: WorkerUtils, text: str) -> None:
@@ -442,7 +440,7 @@ async def test_two_runs_at_the_same_time_change_no_job_twice(utils: WorkerUtils)
 async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
     utils: WorkerUtils, workers: Workers, jobs: Jobs
 ) -> None:
-    """Every job either ran or was cancelled, and no cancelled one ran.
+    """Every job either ran or was deleted, and no deleted one ran.
 
     The worker starts with the newest job and the bulk change with the oldest, so that they meet.
     """
@@ -450,7 +448,7 @@ async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
     await utils.add_jobs(specs, return_jobs=False)
     numbers = {row["id"]: int(row["payload"]) for row in await jobs.all()}
     ran: list[int] = []
-    cancelled: list[int] = []
+    deleted: list[int] = []
     started = asyncio.Event()
 
     async def work(payload: Any) -> None:
@@ -460,16 +458,16 @@ async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
 
     runner = await workers.start({"work": work}, concurrency=20)
     await asyncio.wait_for(started.wait(), 60)
-    report = await utils.cancel_jobs(
+    report = await utils.complete_jobs(
         filter=JobFilter(task_identifier="work"),
         batch_size=200,
-        on_batch=lambda _report, ids: cancelled.extend(ids),
+        on_batch=lambda _report, ids: deleted.extend(ids),
     )
     await jobs.until_gone()
     await workers.stop(runner)
-    assert report.changed == len(cancelled) == len(set(cancelled)) > 0
+    assert report.changed == len(deleted) == len(set(deleted)) > 0
     assert len(ran) == len(set(ran)) > 0
-    assert sorted([*ran, *(numbers[job_id] for job_id in cancelled)]) == list(range(MANY))
+    assert sorted([*ran, *(numbers[job_id] for job_id in deleted)]) == list(range(MANY))
 
 
 async def test_beside_a_worker_rescheduling_disturbs_no_running_job(

@@ -29,16 +29,14 @@ async def add_at_once(utils: WorkerUtils, count: int) -> None:
 
 
 async def test_the_next_call_finds_the_connection_of_the_last(utils: WorkerUtils) -> None:
-    await utils.add_job("note")
-    assert utils.pool.get_size() - utils.pool.get_idle_size() == 1
-    for _ in range(3):
+    for _ in range(4):
         await utils.add_job("note")
-    assert (utils.pool.get_size(), utils.pool.get_idle_size()) == (1, 0)
+        assert utils.pool.get_size() == 1
 
 
 async def test_half_of_the_pool_is_always_there_for_others(utils: WorkerUtils) -> None:
     await add_at_once(utils, 10 * SIZE)
-    assert utils.pool.get_size() - utils.pool.get_idle_size() == SIZE // 2
+    assert utils.pool.get_size() - utils.pool.get_idle_size() <= SIZE // 2
     async with asyncio.timeout(PATIENCE):
         async with utils.pool.acquire(), utils.pool.acquire():
             await add_at_once(utils, 10 * SIZE)

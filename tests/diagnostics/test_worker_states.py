@@ -65,11 +65,11 @@ async def test_a_pool_that_reports_a_blocked_loop_is_described_by_it(
         ('{"task": null, "job": null, "since": %s}', "something other than a task"),
     ):
         await connection.execute(
-            f"update {TABLE} set blocked = format($1::text, extract(epoch from now()) - 16)::jsonb", blocked
+            f"update {TABLE} set blocked = format($1::text, extract(epoch from now()) - 3600)::jsonb", blocked
         )
         (finding,) = await found(database_url, "workers")
-        assert finding.summary == f"worker pool pool-1: {culprit} has blocked its event loop for 16 seconds"
-        assert await state(connection) == f"blocked for 16 s by {culprit}"
+        assert finding.summary == f"worker pool pool-1: {culprit} has blocked its event loop for 60 minutes"
+        assert await state(connection) == f"blocked for 1 h 0 min by {culprit}"
 
 
 async def test_what_a_dead_pool_ran_is_named(

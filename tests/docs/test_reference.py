@@ -56,7 +56,8 @@ NOT_OURS = {
     *vars(builtins), *vars(typing), *vars(collections.abc),
     "AbstractAsyncContextManager", "Logger", "ModuleType", "Path", "ZoneInfo",
 }  # fmt: skip
-DRIVER = {"AnyPool", "Connection", "Row", "UserConnection"}  # of asyncpg and others; imported from there
+# Of asyncpg and others; imported from there.
+DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
     "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness", "Matcher",
     "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",

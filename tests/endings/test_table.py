@@ -16,8 +16,23 @@ from support.worker_process import Start, starting
 from support.working import MODES, SCHEMA, Jobs, Workers, headline, until
 
 TASKS = Path(__file__).with_name("tasks")
-ENDINGS = ["snooze", "retry_in", "give_up"]
-SHAPES = ["plain", "returned", "thread", "queue", "key", "replaced", "batch", "executable"]
+ALL_SHAPES = ["plain", "returned", "thread", "queue", "key", "replaced", "batch", "executable"]
+SHAPES = {
+    "complete": ALL_SHAPES,
+    "snooze": ALL_SHAPES,
+    "retry_in": ALL_SHAPES,
+    "give_up": ALL_SHAPES,
+    # An error is raised, and an executable has no rule that makes it wait long enough for this test.
+    "fail": ["plain", "thread", "queue", "key", "replaced", "batch"],
+    "fail_last": ["plain", "thread", "queue", "key", "replaced", "batch", "executable"],
+    "expire": ["plain", "thread", "queue", "key", "batch", "executable"],  # its task is not called
+}
+CASES = [(how, shape) for how, shapes in SHAPES.items() for shape in shapes]
+GONE = ("complete", "expire")
+REASONS = {"retry_in": "busy", "give_up": "no way", "fail": "broken", "fail_last": "broken"}
+EXPIRED = "py:expires=1000000000"  # in 2001
+
+Table = dict[tuple[str, str], int]
 
 
 @pytest.fixture
@@ -27,25 +42,25 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-async def table(jobs: Jobs) -> dict[str, dict[str, int]]:
+async def table(jobs: Jobs) -> Table:
     """The ids of a job for every ending and shape."""
     await jobs.connection.execute("create table ran (job_id bigint, shape text)")
-    return {how: {shape: await added(jobs, how, shape) for shape in SHAPES} for how in ENDINGS}
+    return {(how, shape): await added(jobs, how, shape) for how, shape in CASES}
 
 
 async def added(jobs: Jobs, how: str, shape: str) -> int:
-    if shape == "batch":
-        return await jobs.add("end_batch", ["complete", how])
-    if shape in ("thread", "executable"):
-        return await jobs.add("end_in_thread" if shape == "thread" else "script", {"how": how})
     options: dict[str, Any] = {
         "queue": {"queue": f"queue of {how}"},
         "key": {"key": f"key of {how}"},
         "replaced": {"key": f"replaced {how}"},
     }.get(shape, {})
-    job_id = await jobs.add(
-        "end", {"how": how, "return": shape == "returned", "replace": shape == "replaced"}, **options
-    )
+    flags = {"complete": ["py:keep"], "expire": ["py:keep", EXPIRED]}.get(how)
+    attempts = 1 if how == "fail_last" else None
+    if shape == "batch":
+        return await jobs.add("end_batch", ["complete", how], flags=flags, max_attempts=attempts)
+    name = {"thread": "end_in_thread", "executable": "script"}.get(shape, "end")
+    payload = {"how": how, "return": shape == "returned", "replace": shape == "replaced"}
+    job_id = await jobs.add(name, payload, flags=flags, max_attempts=attempts, **options)
     if shape == "queue":
         await jobs.add("end", {"how": "complete"}, **options)  # has to wait for the one before
     return job_id
@@ -62,12 +77,21 @@ async def rows(jobs: Jobs) -> dict[int, Any]:
     }
 
 
+def is_final(how: str, shape: str) -> bool:
+    """Whether the job has failed permanently, if it is still there."""
+    return how in ("give_up", "fail_last") or shape == "replaced"
+
+
 def check_row(row: Any, how: str, shape: str, *, was_killed: bool = False) -> None:
+    is_replaced = shape == "replaced"
+    if how in GONE and not (is_replaced and was_killed):
+        assert row is None
+        return
     assert row["locked_at"] is None
     assert row["queue_locked_at"] is None
-    is_replaced = shape == "replaced"
-    assert row["is_available"] is not (how == "give_up" or is_replaced)
-    assert row["attempts"] == (25 if how == "give_up" or is_replaced else 0 if how == "snooze" else 1)
+    assert row["is_available"] is not is_final(how, shape)
+    used = 1 if how == "fail_last" else 25
+    assert row["attempts"] == (used if is_final(how, shape) else 0 if how == "snooze" else 1)
     if shape == "batch":
         assert json.loads(row["payload"]) == [how]
     if is_replaced and was_killed:
@@ -79,8 +103,7 @@ def check_row(row: Any, how: str, shape: str, *, was_killed: bool = False) -> No
         if not was_killed:
             assert row["last_error"] == (CUT_OFF if is_replaced else None)
         return
-    reason = {"retry_in": "busy", "give_up": "no way"}[how]
-    assert reason in (row["last_error"] if shape == "batch" else headline(row))
+    assert REASONS[how] in (row["last_error"] if shape in ("batch", "executable") else headline(row))
 
 
 async def alerts(jobs: Jobs) -> list[Any]:
@@ -92,73 +115,101 @@ async def alerts(jobs: Jobs) -> list[Any]:
 
 async def errors(jobs: Jobs) -> set[int]:
     rows = await jobs.connection.fetch(f"select job_id, attempt from {SCHEMA}._private_py_errors")
-    assert {row["attempt"] for row in rows} == {1}
+    assert len({row["job_id"] for row in rows}) == len(rows)
     return {row["job_id"] for row in rows}
+
+
+async def ends(jobs: Jobs) -> dict[int, str]:
+    """How each job ended, which must be there once."""
+    rows = await jobs.connection.fetch(f"select job_id, state from {SCHEMA}._private_py_history")
+    assert len({row["job_id"] for row in rows}) == len(rows)
+    return {row["job_id"]: row["state"] for row in rows}
+
+
+def ends_of(table: Table, *, was_killed: bool = False) -> dict[int, str]:
+    states = {"complete": "completed", "expire": "expired"}
+    return {
+        job_id: "failed" if shape == "replaced" and (was_killed or how not in GONE) else state
+        for (how, shape), job_id in table.items()
+        if (state := states.get(how) or ("failed" if is_final(how, shape) else None)) is not None
+    }
 
 
 @pytest.mark.parametrize("mode", list(MODES))
 async def test_every_ending_for_every_kind_of_job(
-    table: dict[str, dict[str, int]], jobs: Jobs, workers: Workers, mode: str
+    table: Table, jobs: Jobs, workers: Workers, mode: str
 ) -> None:
     await workers.once(None, task_directory=str(TASKS), concurrency=4, **MODES[mode])
     found = await rows(jobs)
-    for how in ENDINGS:
-        for shape in SHAPES:
-            check_row(found[table[how][shape]], how, shape)
-    failed = {table[how][shape] for how in ENDINGS[1:] for shape in SHAPES}
-    assert await errors(jobs) == failed
+    for (how, shape), job_id in table.items():
+        check_row(found.get(job_id), how, shape)
+    assert await errors(jobs) == {job_id for (how, _), job_id in table.items() if how in REASONS}
     told = {payload["job_id"]: payload for payload in await alerts(jobs)}
-    given_up = {job_id for shape, job_id in table["give_up"].items() if shape != "executable"}
-    assert told.keys() == given_up | {table["retry_in"]["replaced"]}
-    alert = told[table["give_up"]["batch"]]
+    assert told.keys() == {
+        job_id
+        for (how, shape), job_id in table.items()
+        if how in REASONS and is_final(how, shape) and shape != "executable"
+    }
+    alert = told[table["give_up", "batch"]]
     assert alert["payload"] == ["give_up"]
     assert (alert["task_identifier"], alert["attempts"], alert["max_attempts"]) == ("end_batch", 1, 25)
     ran = await jobs.connection.fetch("select job_id, count(*) from ran group by 1")
     assert {row["count"] for row in ran} == {1}
-    kept = await jobs.connection.fetch(f"select job_id, attempts from {SCHEMA}._private_py_history")
-    assert {row["job_id"] for row in kept} == {*table["give_up"].values()} | {
-        table[how]["replaced"] for how in ENDINGS
-    }
-    assert {row["attempts"] for row in kept} == {1}
+    assert {row["job_id"] for row in ran}.isdisjoint(
+        job_id for (how, _), job_id in table.items() if how == "expire"
+    )
+    assert await ends(jobs) == ends_of(table)
+    assert {payload["attempts"] for payload in told.values()} == {1}
 
 
 @pytest.mark.timeout(180)
 async def test_a_worker_that_is_killed_before_it_writes_changes_nothing(
-    table: dict[str, dict[str, int]], jobs: Jobs, start: Start, database_url: str
+    table: Table, jobs: Jobs, start: Start, database_url: str
 ) -> None:
     first = start(
-        "-j", 30, url=database_url, tasks=TASKS, GRAPHILE_WORKER_FAIL_JOB_BATCH_DELAY="600",
+        "-j", len(table) + len(SHAPES), url=database_url, tasks=TASKS,
+        GRAPHILE_WORKER_FAIL_JOB_BATCH_DELAY="600", GRAPHILE_WORKER_COMPLETE_JOB_BATCH_DELAY="600",
         **QUICK_ENVIRONMENT,
     ).ready()  # fmt: skip
-    running = sum(len(shapes) - 1 for shapes in table.values())  # executables do not note it
+    # Expired jobs are not run, and executables do not note it: both are locked.
+    running = {job_id for (how, shape), job_id in table.items() if how != "expire" and shape != "executable"}
+    wanted = set(table.values())
 
     async def all_ran() -> bool:
-        ran: int = await jobs.connection.fetchval("select count(distinct job_id) from ran")
-        return ran >= running
+        ran = {row["job_id"] for row in await jobs.connection.fetch("select distinct job_id from ran")}
+        locked = {job_id for job_id, row in (await rows(jobs)).items() if row["locked_at"] is not None}
+        return ran >= running and locked >= wanted
 
     await until(all_ran)
     assert await alerts(jobs) == []
+    assert await ends(jobs) == {}
     first.send(signal.SIGKILL)
     assert first.ended() == 137
+    assert await ends(jobs) == {}
     start("-j", 30, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT).ready()
-    wanted = {job_id for shapes in table.values() for job_id in shapes.values()}
 
     async def all_ended() -> bool:
-        found = await rows(jobs)
+        left = [row for job_id, row in (await rows(jobs)).items() if job_id in wanted]
         return (
             all(
-                found[job_id]["locked_at"] is None
-                and (not found[job_id]["is_available"] or found[job_id]["run_in"] > 5000)
-                for job_id in wanted
+                row["locked_at"] is None and (not row["is_available"] or row["run_in"] > 5000) for row in left
             )
             and await jobs.locked() == 0
         )
 
     await until(all_ended)
     found = await rows(jobs)
-    for how in ENDINGS:
-        for shape in SHAPES:
-            check_row(found[table[how][shape]], how, shape, was_killed=True)
+    for (how, shape), job_id in table.items():
+        check_row(found.get(job_id), how, shape, was_killed=True)
     told = {payload["job_id"] for payload in await alerts(jobs)}
-    given_up = {job_id for shape, job_id in table["give_up"].items() if shape != "executable"}
-    assert told == given_up | {table[how]["replaced"] for how in ENDINGS}  # which recovery has ended
+    assert told == {
+        job_id
+        for (how, shape), job_id in table.items()
+        if shape == "replaced"  # which recovery has ended
+        or (how in REASONS and is_final(how, shape) and shape != "executable")
+    }
+    assert await ends(jobs) == ends_of(table, was_killed=True)
+    # Recovery notes the death of the worker for jobs that it ends.
+    assert await errors(jobs) == {
+        job_id for (how, shape), job_id in table.items() if how in REASONS or shape == "replaced"
+    }

@@ -24,6 +24,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "cli/support/job_filter.py": "turns periods before now into times",
     "cli/live_view/feed.py": "shows when something happened",
     "cron/task_side.py": "the time of a payload that is only checked",
+    "figures/counter.py": "where a clock begins that does not jump",
     "queries/job_filter.py": "an example in a message",
     "testing/job_factory.py": "the times of a made-up job",
     "testing/scratch.py": "compares it with the age of files",

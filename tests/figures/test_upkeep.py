@@ -48,7 +48,7 @@ async def test_an_hour_is_one_of_utc(tables: Tables) -> None:
 
 
 async def test_the_figures_of_the_last_minutes_are_left_to_their_pools(tables: Tables) -> None:
-    await tables.write(NOW, figures_of())
+    await tables.write(datetime.now(UTC).replace(second=0, microsecond=0), figures_of())
     await tables.write(OLD, figures_of())
     await tables.fold()
     assert await tables.rows("minutes where pool_id = 'pool-1'") == 1

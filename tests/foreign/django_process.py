@@ -11,13 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import django
 from django.conf import settings
 
-from graphile_worker import JobSpec, WorkerUtils
-from graphile_worker.db.blocking import run_blocking
-from graphile_worker.db.bound import BoundConnection
+from graphile_worker import JobFilter, JobSpec, SyncWorkerUtils
 from graphile_worker.db.errors import sqlstate_of
-from graphile_worker.db.foreign import as_blocking_connection
 from graphile_worker.errors import InvalidArgumentError, SchemaMissingError
-from graphile_worker.schema_name import SchemaName
 
 E = TypeVar("E", bound=BaseException)
 
@@ -46,8 +42,8 @@ def configure(url: str, server_side: bool) -> None:
     django.setup()
 
 
-def utils(connection: Any, schema: str = "graphile_worker") -> WorkerUtils:
-    return WorkerUtils(BoundConnection(as_blocking_connection(connection)), schema=SchemaName(schema))
+def utils(connection: Any, schema: str = "graphile_worker") -> SyncWorkerUtils:
+    return SyncWorkerUtils.bound(connection, schema=schema)
 
 
 def raised(kind: type[E], function: Callable[[], Any]) -> E:
@@ -72,15 +68,15 @@ def check_transactions(connection: Any) -> None:
     specs = [JobSpec("many", number) for number in range(2500)]
     for rolled_back in (True, False):
         with transaction.atomic():
-            job = run_blocking(client.add_job(ATTACK, {ATTACK: 1}, queue_name=ATTACK, job_key=ATTACK))
+            job = client.add_job(ATTACK, {ATTACK: 1}, queue_name=ATTACK, job_key=ATTACK)
             assert (job.task_identifier, job.payload, job.key) == (ATTACK, {ATTACK: 1}, ATTACK)
-            assert len(run_blocking(client.add_jobs(specs))) == 2500
+            assert len(client.add_jobs(specs)) == 2500
             transaction.set_rollback(rolled_back)
         assert count(connection) == (0 if rolled_back else 2501)
     with suppress(ZeroDivisionError), transaction.atomic():
-        run_blocking(client.remove_job(ATTACK))
+        client.remove_job(ATTACK)
         with transaction.atomic():
-            run_blocking(client.add_jobs(specs))
+            client.add_jobs(specs)
             raise ZeroDivisionError
     assert count(connection) == 2501
 
@@ -93,29 +89,53 @@ def check_autocommit(connection: Any) -> None:
         raise ZeroDivisionError
 
     before = count(connection)
-    run_blocking(client.add_job("one"))
-    raised(ZeroDivisionError, lambda: run_blocking(client.add_jobs(failing())))
+    client.add_job("one")
+    raised(ZeroDivisionError, lambda: client.add_jobs(failing()))
     assert count(connection) == before + 1
-    assert run_blocking(client.statistics()).jobs.total == before + 1
-    run_blocking(utils(connection, "of_django").migrate())
-    run_blocking(utils(connection, "of_django").add_job("hello"))
+    assert client.statistics().jobs.total == before + 1
+    utils(connection, "of_django").migrate()
+    utils(connection, "of_django").add_job("hello")
 
 
 def check_errors(connection: Any, other: Any) -> None:
     from django.db import ProgrammingError, transaction
     from django.db.transaction import TransactionManagementError
 
-    missing = raised(
-        SchemaMissingError, lambda: run_blocking(utils(connection, "not_there").add_job("hello"))
-    )
+    missing = raised(SchemaMissingError, lambda: utils(connection, "not_there").add_job("hello"))
     assert isinstance(missing.__cause__, ProgrammingError)
     assert sqlstate_of(missing.__cause__) == "3F000"
     assert "LINE 1" not in str(missing)
     with transaction.atomic():
         transaction.set_rollback(True)
-        raised(TransactionManagementError, lambda: run_blocking(utils(connection).add_job("hello")))
-    refused = raised(InvalidArgumentError, lambda: as_blocking_connection(other))
+        raised(TransactionManagementError, lambda: utils(connection).add_job("hello"))
+    refused = raised(InvalidArgumentError, lambda: SyncWorkerUtils.bound(other))
     assert str(refused) == "connection: the database 'other' of Django is not PostgreSQL"
+
+
+def check_injection(connection: Any) -> None:
+    from django.db import transaction
+    from hypothesis import given, settings
+
+    from foreign.test_injection import NAMES
+
+    @settings(max_examples=25, deadline=None, database=None)
+    @given(NAMES, NAMES, NAMES)
+    def unchanged(task: str, queue: str, key: str) -> None:
+        client = utils(connection)
+        job = client.add_job(task, {key: [task, queue]}, queue_name=queue, job_key=key, flags=[queue])
+        assert (job.task_identifier, job.payload, job.key) == (task, {key: [task, queue]}, key)
+        assert job.flags == {queue: True}
+        [plain] = client.add_jobs([JobSpec(task, {queue: key}, queue_name=queue)])
+        [found] = client.list_jobs(JobFilter(task_identifier=task, queue_name=queue, job_key=key))
+        assert (found.id, found.queue_name, plain.payload) == (job.id, queue, {queue: key})
+        assert client.permanently_fail_jobs([plain.id], queue)[0].last_error == queue
+        removed = client.remove_job(key)
+        assert removed is not None
+        assert removed.id == job.id
+
+    with transaction.atomic():
+        unchanged()
+        transaction.set_rollback(True)
 
 
 def main() -> None:
@@ -125,6 +145,7 @@ def main() -> None:
     check_transactions(connection)
     check_autocommit(connections["default"])
     check_errors(connection, connections["other"])
+    check_injection(connection)
     print("done")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,11 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from graphile_worker import WorkerUtils
-from graphile_worker.db.blocking import run_blocking
-from graphile_worker.db.bound import BoundConnection
-from graphile_worker.db.foreign import as_blocking_connection
-from graphile_worker.schema_name import SchemaName
+from graphile_worker import SyncWorkerUtils, WorkerUtils
 
 T = TypeVar("T")
 Run = Callable[[str], Awaitable[Any]]
@@ -41,15 +37,14 @@ class Place:
     savepoint: Savepoint
     is_blocking: bool = False
 
-    def utils(self, schema: str = "graphile_worker") -> WorkerUtils:
+    def utils(self, schema: str = "graphile_worker") -> Any:
         """A client for it alone."""
-        if self.is_blocking:
-            return WorkerUtils(BoundConnection(as_blocking_connection(self.given)), schema=SchemaName(schema))
-        return WorkerUtils.bound(self.given, schema=schema)
+        kind: Any = SyncWorkerUtils if self.is_blocking else WorkerUtils
+        return kind.bound(self.given, schema=schema)
 
-    async def do(self, call: Coroutine[Any, Any, T]) -> T:
-        """The result of a method of `utils`; blocking libraries get no event loop."""
-        return run_blocking(call) if self.is_blocking else await call
+    async def do(self, call: Any) -> Any:
+        """The result of a method of `utils`, which the blocking client has returned already."""
+        return call if self.is_blocking else await call
 
 
 def url_of(url: str, driver: str) -> sqlalchemy.URL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ PROCESS = Path(__file__).with_name("django_process.py")
 def test_jobs_are_added_in_djangos_transactions(binding: str, database_url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(PROCESS), database_url, binding],
+        env={**os.environ, "PYTHONPATH": str(PROCESS.parents[1])},
         capture_output=True,
         text=True,
         timeout=240,
@@ -30,6 +32,6 @@ def test_asynchronous_code_is_told_to_use_another_client() -> None:
 
     with pytest.raises(
         InvalidArgumentError,
-        match="is a blocking connection of Django; give a connection of asyncpg",
+        match=r"is a blocking connection of Django; use SyncWorkerUtils\.bound\(connection\), or give",
     ):
         WorkerUtils.bound(connection)

@@ -127,3 +127,26 @@ async def test_the_ends_of_kept_jobs_belong_to_the_users_transaction(
     assert {row["job_id"]: row["state"] for row in rows} == (ends if is_committed else {})
     left = await observer.fetchval("select count(*) from graphile_worker._private_jobs")
     assert left == (0 if is_committed else 4)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_running_jobs_are_cancelled_in_the_users_transaction(
+    place: Place, observer: Any, is_committed: bool
+) -> None:
+    utils, do = place.utils(), place.do
+    one, two = await WorkerUtils.bound(observer).add_jobs(
+        [JobSpec("work", job_key=f"k{n}") for n in range(2)]
+    )
+    await observer.execute(
+        "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' "
+        "where id = any ($1)",
+        [one.id, two.id],
+    )
+    report = await do(utils.cancel_job(one))
+    assert ([job.id for job in report.asked], report.problem) == ([one.id], None)
+    assert [job.id for job in (await do(utils.cancel_job(job_key="k1", reason="because"))).asked] == [two.id]
+    await (place.commit if is_committed else place.rollback)()
+    rows = await observer.fetch(
+        "select job_id, reason from graphile_worker._private_py_cancels where job_id >= $1 order by 1", one.id
+    )
+    assert [tuple(row) for row in rows] == ([(one.id, None), (two.id, "because")] if is_committed else [])

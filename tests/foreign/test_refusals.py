@@ -17,12 +17,12 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from foreign.places import ASYNC_PLACES, url_of
-from graphile_worker import WorkerUtils, make_worker_utils
+from graphile_worker import SyncWorkerUtils, WorkerUtils, make_worker_utils
 from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.foreign import as_blocking_connection
 from graphile_worker.errors import InvalidArgumentError
 
-SQL = ", or execute the SQL function graphile_worker.add_job on this one"
+SYNC = "use SyncWorkerUtils.bound(connection), or give"
 ASYNC = "use WorkerUtils.bound(connection) and await its methods"
 SESSION = "in which your transaction is open"
 
@@ -84,23 +84,23 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "a class": (lambda url, stack: AsyncSession, "is the class AsyncSession; give an object of it"),
     "psycopg.Connection": (
         lambda url, stack: stack.enter_context(psycopg.connect(url)),
-        f"is a blocking connection of psycopg; give a psycopg.AsyncConnection{SQL}",
+        f"is a blocking connection of psycopg; {SYNC} a psycopg.AsyncConnection here",
     ),
     "psycopg2": (
         _psycopg2,
-        f"is a blocking connection of psycopg2; give a connection of asyncpg or psycopg{SQL}",
+        f"is a blocking connection of psycopg2; {SYNC} a connection of asyncpg or psycopg here",
     ),
     "Session": (
         lambda url, stack: Session(_engine(url, stack)),
-        f"is a blocking Session of SQLAlchemy; give an AsyncSession{SQL}",
+        f"is a blocking Session of SQLAlchemy; {SYNC} an AsyncSession here",
     ),
     "scoped_session": (
         lambda url, stack: scoped_session(sessionmaker()),
-        f"is a blocking scoped_session of SQLAlchemy; give an async_scoped_session{SQL}",
+        f"is a blocking scoped_session of SQLAlchemy; {SYNC} an async_scoped_session here",
     ),
     "Connection": (
         lambda url, stack: stack.enter_context(_engine(url, stack).connect()),
-        f"is a blocking Connection of SQLAlchemy; give an AsyncConnection{SQL}",
+        f"is a blocking Connection of SQLAlchemy; {SYNC} an AsyncConnection here",
     ),
 }
 
@@ -131,11 +131,11 @@ async def test_none_cannot_be_bound() -> None:
         WorkerUtils.bound(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", [name for name in ASYNC_PLACES if name != "asyncpg"])
+@pytest.mark.parametrize("name", ASYNC_PLACES)
 async def test_blocking_code_gets_no_asynchronous_connection(name: str, shared_url: str) -> None:
     async with ASYNC_PLACES[name](shared_url) as place:
         with pytest.raises(InvalidArgumentError) as caught:
-            as_blocking_connection(place.given)
+            SyncWorkerUtils.bound(place.given)
     assert str(caught.value).endswith(ASYNC)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -12,10 +13,10 @@ import psycopg
 import psycopg2
 import psycopg2.extras
 import pytest
-from sqlalchemy import BigInteger, Identity, Integer, text
+from sqlalchemy import BigInteger, Identity, Integer, create_engine, text
 from sqlalchemy.exc import DataError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from foreign.places import (
@@ -29,7 +30,7 @@ from foreign.places import (
     blocking_session,
     url_of,
 )
-from graphile_worker import JobSpec, WorkerUtils
+from graphile_worker import JobSpec, SyncWorkerUtils, WorkerUtils
 from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.foreign import as_blocking_connection, as_connection
 from graphile_worker.errors import SchemaMissingError
@@ -164,7 +165,7 @@ async def test_jobs_are_added_while_a_session_flushes(users: None, shared_url: s
 
         @event.listens_for(session, "after_flush")
         def after_flush(*_: Any) -> None:
-            run_blocking(place.utils().add_job("flushed"))
+            place.utils().add_job("flushed")
 
         session.add(User(age=30))
         session.commit()
@@ -205,6 +206,53 @@ async def test_a_client_bound_to_a_scoped_session_follows_the_scope(shared_url: 
     assert [row[0] for row in await observer.fetch(TASKS)] == ["second"]
 
 
+async def test_a_blocking_client_bound_to_a_scoped_session_follows_the_thread(
+    shared_url: str, observer: Any
+) -> None:
+    """As with `db.session` of Flask-SQLAlchemy: one client for all requests."""
+    engine = create_engine(url_of(shared_url, "psycopg"), poolclass=NullPool)
+    session = scoped_session(sessionmaker(engine))
+    utils = SyncWorkerUtils.bound(session)
+
+    def request(name: str, is_committed: bool) -> None:
+        utils.add_job(name)
+        (session.commit if is_committed else session.rollback)()
+        session.remove()
+
+    utils.add_job("of this thread")
+    await asyncio.to_thread(request, "committed", True)
+    await asyncio.to_thread(request, "rolled back", False)
+    assert [row[0] for row in await observer.fetch(TASKS)] == ["committed"]
+    session.rollback()
+    session.remove()
+    engine.dispose()
+    assert [row[0] for row in await observer.fetch(TASKS)] == ["committed"]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+async def test_our_savepoints_are_no_events_of_the_session(
+    driver: str, shared_url: str, observer: Any
+) -> None:
+    """Listeners would take the release of a savepoint for a commit of the transaction."""
+    from sqlalchemy import event
+
+    heard: list[str] = []
+    async with blocking_session(shared_url, driver) as place:
+        session: Session = place.given
+        for name in ("after_commit", "after_rollback", "after_soft_rollback", "after_transaction_end"):
+            event.listen(session, name, lambda *_, name=name: heard.append(name))
+        utils = SyncWorkerUtils.bound(session)
+        session.execute(text("select 1"))
+        utils.add_jobs([JobSpec("kept", number, job_key=f"k{number}") for number in range(3)])
+        with pytest.raises(ZeroDivisionError):
+            utils.add_jobs(JobSpec("undone", 1 // (2 - number)) for number in range(3))
+        utils.cancel_jobs([-1])
+        assert heard == []
+        session.commit()
+        assert heard == ["after_commit", "after_transaction_end"]
+    assert [row[0] for row in await observer.fetch(TASKS)] == ["kept"] * 3
+
+
 async def test_a_blocking_session_inside_run_sync_is_in_the_same_transaction(
     shared_url: str, observer: Any
 ) -> None:
@@ -214,7 +262,7 @@ async def test_a_blocking_session_inside_run_sync_is_in_the_same_transaction(
 
         def work(inner: Session) -> None:
             utils = Place(inner, place.execute, place.commit, place.rollback, place.savepoint, True).utils()
-            run_blocking(utils.add_job("inner"))
+            utils.add_job("inner")
 
         await session.run_sync(work)
         await session.execute(text("select 1"))
@@ -277,9 +325,15 @@ async def test_rows_are_tuples_whatever_the_connection_prefers(shared_url: str, 
     connection.close()
 
 
+async def on_connection(place: Place, call: Callable[[Any], Any]) -> Any:
+    """The result of a call on the adapter."""
+    if place.is_blocking:
+        return run_blocking(call(as_blocking_connection(place.given)))
+    return await call(as_connection(place.given))
+
+
 async def test_rows_have_the_interface_of_asyncpg(place: Place) -> None:
-    convert = as_blocking_connection if place.is_blocking else as_connection
-    row = await place.do(convert(place.given).fetchrow(TWO_OF_ONE_NAME, -32768, "x"))
+    row = await on_connection(place, lambda it: it.fetchrow(TWO_OF_ONE_NAME, -32768, "x"))
     assert row is not None
     assert (row[0], row[1], row["sign"], row.get("nothing", 4)) == (-32768, "x", "%", 4)
     assert tuple(row)[1:] == row[1:] == ("x", "%")
@@ -289,8 +343,8 @@ async def test_rows_have_the_interface_of_asyncpg(place: Place) -> None:
 
 
 async def test_several_statements_in_one_text_are_in_the_transaction(place: Place, observer: Any) -> None:
-    convert = as_blocking_connection if place.is_blocking else as_connection
-    await place.do(convert(place.given).execute("create table one_of_two (); create table two_of_two ()"))
+    script = "create table one_of_two (); create table two_of_two ()"
+    await on_connection(place, lambda it: it.execute(script))
     await place.rollback()
     tables = await observer.fetchval("select count(*) from pg_class where relname like '%_of_two'")
     assert tables == 0
@@ -302,12 +356,9 @@ IMPORTS = """
 import sys
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from graphile_worker import WorkerUtils
-from graphile_worker.db.blocking import run_blocking
-from graphile_worker.db.bound import BoundConnection
-from graphile_worker.db.foreign import as_blocking_connection
+from graphile_worker import SyncWorkerUtils
 with Session(create_engine(sys.argv[1])) as session:
-    run_blocking(WorkerUtils(BoundConnection(as_blocking_connection(session))).add_job("never"))
+    SyncWorkerUtils.bound(session).add_job("never")
 print(*sys.modules)
 """
 

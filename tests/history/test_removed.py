@@ -62,24 +62,6 @@ async def test_the_end_is_announced_in_the_same_transaction(utils: WorkerUtils, 
     await until(is_heard)
 
 
-async def test_a_running_job_is_not_cancelled(utils: WorkerUtils, workers: Workers) -> None:
-    started, go_on = asyncio.Event(), asyncio.Event()
-
-    @task
-    async def work() -> str:
-        started.set()
-        await go_on.wait()
-        return "done"
-
-    handle = await utils.add_job(work, keep=True)
-    await workers.start([work])
-    await asyncio.wait_for(started.wait(), PATIENCE)
-    assert await handle.cancel("too late") is False
-    go_on.set()
-    assert await handle.result(timeout=PATIENCE) == "done"
-    assert await ends(utils, handle) == [("completed", None)]
-
-
 async def test_jobs_ended_by_hand(utils: WorkerUtils) -> None:
     completed = await utils.add_job("work", keep=True)
     removed = await utils.add_job("work", keep=True, job_key="k")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import WorkerUtils, make_worker_utils, task
+from graphile_worker import JobHandle, JobHelpers, WorkerUtils, make_worker_utils, task
 from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.errors import GraphileWorkerError, JobFailedError, JobGoneError
+from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, JobFailedError, JobGoneError
 from support.pgbouncer import pgbouncer_to
 from support.scratch import scratch_folder
 from support.server import chosen_programs
@@ -319,3 +319,109 @@ async def test_waiters_that_are_cancelled_in_bulk_leave_nothing_behind(
     await workers.start(TASKS, concurrency=10)
     assert await asyncio.gather(*waiting[::3]) == [2 * n for n in range(300)]
     assert not utils._waiters._waiting
+
+
+def test_a_client_that_is_used_in_a_second_event_loop_says_so(database_url: str) -> None:
+    async def begin() -> tuple[WorkerUtils, int]:
+        utils = await make_worker_utils(connection_string=database_url)
+        handle = await utils.add_job(double, {"n": 1}, keep=True)
+        with pytest.raises(TimeoutError):
+            await handle.result(timeout=0.05)
+        return utils, handle.id
+
+    async def go_on() -> None:
+        for call in (
+            utils.wait_for(job_id, timeout=PATIENCE),
+            utils.add_job(double, {"n": 1}),
+            utils.get_job(job_id),
+            anext(aiter(utils.watch(job_id))),
+            utils.release(),
+        ):
+            with pytest.raises(GraphileWorkerError, match="belongs to another event loop"):
+                await call
+        with pytest.raises(GraphileWorkerError, match="belongs to another event loop"):
+            utils.with_pg_client()
+
+    with asyncio.Runner() as first:
+        utils, job_id = first.run(begin())
+        asyncio.run(go_on())
+        first.run(utils.release())
+
+
+async def test_another_thread_cannot_disturb_those_who_wait(
+    utils: WorkerUtils, workers: Workers, jobs: Jobs
+) -> None:
+    """Its event loop gets an error; the connections still work for the first one."""
+    handle = await utils.add_job(double, {"n": 1}, keep=True)
+    waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
+    await until(lambda: len(utils._waiters._waiting) == 1)
+
+    async def use() -> None:
+        for _ in range(3):
+            for call in (utils.wait_for(handle, timeout=PATIENCE), utils.get_job(handle.id)):
+                with pytest.raises(GraphileWorkerError, match="make one client for each event loop"):
+                    await call
+
+    await asyncio.to_thread(asyncio.run, use())
+    assert list(utils._waiters._waiting) == [handle.id]
+    await workers.start(TASKS)
+    assert await waiting == 2
+
+
+async def test_handles_are_made_from_jobs_handles_and_ids(utils: WorkerUtils, workers: Workers) -> None:
+    first = await utils.add_job(double, {"n": 1}, keep=True)
+    assert utils.handle(first) == first
+    details = await utils.get_job(first.id)
+    assert details is not None
+    assert "_client" not in repr(first)
+    by_id = utils.handle(first.id)
+    assert repr(by_id) == f"JobReference(id={first.id})"
+    assert (await by_id.status()).state == "ready"
+    await workers.once(TASKS)
+    for handle in (utils.handle(first), utils.handle(details), by_id):
+        assert handle.id == first.id
+        assert await handle.result(timeout=PATIENCE) == 2
+        assert await handle.cancel() is False
+        assert [progress async for progress in handle.watch()] == []
+    wrong: Any
+    for wrong in ("1", True, None, 1.5):
+        with pytest.raises(InvalidArgumentError, match="job: expected a job or its id, got"):
+            utils.handle(wrong)
+
+
+async def test_a_job_is_looked_up_once_before_the_wait(utils: WorkerUtils, workers: Workers) -> None:
+    looked: list[list[int]] = []
+    waiters = utils._waiters
+    look = waiters._look
+
+    async def counted(job_ids: Any) -> Any:
+        looked.append(list(job_ids))
+        return await look(job_ids)
+
+    waiters._look = counted
+    handle = await utils.add_job(double, {"n": 1}, keep=True)
+    await workers.once(TASKS)
+    await handle.result(timeout=PATIENCE)
+    assert looked == [[handle.id]]
+
+
+@pytest.mark.parametrize("connections", [2, 3, 4, 10])
+async def test_a_task_waits_for_another_job(workers: Workers, jobs: Jobs, connections: int) -> None:
+    """With the worker's own connections, of which it must not lose any to the one that listens."""
+    results: list[int] = []
+
+    @task
+    async def parent(payload: Any, helpers: JobHelpers) -> None:
+        child = await helpers.add_job(double, {"n": 4}, keep=True)
+        assert isinstance(child, JobHandle)
+        results.append(await child.result(timeout=PATIENCE / 2))
+
+    await jobs.add("parent", max_attempts=1)
+    await workers.start([parent, double], concurrency=4, max_pool_size=connections, poll_interval=0.1)
+
+    async def has_ended() -> bool:
+        return all(row["last_error"] is not None for row in await jobs.all())
+
+    await until(has_ended)
+    assert results == [8]
+    assert await jobs.count() == 0

@@ -158,6 +158,35 @@ async def test_a_job_that_ends_first_frees_the_queue_for_the_resume(
     assert await jobs.connection.fetchval(HOLDS) == 0
 
 
+async def test_a_write_that_is_older_than_the_pause_may_take_the_next_job_and_the_queue_stays_serial(
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    """The resume finds the job that the write has locked meanwhile."""
+    gate = Gate()
+    pool = (await workers.start({"a": gate}, events=recorder.events, concurrency=2))._running_pool
+    first, *_ = await jobs.add_many("a", 3, queue="q")
+    await gate.until_inside(1)
+    await until(lambda: pool._source.is_quiet)  # so that the queue goes on
+    await workers.start({"a": gate}, events=recorder.events)
+    async with jobs.connection.transaction():
+        await jobs.connection.execute(
+            "select from graphile_worker._private_jobs where id = $1 for update", first
+        )
+        gate.open()
+        await until_write_waits(utils)
+        await utils.pause_queue("q")
+        resuming = asyncio.create_task(utils.resume_queue("q"))
+        await until_write_waits(utils, sessions=2)
+    assert await resuming
+    await gate.until_inside(1)
+    assert await lock_of(jobs) == (await jobs.all())[0]["locked_by"]
+    gate.open()
+    await gate.until_inside(1)
+    gate.open()
+    await jobs.until_gone()
+    assert gate.most_at_once == 1
+
+
 async def until_write_waits(utils: WorkerUtils, sessions: int = 1) -> None:
     """Until so many sessions wait for a lock."""
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
 from graphile_worker.history.error_groups import list_error_groups
@@ -21,6 +22,8 @@ from graphile_worker.history.records import (
     list_errors,
     standings,
 )
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
 from queries.backlogs import LATER, SCHEMA, SIZE, jobs
 from queries.desks import STATISTICS, Desk, desk_in, filled_databases
 from queries.explaining import Plan
@@ -107,6 +110,13 @@ async def desk(
         yield desk
 
 
+@pytest.fixture
+async def lists(desk: Desk) -> Desk:
+    """With the settings for lists, which apply where the transaction is not the caller's."""
+    await desk.connection.execute(load("history/read_in_order", desk.schema))
+    return desk
+
+
 def assert_bounded(desk: Desk) -> None:
     plan: Plan
     (plan,) = desk.explaining.plans
@@ -137,24 +147,26 @@ FILTERS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-async def test_a_page_of_ends(desk: Desk, name: str) -> None:
+async def test_a_page_of_ends(lists: Desk, name: str) -> None:
     values, count = FILTERS[name]
-    found = await list_ends(desk.explaining, desk.schema, HistoryFilter(**values, limit=LIMIT))
+    found = await list_ends(lists.explaining, lists.schema, HistoryFilter(**values, limit=LIMIT))
     assert len(found) == count
-    assert_bounded(desk)
+    assert_bounded(lists)
 
 
 @pytest.mark.parametrize("values", [{}, {"state": "failed"}, {"task_identifier": FREQUENT}], ids=str)
-async def test_the_second_page_and_one_far_back(desk: Desk, values: dict[str, Any]) -> None:
-    first = await list_ends(desk.connection, desk.schema, HistoryFilter(**values, limit=LIMIT))
-    far = await list_ends(desk.connection, desk.schema, HistoryFilter(**values, until=ago(days=9), limit=1))
+async def test_the_second_page_and_one_far_back(lists: Desk, values: dict[str, Any]) -> None:
+    first = await list_ends(lists.connection, lists.schema, HistoryFilter(**values, limit=LIMIT))
+    far = await list_ends(lists.connection, lists.schema, HistoryFilter(**values, until=ago(days=9), limit=1))
     for last in (first[-1], far[0]):
-        desk.explaining.plans.clear()
-        page = await list_ends(desk.explaining, desk.schema, HistoryFilter(**values, after=last, limit=LIMIT))
+        lists.explaining.plans.clear()
+        page = await list_ends(
+            lists.explaining, lists.schema, HistoryFilter(**values, after=last, limit=LIMIT)
+        )
         assert len(page) == LIMIT
         assert page[0].finished_at <= last.finished_at
         assert last.job_id not in {end.job_id for end in page}
-        assert_bounded(desk)
+        assert_bounded(lists)
 
 
 async def test_the_ends_and_errors_of_a_job(desk: Desk) -> None:
@@ -168,13 +180,13 @@ async def test_the_ends_and_errors_of_a_job(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "period", [{}, {"since": ago(days=1)}, {"before": ago(days=5)}], ids=["all", "since", "before"]
 )
-async def test_errors_of_all_and_of_one_fingerprint(desk: Desk, period: dict[str, Any]) -> None:
-    assert len(await list_errors(desk.explaining, desk.schema, limit=LIMIT, **period)) == LIMIT
-    assert_bounded(desk)
-    desk.explaining.plans.clear()
-    found = await list_errors(desk.explaining, desk.schema, fingerprint="group 7", limit=LIMIT, **period)
+async def test_errors_of_all_and_of_one_fingerprint(lists: Desk, period: dict[str, Any]) -> None:
+    assert len(await list_errors(lists.explaining, lists.schema, limit=LIMIT, **period)) == LIMIT
+    assert_bounded(lists)
+    lists.explaining.plans.clear()
+    found = await list_errors(lists.explaining, lists.schema, fingerprint="group 7", limit=LIMIT, **period)
     assert found
-    assert_bounded(desk)
+    assert_bounded(lists)
 
 
 @pytest.mark.parametrize("task_identifier", [None, FREQUENT, NEVER])
@@ -202,3 +214,16 @@ async def test_the_states_of_two_thousand_jobs(desk: Desk) -> None:
     scanned = {scan["Node Type"] for scan in plan.job_scans}
     assert "Seq Scan" not in scanned, plan.describe()
     assert plan.all_pages <= 2_000 * 3 * (DAYS + 4), f"{plan.all_pages} pages\n{plan.describe()}"
+
+
+async def test_lists_use_their_settings_and_leave_none_behind(databases: dict[str, str]) -> None:
+    connection = await asyncpg.connect(databases["fresh"])
+    try:
+        seen: list[str] = []
+        connection.add_query_logger(lambda record: seen.append(record.query))
+        await list_ends(connection, SchemaName(), HistoryFilter(limit=1))
+        await list_errors(connection, SchemaName(), limit=1)
+        assert sum("enable_sort" in query for query in seen) == 2
+        assert await connection.fetchval("select current_setting('enable_sort')") == "on"
+    finally:
+        await connection.close()

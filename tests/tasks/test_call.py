@@ -210,3 +210,18 @@ async def test_a_thread_that_is_stuck_does_not_keep_the_process_from_ending() ->
         if process.returncode is None:
             process.kill()
     assert (process.returncode, stdout.strip(), stderr) == (0, b"['stuck']", b"")
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = TaskThreads(1)
+    called: list[int] = []
+    start_thread = threads._start_thread
+    monkeypatch.setattr(threads, "_start_thread", lambda: None)
+    try:
+        threads.submit("first", called.append, 1).cancel()
+        start_thread()
+        monkeypatch.undo()
+        await threads.submit("second", called.append, 2)
+        assert called == [2]
+    finally:
+        threads.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ from typing import Any, TypedDict, assert_type
 import asyncpg
 import msgspec
 import psycopg
+import psycopg2.extensions
 import sqlmodel.ext.asyncio.session
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
 from graphile_worker import (
     AbortSignal,
@@ -34,6 +38,7 @@ from graphile_worker import (
     JobHandle,
     JobHelpers,
     JobRecord,
+    JobReference,
     JobSpec,
     JobStatus,
     LeaveLocked,
@@ -41,10 +46,14 @@ from graphile_worker import (
     MigrationReport,
     Outcome,
     ParsedCronItem,
+    Progress,
     QueueSummary,
     Runner,
     Statistics,
     SweepReport,
+    SyncConnection,
+    SyncJobHandle,
+    SyncWorkerUtils,
     WorkerList,
     WorkerOptions,
     WorkerSummary,
@@ -52,6 +61,7 @@ from graphile_worker import (
     add_job_adhoc,
     get_current_helpers,
     get_current_job,
+    make_sync_worker_utils,
     make_worker_utils,
     parse_cron_items,
     parse_crontab,
@@ -179,6 +189,8 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     )
     assert_type(await utils.cancel_jobs([1, 2]), CancelReport)
     assert_type(await utils.cancel_jobs(filter=failed, jobs_per_second=50), BulkReport)
+    assert_type(await utils.cancel_job(12, reason="why"), CancelReport)
+    assert_type(await utils.cancel_job(job_key="k"), CancelReport)
     assert_type(get_current_job(), Job)
     assert_type(get_current_helpers(), JobHelpers)
 
@@ -227,6 +239,34 @@ async def add_through_another_library(
     assert_type(WorkerUtils.bound(session, schema="jobs"), WorkerUtils)
     await WorkerUtils.bound(of_psycopg).add_job(send, Letter("a"))
     await get_current_helpers().add_job(send, Letter("a"), connection=session)
+
+
+def add_from_blocking_code(
+    session: Session,
+    scoped: scoped_session[Session],
+    of_sqlmodel: sqlmodel.Session,
+    of_sqlalchemy: Connection,
+    of_psycopg: psycopg.Connection[tuple[object, ...]],
+    of_psycopg2: psycopg2.extensions.connection,
+) -> None:
+    with make_sync_worker_utils(schema="jobs", call_timeout=timedelta(seconds=5)) as utils:
+        assert_type(utils, SyncWorkerUtils)
+        assert_type(utils.add_job(send, Letter("a")), Job)
+        assert_type(utils.add_job("other", [1], job_key="k"), Job)
+        handle = utils.add_job(send, Letter("a"), keep=True)
+        assert_type(handle, SyncJobHandle)
+        assert_type(handle.status(), JobStatus)
+        assert_type(utils.add_jobs([JobSpec(send, Letter("a"))], connection=session), list[Job])
+        assert_type(utils.complete_jobs([1]), list[Job])
+        assert_type(utils.complete_jobs(filter=JobFilter(), stop=threading.Event()), BulkReport)
+        assert_type(utils.statistics(connection=scoped), Statistics)
+        for progress in utils.watch(handle):
+            assert_type(progress, Progress)
+        with utils.with_pg_client() as connection, connection.transaction():
+            assert_type(connection, SyncConnection)
+    assert_type(SyncWorkerUtils.bound(of_sqlmodel), SyncWorkerUtils)
+    SyncWorkerUtils.bound(of_sqlalchemy).migrate()
+    SyncWorkerUtils.bound(of_psycopg).remove_job("k", connection=of_psycopg2)
 
 
 # -- hooks -------------------------------------------------------------------------------------------------
@@ -351,6 +391,19 @@ async def work_with_an_app(utils: WorkerUtils, run_jobs: RunJobs) -> None:
     (await run_jobs(app.tasks)).check()
 
 
+# -- time limits ------------------------------------------------------------------------------------------
+
+
+@task(timeout=timedelta(minutes=1), on_timeout="wait")
+async def limited(payload: Letter) -> None: ...
+
+
+async def with_limits(utils: WorkerUtils) -> None:
+    await utils.add_job(limited, Letter("a"), timeout=30)
+    await utils.add_jobs([limited.spec(Letter("a"), timeout=timedelta(seconds=0.5))])
+    run(job_timeout=60, timeout_grace=timedelta(seconds=1), max_tasks_left_behind=0)
+
+
 # -- results -----------------------------------------------------------------------------------------------
 
 
@@ -368,6 +421,8 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type(handle, JobHandle)
     assert_type(await utils.add_job("loose", {"a": 1}, keep=timedelta(hours=1)), JobHandle)
     assert_type(await utils.add_job(kept, Letter("a")), Job)
+    assert_type(utils.handle(handle), JobHandle)
+    assert_type(utils.handle(1), JobReference)
     assert_type(await handle.status(), JobStatus)
     assert_type(await handle.cancel("why"), bool)
     assert_type(await utils.cancel_jobs([1], reason="why"), CancelReport)

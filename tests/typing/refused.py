@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import psycopg
+from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
@@ -18,9 +19,11 @@ from graphile_worker import (
     JobSpec,
     LocalQueueOptions,
     Runner,
+    SyncWorkerUtils,
     WorkerOptions,
     WorkerUtils,
     add_job_adhoc,
+    make_sync_worker_utils,
     make_worker_utils,
     run,
     run_once,
@@ -178,6 +181,8 @@ async def with_results(utils: WorkerUtils, job: Job, handle: JobHandle, hooks: H
     await utils.wait_for("1")  # wrong
     await handle.cancel(5)  # wrong
     await utils.cancel_jobs([1], reason=5)  # wrong
+    await utils.cancel_job()  # wrong
+    await utils.cancel_job(1, job_key="k")  # wrong
     hooks.redact(lambda value: value)  # wrong
 
 
@@ -196,3 +201,19 @@ async def through_what_is_no_connection(
     await utils.add_job("a", connection=blocking)  # wrong
     WorkerUtils.bound(of_psycopg)  # wrong
     WorkerUtils.bound("postgres:///x")  # wrong
+
+
+def from_blocking_code(
+    utils: SyncWorkerUtils,
+    session: AsyncSession,
+    of_psycopg: psycopg.AsyncConnection[tuple[object, ...]],
+    engine: Engine,
+) -> None:
+    utils.add_job(send, {"to": "a"})  # wrong
+    utils.add_job(send, Letter("a"), max_attempt=3)  # wrong
+    utils.add_job("a", connection=session)  # wrong
+    utils.add_job("a", connection=engine)  # wrong
+    SyncWorkerUtils.bound(of_psycopg)  # wrong
+    utils.add_job("a").result()  # wrong
+    make_sync_worker_utils(pg_pool=None)  # wrong
+    make_sync_worker_utils(call_timeout="5")  # wrong

@@ -39,6 +39,7 @@ COMMANDS = {
     "health": "health:health_command",
     "history": "history:history_command",
     "init": "init:init_command",
+    "limits": "limits:limits_command",
     "list": "list:list_command",
     "migrate": "migrate:migrate_command",
     "pause": "pause:pause_command",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from ..awaitable import AwaitableContext
 from ..config.calls import call_hooks, call_options
@@ -53,15 +55,17 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             if isinstance(found, Dsn)
             else found
         )
-        return WorkerUtils(
+        utils = WorkerUtils(
             pool,
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=_with_plugins(hooks, arguments.get("plugins", ())),
+            hooks=with_plugins(hooks, arguments.get("plugins", ())),
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
+        _clients.add(utils)
+        return utils
 
     async def close(utils: WorkerUtils) -> None:
         if not utils.is_released:
@@ -70,7 +74,26 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
     return AwaitableContext(open_, close)
 
 
-def _with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:
+_clients: WeakSet[WorkerUtils] = WeakSet()
+_FORKED = (
+    "this client was opened before the process was forked, and its connections belong to the parent; open "
+    "one in the child, for example in post_fork of gunicorn"
+)
+
+
+def _release_all() -> None:
+    """In a forked child: a call would wait for ever, for an answer that the parent reads."""
+    for client in list(_clients):
+        client._released = True
+        client._why_released = _FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_all)
+
+
+def with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:
+    """The hooks of one client, with these plugins installed."""
     plugins = tuple(plugins)
     if not plugins:
         return hooks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
@@ -13,6 +14,7 @@ from ..queries.bulk_changes import BulkOptions, BulkReport, BulkWalk
 
 Run = Callable[[Callable[[Connection], Awaitable[Any]]], Awaitable[Any]]
 """Runs one transaction on a connection."""
+CHECK_INTERVAL = 0.1  # seconds; an event of another thread wakes no event loop
 
 
 async def change_in_batches(walk: BulkWalk, run: Run, options: BulkOptions, clock: Clock) -> BulkReport:
@@ -31,10 +33,15 @@ async def change_in_batches(walk: BulkWalk, run: Run, options: BulkOptions, cloc
     return walk.report
 
 
-async def _sleep(seconds: float, clock: Clock, stop: asyncio.Event | None) -> None:
+async def _sleep(seconds: float, clock: Clock, stop: asyncio.Event | threading.Event | None) -> None:
     """Sleep until the time is over or the change is stopped."""
     if stop is None:
         await clock.sleep(seconds)
+        return
+    if isinstance(stop, threading.Event):
+        end = clock.monotonic() + seconds
+        while not stop.is_set() and (left := end - clock.monotonic()) > 0:
+            await clock.sleep(min(left, CHECK_INTERVAL))
         return
     waiting = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(stop.wait())]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -25,6 +25,7 @@ from ..history.records import (
     standings,
 )
 from ..job import Job
+from ..queries.cancel import cancel_reasons
 from ..queries.inspection import JobDetails, JobState, get_job
 from ..schema_name import SchemaName
 from .waiting import Waiters
@@ -64,6 +65,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[AttemptError] = []
     """Of its attempts, the latest first."""
     progress: Progress | None = None
+    is_cancelled: bool = False
+    """Whether it was cancelled while it ran: its worker was asked to end it."""
+    cancel_reason: str | None = None
     problem: str | None = None
     """Why the history could not be read."""
 
@@ -71,7 +75,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def state(self) -> JobState | EndState | Literal["gone"]:
         """As in `JobStatus`."""
         if self.job is not None:
-            return self.job.state
+            return "cancelled" if self.is_cancelled and self.job.state == "failed" else self.job.state
         return self.ends[0].state if self.ends else "gone"
 
     @property
@@ -102,6 +106,19 @@ def result_of(standing: JobStanding) -> Any:
 
 async def read_standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
     """How these jobs stand, also where there is no history."""
+    found = await _standings(connection, schema, job_ids)
+    failed = [standing.job_id for standing in found if standing.state == "failed"]
+    if not failed:
+        return found
+    # A job that was cancelled, and failed before its worker knew, is cancelled. Its row says failed until the
+    # worker, or a duty, deletes it. That may be between two statements, so look once more.
+    reasons = await cancel_reasons(connection, schema, failed)
+    doubtful = [job_id for job_id in failed if job_id not in reasons]
+    again = {standing.job_id: standing for standing in await _standings(connection, schema, doubtful)}
+    return [_as_cancelled(again.get(standing.job_id, standing), reasons) for standing in found]
+
+
+async def _standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
     try:
         return await standings(connection, schema, job_ids)
     except Exception as error:
@@ -110,13 +127,23 @@ async def read_standings(connection: Connection, schema: SchemaName, job_ids: li
         return await standings(connection, schema, job_ids, has_history=False)
 
 
+def _as_cancelled(standing: JobStanding, reasons: Mapping[int, str | None]) -> JobStanding:
+    if standing.job_id not in reasons:
+        return standing
+    return msgspec.structs.replace(standing, state="cancelled", error=reasons[standing.job_id])
+
+
 async def read_record(
     connection: Connection, schema: SchemaName, job_id: int, *, with_errors: bool = True
 ) -> JobRecord:
     """All that is known of a job."""
     job = await get_job(connection, schema, job_id)
+    reasons: Mapping[int, str | None] = {}
+    if job is not None and (job.state == "failed" or (with_errors and job.state == "locked")):
+        reasons = await cancel_reasons(connection, schema, [job_id])
+    row = JobRecord(job_id=job_id, job=job, is_cancelled=job_id in reasons, cancel_reason=reasons.get(job_id))
     if job is not None and job.state != "locked" and not with_errors:
-        return JobRecord(job_id=job_id, job=job)
+        return row
     progress = None
     try:
         async with connection.transaction():  # a savepoint, if the transaction is the caller's
@@ -127,8 +154,8 @@ async def read_record(
     except Exception as error:
         if sqlstate_of(error) not in CANNOT_READ:
             raise
-        return JobRecord(job_id=job_id, job=job, problem=message_of(error))
-    return JobRecord(job_id=job_id, job=job, ends=ends, errors=errors, progress=progress)
+        return msgspec.structs.replace(row, problem=message_of(error))
+    return msgspec.structs.replace(row, ends=ends, errors=errors, progress=progress)
 
 
 async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
@@ -137,7 +164,8 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
     job = record.job
     if job is not None:
         return JobStatus(
-            job_id=job_id, state=job.state, attempts=job.attempts, error=job.last_error,
+            job_id=job_id, state=record.state, attempts=job.attempts,
+            error=record.cancel_reason if record.is_cancelled else job.last_error,
             progress=record.progress, run_at=job.run_at,
         )  # fmt: skip
     if not record.ends:

@@ -1,10 +1,12 @@
-"""JobHandle: a job that was added with `keep`, with methods to follow it."""
+"""Handles: a job, or only its id, with methods to follow it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..job import Job
 
@@ -14,7 +16,38 @@ if TYPE_CHECKING:
     from .worker_utils import WorkerUtils
 
 
-class JobHandle(Job, frozen=True, kw_only=True):
+class Followed:
+    """The methods of a handle."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        id: int
+        _client: WorkerUtils
+
+    async def result(self, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
+        return await self._client.wait_for(self.id, timeout=timeout)
+
+    async def status(self) -> JobStatus:
+        """How the job stands now."""
+        return await self._client.get_job_status(self.id)
+
+    async def cancel(self, reason: str | None = None) -> bool:
+        """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
+
+        Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
+        kept with its end. A running job that completes before its worker ends it has completed.
+        """
+        report = await self._client.cancel_job(self.id, reason=reason)
+        return bool(report.removed or report.asked)
+
+    def watch(self) -> AsyncIterator[Progress]:
+        """The progress that the task reports, until the job ends."""
+        return self._client.watch(self.id)
+
+
+class JobHandle(Followed, Job, frozen=True, kw_only=True):
     """A job whose end is kept: `await handle.result()` waits for it."""
 
     _client: WorkerUtils
@@ -25,22 +58,12 @@ class JobHandle(Job, frozen=True, kw_only=True):
         """Whether an add found this job instead of adding one, because the job is unique."""
         return self._is_existing
 
-    async def result(self, *, timeout: float | timedelta | None = None) -> Any:
-        """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
-        return await self._client.wait_for(self, timeout=timeout)
 
-    async def status(self) -> JobStatus:
-        """How the job stands now."""
-        return await self._client.get_job_status(self)
+class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
+    """The handle of a job of which only the id is known."""
 
-    async def cancel(self, reason: str | None = None) -> bool:
-        """Delete the job unless it is running or has ended; those who wait get JobCancelledError.
+    id: int
+    _client: WorkerUtils
 
-        Returns whether it was cancelled. The reason is kept with its end.
-        """
-        report = await self._client.cancel_jobs([self.id], reason=reason)
-        return bool(report.removed)
-
-    def watch(self) -> AsyncIterator[Progress]:
-        """The progress that the task reports, until the job ends."""
-        return self._client.watch(self)
+    def __repr__(self) -> str:
+        return f"JobReference(id={self.id})"

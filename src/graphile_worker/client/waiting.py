@@ -40,11 +40,15 @@ Look = Callable[[Sequence[int]], Awaitable[Iterable[JobStanding]]]
 class Waiters:
     """Everyone who waits for a job through one client."""
 
-    def __init__(self, pool: Pool, schema: SchemaName, look: Look, connect: Connect) -> None:
+    def __init__(
+        self, pool: Pool, schema: SchemaName, look: Look, connect: Connect, *, may_listen: bool = True
+    ) -> None:
         """`look` reads how jobs stand; `connect` is a connection for a statement of our own.
 
-        The client keeps idle connections, so a small pool may have no other one.
+        The client keeps idle connections, so a small pool may have no other one. `may_listen`: whether the
+        pool has a connection to spare for listening.
         """
+        self._may_listen = may_listen
         self._pool = pool
         self._connect = connect
         self._schema = schema
@@ -101,7 +105,7 @@ class Waiters:
                 await asyncio.sleep(backoff.next_delay(error))
 
     async def _listen_and_look(self) -> None:
-        if self._pool.get_max_size() < 2:  # the lookups need the only connection
+        if not self._may_listen:
             await self._look_until_idle()
             return
         async with self._pool.acquire() as connection:
@@ -127,7 +131,7 @@ class Waiters:
         """Look up the jobs that are due, until nobody has waited for a while."""
         loop = asyncio.get_running_loop()
         self._due.update(self._waiting)
-        look_at = loop.time()
+        look_at = loop.time() + self._next_interval()
         while not self._is_lost:
             if self._due:
                 due, self._due = self._due & self._waiting.keys(), set()

@@ -40,14 +40,15 @@ if TYPE_CHECKING:
     from ..options import WorkerOptions
     from ..pauses import Pause
     from ..queries.bulk_changes import BulkChange, BulkOptions, BulkReport
+    from ..queries.cancel import CancelReport
     from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
-    from ..queries.manage_jobs import CancelReport
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from .following import JobRecord, JobStatus
-    from .handle import JobHandle
+    from .handle import JobHandle, JobReference
     from .waiting import Waiters
 
 P = TypeVar("P")
@@ -64,6 +65,8 @@ class WorkerUtils:
     begins, commits or rolls back a transaction of yours.
     """
 
+    _why_released = "this client has been released; open a new one"
+
     def __init__(
         self,
         pool: Pool,
@@ -76,10 +79,12 @@ class WorkerUtils:
         source: AddSource = "client",
         checks_names: bool = True,
         history_retention: float = DEFAULT_RETENTION,
+        taken_connections: int = 0,
     ) -> None:
         """`checks_names`: whether to warn about jobs for tasks that no worker knows.
 
         `history_retention`: how long to keep the ends of jobs that this client removes.
+        `taken_connections`: how many connections of the pool are not for this client, but for its worker.
         """
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
@@ -91,6 +96,7 @@ class WorkerUtils:
         self._released = False
         self._source = source
         self._history_retention = history_retention
+        self._taken_connections = taken_connections
         self._observed = self.hooks.events._observed
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
@@ -100,6 +106,8 @@ class WorkerUtils:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
         self._is_bound = isinstance(pool, BoundConnection)
+        self._current_loop = _no_loop if self._is_bound else asyncio._get_running_loop
+        self._loop = self._current_loop()
 
     @classmethod
     def bound(
@@ -236,11 +244,22 @@ class WorkerUtils:
                 self._checked_names.add(job.task_identifier)
         return self.handle(job) if spec.keep else job
 
-    def handle(self, job: Job) -> JobHandle:
-        """A handle for a job that was added elsewhere, to wait for its end."""
-        from .handle import JobHandle
+    @overload
+    def handle(self, job: Job) -> JobHandle: ...
 
-        return JobHandle(*astuple(job), _client=self, _is_existing=job.is_existing)
+    @overload
+    def handle(self, job: int) -> JobReference: ...
+
+    def handle(self, job: Job | int) -> JobHandle | JobReference:
+        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
+        from .handle import JobHandle, JobReference
+
+        if isinstance(job, Job):
+            fields = astuple(job)[: len(Job.__struct_fields__)]
+            return JobHandle(*fields, _client=self, _is_existing=job.is_existing)
+        if isinstance(job, int) and not isinstance(job, bool):
+            return JobReference(id=job, _client=self)
+        raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -497,26 +516,71 @@ class WorkerUtils:
         connection: UserConnection | None = None,
         **options: Unpack[BulkOptions],
     ) -> CancelReport | BulkReport:
-        """Delete jobs that are not running, by id or by filter.
+        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
-        By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
-        work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
-        are counted as skipped. A job that was added with `keep` ends as cancelled, for this `reason`.
+        No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
+        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
+        this `reason`.
         """
-        from ..history.removed import ManualEnd
-        from ..queries import bulk_changes, manage_jobs
+        from ..queries import bulk_changes, cancel
 
-        end = ManualEnd("cancelled", *manage_jobs.failure_values(reason))
         if filter is not None:
-            change = bulk_changes.CANCEL
+            change = bulk_changes.cancellation(reason, self.schema)
+            end = self._cancelled(reason)
             return await self._change_in_batches(job_ids, filter, change, connection, options, end)
         ids = _job_ids(job_ids, options)
-        return await self._end_jobs(
-            connection,
-            end,
-            lambda session: manage_jobs.cancel_jobs(session, self.schema, ids),
-            lambda report: report.removed,
+        return await self._cancel(
+            connection, reason, lambda session: cancel.cancel_jobs(session, self.schema, ids, reason=reason)
         )
+
+    @overload
+    async def cancel_job(
+        self, job: Job | int, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    async def cancel_job(
+        self, *, job_key: str, reason: str | None = None, connection: UserConnection | None = None
+    ) -> CancelReport: ...
+
+    async def cancel_job(
+        self,
+        job: Job | int | None = None,
+        *,
+        job_key: str | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> CancelReport:
+        """Cancel one job, or the job that has this key; see `cancel_jobs`.
+
+        If no job has the key, every list of the report is empty.
+        """
+        from ..queries import cancel
+        from .following import id_of
+
+        if (job is None) == (job_key is None):
+            raise InvalidArgumentError("job", "name the job, or its job_key, and not both")
+        ids = () if job is None else (id_of(job),)
+        return await self._cancel(
+            connection,
+            reason,
+            lambda session: cancel.cancel_jobs(session, self.schema, ids, job_key=job_key, reason=reason),
+        )
+
+    async def _cancel(
+        self,
+        connection: UserConnection | None,
+        reason: str | None,
+        work: Callable[[Connection], Awaitable[CancelReport]],
+    ) -> CancelReport:
+        return await self._end_jobs(connection, self._cancelled(reason), work, lambda report: report.removed)
+
+    def _cancelled(self, reason: str | None) -> ManualEnd:
+        from ..history.removed import ManualEnd
+        from ..queries.manage_jobs import failure_values
+
+        return ManualEnd("cancelled", *failure_values(reason))
 
     async def _end_jobs(
         self,
@@ -762,6 +826,7 @@ class WorkerUtils:
         """
         from .following import id_of, result_of, seconds_of
 
+        self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
             return result_of(await self._waiters.wait(id_of(job)))
 
@@ -783,6 +848,7 @@ class WorkerUtils:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
         from .following import id_of, watch_progress
 
+        self._check_loop()
         async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
             async for progress in reports:
                 yield progress
@@ -858,7 +924,9 @@ class WorkerUtils:
             async with self._connection(None) as session:
                 return await read_standings(session, self.schema, list(job_ids))
 
-        return Waiters(self.pool, self.schema, look, lambda: self._connection(None))
+        # One connection to listen, and one for lookups.
+        may_listen = self.pool.get_max_size() - self._taken_connections >= 2
+        return Waiters(self.pool, self.schema, look, lambda: self._connection(None), may_listen=may_listen)
 
     async def figures(
         self,
@@ -904,6 +972,43 @@ class WorkerUtils:
         async with self._connection(connection) as session:
             return await figures.read_samples(session, self.schema, since=begin, until=until)
 
+    # -- limits --------------------------------------------------------------------------------------------
+
+    async def list_limits(self, *, connection: UserConnection | None = None) -> list[LimitSummary]:
+        """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
+        from ..queries import limits
+
+        async with self._connection(connection) as session:
+            return await limits.list_limits(session, self.schema)
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
+        burst: int | None = None,
+        connection: UserConnection | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers; None leaves one as it is.
+
+        They win over the bounds in the code and stay until `reset_limit`, also when workers start again. With
+        a concurrency of 0 no job starts.
+        """
+        from .limits import change_limit
+
+        async with self._connection(connection) as session:
+            return await change_limit(
+                session, self.schema, name, concurrency=concurrency, rate=rate, burst=burst
+            )
+
+    async def reset_limit(self, name: str, *, connection: UserConnection | None = None) -> LimitSummary:
+        """Remove what `set_limit` has set: the bounds in the code hold again."""
+        from .limits import restore_limit
+
+        async with self._connection(connection) as session:
+            return await restore_limit(session, self.schema, name)
+
     # -- workers -------------------------------------------------------------------------------------------
 
     async def list_workers(
@@ -931,6 +1036,7 @@ class WorkerUtils:
         A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
         in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
         """
+        from ..keep import Keep, KeepPolicy
         from ..recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
 
         async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -944,6 +1050,7 @@ class WorkerUtils:
             self.hooks,
             delay=delay,
             max_recoveries=DEFAULT_MAX_RECOVERIES if max_recoveries is None else max_recoveries,
+            policy=KeepPolicy(default=Keep(self._history_retention)),
         )
         return await (sweep.dry() if dry_run else sweep())
 
@@ -952,6 +1059,7 @@ class WorkerUtils:
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
         """A connection from the pool: `async with utils.with_pg_client() as connection`."""
         self._check_open()
+        self._check_loop()
         if self._is_bound:
             raise no_connection_to_lend()
         return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
@@ -970,6 +1078,7 @@ class WorkerUtils:
     async def release(self) -> None:
         """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
         self._check_open()
+        self._check_loop()
         if self._is_bound:
             return
         if self._new_names is not None:
@@ -986,6 +1095,8 @@ class WorkerUtils:
         """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
+        if given is None and self._current_loop() is not self._loop:
+            self._check_loop()
         if given is not None and type(given) not in DRIVER_CONNECTIONS:
             given = as_connection(given)
         return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
@@ -1015,11 +1126,25 @@ class WorkerUtils:
 
     def _check_open(self) -> None:
         if self._released:
-            raise GraphileWorkerError("this client has been released; open a new one")
+            raise GraphileWorkerError(self._why_released)
+
+    def _check_loop(self) -> None:
+        """Refuse another event loop: it would break the connections for the first one."""
+        if self._loop is None:
+            self._loop = self._current_loop()
+        if self._current_loop() is not self._loop:
+            raise GraphileWorkerError(
+                "this client belongs to another event loop, and its connections work only there; make one "
+                "client for each event loop, inside the function that you pass to asyncio.run()"
+            )
 
     def _now(self) -> datetime | None:
         """The client's time, if it replaces the server's clock."""
         return self._clock.now() if self._use_local_time else None
+
+
+def _no_loop() -> None:
+    """What a bound client belongs to: its connection may be one that needs no event loop."""
 
 
 def _whole(spec: JobSpec, payload: object, options: JobOptions) -> JobSpec:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from ..clock import SystemClock
 
 T = TypeVar("T")
 
@@ -20,3 +23,10 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
         return result
     coroutine.close()
     raise RuntimeError(f"{coroutine!r} waited for an event loop, which a blocking connection does not have")
+
+
+class BlockingClock(SystemClock):
+    """The machine's clock for such coroutines."""
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 — there is no event loop

@@ -143,6 +143,14 @@ UserConnection: TypeAlias = Connection | SqlAlchemyLike | ScopedSessionLike | Ps
 """What a caller can pass as `connection`; see `foreign`."""
 
 
+class BlockingConnection(Protocol):
+    """What a caller of the blocking client can pass as `connection`: see `foreign`."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
 async def pause(connection: Connection, seconds: float) -> None:
     """Wait between two attempts; adapters of blocking libraries wait without an event loop."""
     own = getattr(connection, "pause", None)

@@ -240,7 +240,7 @@ def _missing_schema_message(schema: SchemaName, error: BaseException) -> str:
     return (
         f"the schema {schema.quoted} of Graphile Worker is not installed in this database, or not completely "
         f"({server_message(error)}); install it with `graphile-worker migrate{option}` (or "
-        f"`graphile-worker{option} --schema-only`), or in Python with `await utils.migrate()`"
+        f"`graphile-worker{option} --schema-only`), or in Python with `utils.migrate()`"
     )
 
 

@@ -35,6 +35,7 @@ from .job_checks import (
     check_queues,
     not_scanned,
 )
+from .limit_checks import check_limits
 from .pause_checks import check_pauses
 from .probes import probe
 from .schema_checks import (
@@ -55,6 +56,7 @@ CHECK_WITHIN = 15.0
 """Seconds that one check may take."""
 PAGE = 8192
 WORKERS_TABLE = "_private_py_workers"
+LIMITS_TABLE = "_private_py_limits"
 QUEUE_INDEX = "_private_py_jobs_queue_next_index"
 FAILED_INDEX = "_private_py_jobs_failed_index"
 
@@ -193,6 +195,8 @@ class _Examination:
         )
         if scan:
             await self._check("queues", facts.StuckQueue.load(connection, schema), check_queues)
+            if LIMITS_TABLE in tables and WORKERS_TABLE in tables:
+                await self._check("limits", facts.JobsOutsideLimit.load(connection, schema), check_limits)
         else:
             self._findings += not_scanned(pages)
         if QUEUE_INDEX in indexes:

@@ -225,6 +225,16 @@ class Failures(msgspec.Struct, frozen=True):
         return sum(task.jobs for task in self.tasks)
 
 
+class JobsOutsideLimit(Fact, frozen=True):
+    """Jobs of a limited task in a pool that does not keep limits; none of them if `jobs` is 0."""
+
+    statement = "jobs_outside_limits"
+    limit_name: str
+    task_identifier: str | None
+    locked_by: str | None
+    jobs: int
+
+
 async def server_facts(connection: Connection) -> ServerFacts:
     """The server and the session."""
     (found,) = await ServerFacts.load(connection, SchemaName())

@@ -22,6 +22,7 @@ def is_partition_missing(error: BaseException) -> bool:
         sqlstate_of(error) == sqlstates.CHECK_VIOLATION
         and getattr(error, "constraint_name", None) is None
         and getattr(error, "table_name", None) in (HISTORY, ERRORS, None)  # PostgreSQL 12 does not say
+        and not getattr(error, "context", None)  # nor does a trigger that raises such an error itself
     )
 
 

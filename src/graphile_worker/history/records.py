@@ -11,6 +11,7 @@ import msgspec
 
 from ..db.connection import Connection
 from ..errors import InvalidArgumentError
+from ..queries.along_indexes import along_indexes
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -141,12 +142,9 @@ async def list_ends(connection: Connection, schema: SchemaName, wanted: HistoryF
     if wanted.task_identifier is not None:
         statement = load("history/list_ends_of_task", schema)
         arguments.append(wanted.task_identifier)
-    return [
-        JobEnd(*row)
-        for row in await connection.fetch(
-            statement.replace(CONDITIONS, _state_condition(wanted.state)), *arguments
-        )
-    ]
+    statement = statement.replace(CONDITIONS, _state_condition(wanted.state))
+    async with along_indexes(connection, load("history/read_in_order", schema)):
+        return [JobEnd(*row) for row in await connection.fetch(statement, *arguments)]
 
 
 def _state_condition(state: EndState | None) -> str:
@@ -173,11 +171,10 @@ async def list_errors(
     limit: int = 50,
 ) -> list[AttemptError]:
     """Errors of all jobs, or of one fingerprint, the latest first."""
-    if fingerprint is None:
-        rows = await connection.fetch(load("history/list_errors", schema), since, before, limit)
-    else:
-        statement = load("history/list_errors_of_group", schema)
-        rows = await connection.fetch(statement, since, before, limit, fingerprint)
+    name = "list_errors" if fingerprint is None else "list_errors_of_group"
+    more = () if fingerprint is None else (fingerprint,)
+    async with along_indexes(connection, load("history/read_in_order", schema)):
+        rows = await connection.fetch(load(f"history/{name}", schema), since, before, limit, *more)
     return [AttemptError(*row) for row in rows]
 
 

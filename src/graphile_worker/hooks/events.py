@@ -378,6 +378,18 @@ class JobExpired(JobEvent, frozen=True, kw_only=True):
     """Seconds that the task allows with `expires`."""
 
 
+class JobCancelled(JobEvent, frozen=True, kw_only=True):
+    """The job was cancelled before its task completed, and was deleted."""
+
+    name: ClassVar[str] = "job:cancelled"
+    duration: float
+    reason: str | None = None
+    has_started: bool = True
+    """Whether the task was called."""
+    error: BaseException | None = None
+    """The error with which the task ended, if it was not just the cancellation."""
+
+
 class JobInterrupted(JobEvent, frozen=True, kw_only=True):
     """The worker stopped before the task ended; the job was returned without losing an attempt."""
 
@@ -547,16 +559,20 @@ class JobRecovered(RecoveryEvent, frozen=True, kw_only=True):
     job: Job
     is_returned: bool
     last_error: str
+    is_cancelled: bool = False
+    """Whether it was deleted, because it was cancelled before its worker died."""
 
 
 class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
-    """The jobs of a dead worker were recovered; ids of those returned to the queue, failed, left locked."""
+    """The jobs of a dead worker were recovered: ids of those returned, failed, left locked, cancelled."""
 
     name: ClassVar[str] = "recovery:worker"
     dead_pool_id: str
     returned: Sequence[int]
     failed: Sequence[int]
     left: Sequence[int]
+    cancelled: Sequence[int] = ()
+    """Deleted, because they were cancelled before their worker died."""
 
 
 class PoolLoopBlocked(PoolEvent, frozen=True, kw_only=True):

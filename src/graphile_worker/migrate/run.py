@@ -45,9 +45,19 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return "control" not in self.missing_own_objects
 
     @property
+    def has_limits(self) -> bool:
+        """Whether the tables and the function for limits exist."""
+        return not self.missing_own_objects & {"limits", "queue_indexes"}
+
+    @property
     def has_figures(self) -> bool:
         """Whether the tables for figures exist."""
         return "figures" not in self.missing_own_objects
+
+    @property
+    def has_failure_handlers(self) -> bool:
+        """Whether the tables for the handlers of permanent failures exist."""
+        return "failure_handlers" not in self.missing_own_objects
 
     @property
     def changed(self) -> bool:

@@ -102,6 +102,7 @@ class LogPlugin:
         on(events.JobErrored, self._errored)
         on(events.JobSnoozed, self._snoozed)
         on(events.JobExpired, self._expired)
+        on(events.JobCancelled, self._cancelled)
         on(events.JobFailed, self._failed)
         on(events.JobOutcomeDiscarded, self._discarded)
         on(events.PoolListenError, self._listen_error)
@@ -255,6 +256,16 @@ class LogPlugin:
             extra=job_scope(event) | {"waited_s": round(event.waited, 3)},
         )  # fmt: skip
 
+    def _cancelled(self, event: events.JobCancelled) -> None:
+        ended = f"after {elapsed(event.duration)}" if event.has_started else "before it started"
+        reason = f": {event.reason}" if event.reason else ""
+        raised = f"; the task ended with {summarize(event.error)}" if event.error is not None else ""
+        self._worker.info(
+            "task %s (job %d) was cancelled %s%s; deleted%s",
+            event.job.task_identifier, event.job.id, ended, reason, raised,
+            extra=job_scope(event) | ({} if event.error is None else error_fields(event.error)),
+        )  # fmt: skip
+
     def _interrupted(self, event: events.JobInterrupted) -> None:
         self._worker.info(
             "task %s (job %d) was interrupted: %s; returned to the queue without losing an attempt",
@@ -298,12 +309,14 @@ class LogPlugin:
     def _worker_recovered(self, event: events.WorkerRecovered) -> None:
         failed = f", failed {count(len(event.failed), 'job')}" if event.failed else ""
         left = f", left {count(len(event.left), 'job')} locked" if event.left else ""
+        cancelled = f", deleted {count(len(event.cancelled), 'cancelled job')}" if event.cancelled else ""
         self._core.warning(
-            "worker pool %s is dead; returned %s to the queue%s%s",
-            event.dead_pool_id, count(len(event.returned), "job"), failed, left,
+            "worker pool %s is dead; returned %s to the queue%s%s%s",
+            event.dead_pool_id, count(len(event.returned), "job"), failed, left, cancelled,
             extra=pool_scope(event) | {
                 "dead_pool_id": event.dead_pool_id,
                 "returned": list(event.returned), "failed": list(event.failed), "left": list(event.left),
+                "cancelled": list(event.cancelled),
             },
         )  # fmt: skip
 

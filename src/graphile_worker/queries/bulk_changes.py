@@ -2,12 +2,13 @@
 
 Each batch is one statement in a short transaction of its own. A statement reads a bounded number of jobs by
 ascending id: along the index of failed jobs if only those match, else along the primary key. Jobs that are
-locked are skipped, and jobs that are added after the start are not touched.
+locked are skipped, unless they are cancelled, and jobs that are added after the start are not touched.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from ..errors import InvalidArgumentError
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
+from .along_indexes import along_indexes
+from .cancel import why_workers_cannot_be_asked
 from .job_filter import CONDITIONS, JobFilter, condition_parts, with_parts
 from .manage_jobs import failure_values, schedule_values
 
@@ -40,6 +43,8 @@ class BulkReport:
 
     changed: int = 0
     """Jobs that were changed or deleted; in a dry run, those that would be."""
+    asked: int = 0
+    """How many of `changed` are running jobs that were cancelled: their workers were asked to end them."""
     skipped: int = 0
     """Jobs that match, but were locked by a worker or by another transaction."""
     failed: int = 0
@@ -53,6 +58,8 @@ class BulkReport:
     is_complete: bool = False
     """Whether the end was reached: all jobs, or the limit of the filter. False if it was stopped."""
     is_dry_run: bool = False
+    problem: str | None = None
+    """Why running jobs were skipped instead of cancelled."""
 
 
 class BulkOptions(TypedDict, total=False):
@@ -70,8 +77,8 @@ class BulkOptions(TypedDict, total=False):
     """The highest id to process, such as `up_to` of a dry run."""
     on_batch: Callable[[BulkReport, list[int]], Awaitable[object] | object]
     """Called after each batch with the report so far and the ids of the jobs that the batch changed."""
-    stop: asyncio.Event
-    """Set it to stop after the current batch."""
+    stop: asyncio.Event | threading.Event
+    """Set it to stop after the current batch. A blocking client takes a `threading.Event`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +87,22 @@ class BulkChange:
 
     statement: str
     values: tuple[object, ...] = ()
+    changes_locked: bool = False
+    """Whether it changes jobs that are locked by a worker too."""
+    otherwise: BulkChange | None = None
+    """What to do where the workers of locked jobs cannot be asked."""
 
 
 OnKept = Callable[[Connection, list[Job]], Awaitable[None]]
 """Called in the transaction of a batch with the jobs in it that ask to be kept."""
 
-COMPLETE = CANCEL = BulkChange("bulk_complete")
-COUNT = BulkChange("bulk_count")
+COMPLETE = BulkChange("bulk_complete")
+
+
+def cancellation(reason: str | None, schema: SchemaName) -> BulkChange:
+    """Cancel the jobs."""
+    values = (*failure_values(reason), schema.name)
+    return BulkChange("bulk_cancel", values, changes_locked=True, otherwise=COMPLETE)
 
 
 def failure(reason: str | None) -> BulkChange:
@@ -123,10 +139,11 @@ class BulkWalk:
         is_dry_run = options.get("dry_run", False)
         self._schema = schema
         self._filter = filter
-        self._change = COUNT if is_dry_run else change
+        self._change = BulkChange("bulk_count", (change.changes_locked,)) if is_dry_run else change
         self._batch = READ if is_dry_run else batch_size(options)
         self._up_to = options.get("up_to")
         self._on_kept = on_kept
+        self._has_failed_index = False
         self._statement = ""
         after = filter.after.id if isinstance(filter.after, Job) else filter.after
         self.report = BulkReport(last_id=after or 0, is_dry_run=is_dry_run)
@@ -137,7 +154,8 @@ class BulkWalk:
         row: Any = await connection.fetchrow(load("manage/bulk_bounds", self._schema), index)
         newest = row["last_id"] or 0
         up_to = newest if self._up_to is None else min(newest, self._up_to)
-        self._statement = self._text(has_failed_index=row["has_failed_index"])
+        self._has_failed_index = row["has_failed_index"]
+        self._statement = self._text()
         self.report = replace(self.report, up_to=up_to, is_complete=self.report.last_id >= up_to)
 
     async def step(self, connection: Connection) -> list[int]:
@@ -145,12 +163,16 @@ class BulkWalk:
         report, limit = self.report, self._filter.limit
         size = self._batch if limit is None else min(self._batch, limit - report.changed)
         position = (report.last_id, report.up_to, READ)
-        async with _along_indexes(connection, self._schema):
-            rows = await connection.fetch(
-                self._statement, size, *self._filter.values, *position, *self._change.values
-            )
-            if self._on_kept is not None and (kept := _kept_jobs(rows)):
-                await self._on_kept(connection, kept)
+        try:
+            rows = await self._run(connection, size, position)
+        except Exception as error:
+            problem = why_workers_cannot_be_asked(error)
+            if problem is None or self._change.otherwise is None:
+                raise
+            self._change = self._change.otherwise
+            self._statement = self._text()
+            self.report = replace(report, problem=problem)
+            return await self.step(connection)
         found = Counter(report.tasks)
         for row in rows:
             if row["jobs"]:
@@ -160,6 +182,7 @@ class BulkWalk:
         self.report = replace(
             report,
             changed=changed,
+            asked=report.asked + sum(row["asked"] for row in rows),
             skipped=report.skipped + rows[0]["seen"] - (changed - report.changed),
             failed=report.failed + sum(row["failed"] for row in rows),
             tasks=dict(found),
@@ -168,12 +191,21 @@ class BulkWalk:
         )
         return sorted(int(job_id) for row in rows for job_id in row["ids"] or ())
 
-    def _text(self, *, has_failed_index: bool) -> str:
+    async def _run(self, connection: Connection, size: int, position: tuple[int, int, int]) -> Sequence[Row]:
+        async with _along_indexes(connection, self._schema):
+            rows = await connection.fetch(
+                self._statement, size, *self._filter.values, *position, *self._change.values
+            )
+            if self._on_kept is not None and (kept := _kept_jobs(rows)):
+                await self._on_kept(connection, kept)
+        return rows
+
+    def _text(self) -> str:
         """The statement, which walks along the index that has the fewest jobs."""
         walked = []
         if self._filter.job_key is not None:
             walked = ["listed_with_key"]
-        elif self._filter.required_state == "failed" and has_failed_index:
+        elif self._filter.required_state == "failed" and self._has_failed_index:
             walked = ["listed_failed"]
         statement = with_parts(
             load(f"manage/{self._change.statement}", self._schema), WALKED, walked, self._schema
@@ -210,8 +242,7 @@ async def _along_indexes(connection: Connection, schema: SchemaName) -> AsyncIte
         async with connection.transaction():  # a savepoint; what belongs together is undone together
             yield
         return
-    async with connection.transaction():
-        await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    async with along_indexes(connection, load("manage/walk_along_indexes", schema)):
         yield
 
 

@@ -1,12 +1,11 @@
-"""Managing jobs by id or by key: complete, fail, reschedule, cancel, remove. Locked jobs stay as they are.
+"""Managing jobs by id or by key: complete, fail, reschedule, remove. Locked jobs stay as they are.
 
-`bulk_changes` does the same for all jobs that match a filter.
+`bulk_changes` does the same for all jobs that match a filter, and `cancel` cancels jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..db.connection import Connection
@@ -57,31 +56,6 @@ async def reschedule_jobs(
     ids = _id_texts(job_ids)
     values = schedule_values(run_at, priority, attempts, max_attempts)
     return jobs_from_rows(await connection.fetch(load("manage/reschedule_jobs", schema), ids, *values))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelReport:
-    """What became of the jobs that were to be cancelled."""
-
-    removed: list[Job] = field(default_factory=list)
-    """Deleted before they could run."""
-    running: list[Job] = field(default_factory=list)
-    """Locked by a worker, and left alone; `locked_by` names its pool."""
-    gone: list[int] = field(default_factory=list)
-    """Ids without a job: it has completed, or was deleted before."""
-
-
-async def cancel_jobs(connection: Connection, schema: SchemaName, job_ids: Iterable[int]) -> CancelReport:
-    """Delete those of the jobs that are not running."""
-    ids = checked_ids(job_ids)
-    rows = await connection.fetch(load("manage/cancel_jobs", schema), list(map(str, ids)))
-    found = [(Job(*values), is_removed) for *values, is_removed in rows]
-    known = {job.id for job, _ in found}
-    return CancelReport(
-        removed=[job for job, is_removed in found if is_removed],
-        running=[job for job, is_removed in found if not is_removed],
-        gone=[job_id for job_id in dict.fromkeys(ids) if job_id not in known],
-    )
 
 
 def failure_values(reason: str | None) -> tuple[str | None]:

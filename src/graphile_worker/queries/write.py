@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,12 +11,29 @@ import msgspec
 
 from ..db.connection import Connection, Row
 from ..db.encoding import fit_to_server
+from ..error_text import message_of
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from .add_many import add_jobs
+from .end_cancelled import CancelledJob, end_cancelled
 from .rows import taken_jobs
-from .write_plan import MISSING_IDS, NEXT_JOBS, RETURNED_IDS, ROW_COUNT, Outcomes, WritePlan, WritePlanner
+from .told_failures import mark_told
+from .write_plan import (
+    CANCELLED_IDS,
+    MISSING_IDS,
+    NEXT_JOBS,
+    RETURNED_IDS,
+    ROW_COUNT,
+    Outcomes,
+    WritePlan,
+    WritePlanner,
+)
+
+logger = logging.getLogger("graphile_worker.worker")
+
+Cancellable = Callable[[Collection[int]], Sequence[CancelledJob]]
+"""How to end those of these jobs of a batch that turn out to be cancelled."""
 
 JOB_COLUMNS = len(Job.__struct_fields__) - 2  # all but the pool id and the task identifier
 
@@ -28,7 +46,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     missing: Sequence[int] = ()
     """Ids of jobs that were not written: the row is gone, or another pool holds it."""
     final: Sequence[int] = ()
-    """Ids of failed or returned jobs that will not run again."""
+    """Ids of failed or returned jobs that will not run again, without those in `cancelled`."""
+    cancelled: Mapping[int, str | None] = {}
+    """Ids of jobs that were cancelled and are deleted, and the reasons."""
 
 
 ALL_WRITTEN = Written()
@@ -39,18 +59,28 @@ class _SomeMissingError(Exception):
 
 
 async def write(
-    connection: Connection, schema: SchemaName, plan: WritePlan, *, may_add: bool = True
+    connection: Connection,
+    schema: SchemaName,
+    plan: WritePlan,
+    *,
+    cancellable: Cancellable | None = None,
+    may_add: bool = True,
 ) -> Written:
     """Run the plan: one statement, or two if rows are missing and the first cannot say which.
 
+    With `cancellable`, failed and returned jobs that cannot run again are ended if they were cancelled. A job
+    may be cancelled while its outcome is on the way, and no single statement would notice that.
     `may_add`: add the jobs of failure handlers in the same transaction.
     """
     if may_add and plan.outcomes.handled:
-        return await _write_and_add(connection, schema, plan)
+        return await _write_and_add(connection, schema, plan, cancellable)
     statement = load(plan.statement, schema)
     if plan.answer is not ROW_COUNT:
         rows = await connection.fetch(statement, *_arguments(connection, plan))
-        return _READERS[plan.answer](plan, rows)
+        written = _READERS[plan.answer](plan, rows)
+        if cancellable is not None and written.final:
+            return await _with_cancelled(connection, schema, written, cancellable(written.final))
+        return written
     if plan.if_incomplete is None:
         deleted = await connection.execute(statement, *plan.arguments)
         return ALL_WRITTEN if deleted == "DELETE 1" else Written(missing=plan.outcomes.completed)
@@ -63,12 +93,38 @@ async def write(
     return await write(connection, schema, plan.if_incomplete)
 
 
-async def _write_and_add(connection: Connection, schema: SchemaName, plan: WritePlan) -> Written:
+async def _with_cancelled(
+    connection: Connection, schema: SchemaName, written: Written, jobs: Sequence[CancelledJob]
+) -> Written:
+    """End those of the jobs that were cancelled. What goes wrong here must not undo the write.
+
+    A duty ends the jobs then.
+    """
+    try:
+        if connection.is_in_transaction():
+            async with connection.transaction():  # a savepoint
+                cancelled = await end_cancelled(connection, schema, jobs)
+        else:
+            cancelled = await end_cancelled(connection, schema, jobs)
+    except Exception as error:
+        logger.debug("whether jobs were cancelled cannot be read now: %s", message_of(error))
+        return written
+    if not cancelled:
+        return written
+    final = [job_id for job_id in written.final if job_id not in cancelled]
+    return msgspec.structs.replace(written, final=final, cancelled=cancelled)
+
+
+async def _write_and_add(
+    connection: Connection, schema: SchemaName, plan: WritePlan, cancellable: Cancellable | None
+) -> Written:
     """Run the plan, and add a job of its handler for each permanent failure, or neither."""
     async with connection.transaction():
-        written = await write(connection, schema, plan, may_add=False)
+        written = await write(connection, schema, plan, cancellable=cancellable, may_add=False)
         if written.final and (specs := plan.jobs_to_add(written.final)):
             await add_jobs(connection, schema, specs, return_jobs=False)
+            told = {finished.job.id for finished in plan.outcomes.handled} & set(written.final)
+            await mark_told(connection, schema, sorted(told))
     return written
 
 
@@ -138,7 +194,14 @@ def _read_returned(plan: WritePlan, rows: Sequence[Row]) -> Written:
     )
 
 
+def _read_cancelled(plan: WritePlan, rows: Sequence[Row]) -> Written:
+    cancelled = {row["id"]: row["reason"] for row in rows}
+    wanted = [each.job.id for each in plan.outcomes.cancelled]
+    return Written(missing=[job_id for job_id in wanted if job_id not in cancelled], cancelled=cancelled)
+
+
 _READERS = {
+    CANCELLED_IDS: _read_cancelled,
     MISSING_IDS: _read_missing,
     NEXT_JOBS: _read_next_jobs,
     RETURNED_IDS: _read_returned,

@@ -1,7 +1,8 @@
 """Which statement writes a batch of outcomes. Pure: outcomes in, a statement and its arguments out.
 
 `write_outcomes` can write any mix of completed and failed jobs. The `complete_*` statements are fast paths
-for batches of completed jobs, which most batches are. Returned jobs are always a batch of their own.
+for batches of completed jobs, which most batches are. Returned jobs, and cancelled ones, are always a batch
+of their own.
 
 Batches that leave something behind, the end of a job in the history or the error of an attempt, go through
 `write_and_keep`, which does the same as `write_outcomes` and inserts that too. A fast path may only be taken
@@ -21,6 +22,7 @@ import msgspec
 
 from ..keep import Keep
 from ..outcome import (
+    Cancelled,
     Completed,
     Expired,
     Failed,
@@ -34,6 +36,7 @@ from ..outcome import (
     queues_of,
 )
 from ..spec import JobSpec
+from .end_cancelled import CancelledJob, end_statement
 
 MANY = 100  # jobs; below that it does not matter how they are found
 VERY_MANY = 500  # jobs; from here a transaction of its own costs less than returning a row for each
@@ -88,7 +91,8 @@ class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["completed", "expired"] = "completed"
     keep: Keep
     job_ids: Sequence[int]
-    seconds: Sequence[float]
+    seconds: Sequence[float | None]
+    """How long they ran; None if they did not."""
     results: Sequence[str | None]
     awaited: Sequence[int]
     """The ids of those whose end is announced."""
@@ -105,6 +109,8 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     failed: Sequence[Failure] = ()
     returned: Sequence[int] = ()
     """Jobs that did not run to their end; never together with the others."""
+    cancelled: Sequence[CancelledJob] = ()
+    """Never together with the others."""
     queues: Sequence[int] = ()
     """The named queues that these jobs hold."""
     note: str | None = None
@@ -138,7 +144,7 @@ NOTHING_KEPT = ErrorRecord(
 
 NO_KEPT_JOBS = KeptJobs(keep=Keep(0.0), job_ids=(), seconds=(), results=(), awaited=())
 
-Answer = Literal["row count", "missing ids", "next jobs", "returned ids"]
+Answer = Literal["row count", "missing ids", "next jobs", "returned ids", "cancelled ids"]
 """What a statement returns. Strings, because members of an enum are slow on the hot path."""
 ROW_COUNT: Answer = "row count"
 """Only the number of deleted rows."""
@@ -146,6 +152,8 @@ MISSING_IDS: Answer = "missing ids"
 """No row if every job was written, else one with the ids that were not."""
 NEXT_JOBS: Answer = "next jobs"
 """The next jobs of freed queues, with the ids of the jobs that were written."""
+CANCELLED_IDS: Answer = "cancelled ids"
+"""A row with the id and the reason for each cancelled job that was deleted."""
 RETURNED_IDS: Answer = "returned ids"
 """A row for each job that was unlocked."""
 
@@ -208,6 +216,11 @@ def outcomes_of(
             note=(first.message or None) if with_note else None,
             delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
         )
+    if type(first) is Cancelled:
+        return Outcomes(
+            cancelled=[cancelled_job(finished, is_kept=record is not None) for finished in batch],
+            queues=queues_of(batch),
+        )
     completed = [finished.job.id for finished in batch if type(finished.outcome) is Completed]
     queues = queues_of(batch)
     if len(completed) == len(batch):
@@ -243,6 +256,20 @@ def outcomes_of(
     )
 
 
+def cancelled_job(finished: Finished, *, is_kept: bool) -> CancelledJob:
+    """How to end a job whose outcome is `Cancelled`; `is_kept`: whether there is a history."""
+    outcome = finished.outcome
+    has_started = isinstance(outcome, Cancelled) and outcome.has_started
+    return CancelledJob(
+        job=finished.job,
+        keep=keep_of(outcome) if is_kept else None,
+        payload=payload_to_keep(outcome),
+        reason=outcome.reason if isinstance(outcome, Cancelled) else None,
+        seconds=finished.duration if has_started else None,
+        is_own=True,
+    )
+
+
 def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | None, now: Now) -> Failure:
     job = finished.job
     verdict: Verdict | None = None
@@ -271,11 +298,12 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
 def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
     ends = [finished.outcome for finished in batch]
+    has_expired = isinstance(ends[0], Expired)  # without being run
     return KeptJobs(
-        state="expired" if isinstance(ends[0], Expired) else "completed",
+        state="expired" if has_expired else "completed",
         keep=(keep := keep_of(ends[0]) or Keep(0.0)),
         job_ids=[finished.job.id for finished in batch],
-        seconds=[finished.duration for finished in batch],
+        seconds=[None if has_expired else finished.duration for finished in batch],
         results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
         awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
         payloads=[payload_to_keep(end) for end in ends] if keep.payload else (),
@@ -301,6 +329,8 @@ class WritePlanner:
         """The cheapest statement for these outcomes. With `continuation`, it locks the queues' next jobs."""
         if outcomes.returned:
             return self._return(outcomes)
+        if outcomes.cancelled:
+            return self._end_cancelled(outcomes)
         if outcomes.kept is not None or any(failure.record for failure in outcomes.failed):
             return self._write_and_keep(outcomes, continuation)
         if outcomes.failed:
@@ -424,6 +454,12 @@ class WritePlanner:
             answer=RETURNED_IDS,
             outcomes=outcomes,
             texts_at=(2,),
+        )
+
+    def _end_cancelled(self, outcomes: Outcomes) -> WritePlan:
+        statement, arguments = end_statement(self._pool_id, self._schema_name, outcomes.cancelled)
+        return WritePlan(
+            statement=statement, arguments=arguments, answer=CANCELLED_IDS, outcomes=outcomes, texts_at=(2,)
         )
 
     def _terms(self, continuation: Continuation | None) -> tuple[str | None, list[str] | None, Any]:

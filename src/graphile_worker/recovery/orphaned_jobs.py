@@ -37,6 +37,13 @@ class Recovered(msgspec.Struct, frozen=True):
 
     can_run: bool
     last_error: str
+    is_cancelled: bool = False
+    """Whether it was deleted, because it had been cancelled."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it failed permanently."""
+        return not self.can_run and not self.is_cancelled
 
 
 class Decision(msgspec.Struct, frozen=True):

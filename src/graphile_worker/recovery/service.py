@@ -24,6 +24,7 @@ from ..db.errors import sqlstate_of
 from ..failure_handler import FailureHandler
 from ..hooks import Hooks
 from ..job import Job
+from ..keep import KeepPolicy
 from ..observability.job_context import job_fields
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..version import __version__
@@ -108,8 +109,12 @@ class Recovery:
         figures: PoolFigures | None = None,
         duties: Sequence[Duty] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
+        policy: KeepPolicy | None = None,
     ) -> None:
-        """`handlers`: what tasks have added when a job has failed permanently."""
+        """`handlers`: what tasks have added when a job has failed permanently.
+
+        `policy`: which ends of cancelled jobs are kept; None if there is no history.
+        """
         self._pool = pool
         self._options = options
         self._schema = options.schema_name
@@ -149,6 +154,7 @@ class Recovery:
                 is_alive=lambda: pool.lease.is_open,
                 has_history=has_history,
                 handlers=handlers,
+                policy=policy,
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]

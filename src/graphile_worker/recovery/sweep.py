@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
@@ -23,8 +25,11 @@ from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
 from ..job import Job
+from ..keep import KeepPolicy
 from ..queries.add_many import add_jobs
+from ..queries.told_failures import mark_told
 from ..schema_name import SchemaName
+from .cancelled_jobs import end_cancelled_jobs
 from .orphaned_jobs import (
     RECOVERED,
     Decision,
@@ -67,6 +72,8 @@ class RecoveredWorker:
     """Failed: recovered too often, or by an interceptor."""
     left: list[int] = field(default_factory=list)
     """Left locked by an interceptor."""
+    cancelled: list[int] = field(default_factory=list)
+    """Deleted: they were cancelled before the worker died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +103,14 @@ class Sweep:
         max_recoveries: int = DEFAULT_MAX_RECOVERIES,
         keep: RecoveryKeep | None = None,
         handlers: Mapping[str, FailureHandler] | None = None,
+        policy: KeepPolicy | None = None,
     ) -> None:
         """`keep`: how long to keep the ends of jobs that are failed; None if there is no history.
 
-        `handlers`: what tasks have added when a job has failed permanently.
+        `handlers`: what tasks have added when a job has failed permanently. `policy`: which ends of cancelled
+        jobs to keep; None if there is no history.
         """
+        self._policy = policy
         self._keep = keep
         self._handlers = handlers or {}
         self._run = run
@@ -180,6 +190,7 @@ class Sweep:
                 return set(), {}
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
             recovered = await self._apply(connection, pools, decisions, queues)
+            await self._end_cancelled(connection, recovered, jobs)
             await self._keep_failed(connection, recovered)
             await self._tell_handlers(connection, recovered, jobs)
             await purge_recoveries(connection, schema)
@@ -187,8 +198,17 @@ class Sweep:
                 await deregister_rust_workers(connection, schema, sorted(deleted))
             return deleted, recovered
 
+    async def _end_cancelled(
+        self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
+    ) -> None:
+        """Delete those that were cancelled; they have not failed."""
+        final = [job for job in jobs if job.id in recovered and not recovered[job.id].can_run]
+        if final:
+            for job_id in await end_cancelled_jobs(connection, self._schema, final, self._policy):
+                recovered[job_id] = replace(recovered[job_id], is_cancelled=True)
+
     async def _keep_failed(self, connection: Connection, recovered: dict[int, Recovered]) -> None:
-        failed = [job_id for job_id, job in recovered.items() if not job.can_run]
+        failed = [job_id for job_id, job in recovered.items() if job.has_failed]
         if not failed or self._keep is None:
             return
         try:
@@ -202,14 +222,18 @@ class Sweep:
     async def _tell_handlers(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
     ) -> None:
-        specs = [
-            self._handlers[job.task_identifier].spec(job, recovered[job.id].last_error)
+        ended = [
+            job
             for job in jobs
-            if job.task_identifier in self._handlers and job.id in recovered and not recovered[job.id].can_run
+            if job.task_identifier in self._handlers and job.id in recovered and recovered[job.id].has_failed
         ]
+        if not ended:
+            return
+        specs = [self._handlers[job.task_identifier].spec(job, recovered[job.id].last_error) for job in ended]
         try:
             async with connection.transaction():
                 await add_jobs(connection, self._schema, specs, return_jobs=False)
+                await mark_told(connection, self._schema, [job.id for job in ended])
         except Exception as error:
             if not is_refusal(error):
                 raise
@@ -327,10 +351,17 @@ class Sweep:
                 continue
             recovered = recovered_jobs[job.id]
             is_returned = decision.verdict == "return" and recovered.can_run
-            (report.returned if is_returned else report.failed).append(job.id)
+            if recovered.is_cancelled:
+                report.cancelled.append(job.id)
+            else:
+                (report.returned if is_returned else report.failed).append(job.id)
             self._emit(
                 JobRecovered(
-                    pool_id=self._own_id, job=job, is_returned=is_returned, last_error=recovered.last_error
+                    pool_id=self._own_id,
+                    job=job,
+                    is_returned=is_returned,
+                    last_error=recovered.last_error,
+                    is_cancelled=recovered.is_cancelled,
                 )
             )
         for job in left:
@@ -344,6 +375,7 @@ class Sweep:
                     returned=report.returned,
                     failed=report.failed,
                     left=report.left,
+                    cancelled=report.cancelled,
                 )
             )
         return list(reports.values())

@@ -13,6 +13,7 @@ from ..clock import Clock
 from ..failure_handler import FailureHandler
 from ..history.recovered import RecoveryKeep
 from ..hooks import Hooks
+from ..keep import KeepPolicy
 from ..options import WorkerOptions
 from .orphaned_jobs import purge_recoveries
 from .periodic import Periodic
@@ -37,6 +38,7 @@ class Sweeper:
         is_alive: Callable[[], bool],
         has_history: bool = False,
         handlers: Mapping[str, FailureHandler] | None = None,
+        policy: KeepPolicy | None = None,
         share: Callable[[], float] = random.random,
     ) -> None:
         """`is_alive`: whether this worker's own heartbeats arrive."""
@@ -54,6 +56,7 @@ class Sweeper:
             max_recoveries=options.max_recoveries,
             keep=_keep(options) if has_history else None,
             handlers=handlers,
+            policy=policy,
         )
         self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)
 

@@ -29,7 +29,7 @@ from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
-from ..worker.lane_plan import LanePlan, plan_lanes
+from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
 from .pool_size import pool_size
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
+    from ..failure_handler import FailureHandler
     from ..recovery.duties import Duty
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
@@ -79,6 +80,8 @@ class WorkerBuilder:
     """Whether the tables of the history exist."""
     has_control: bool
     """Whether the tables for pauses and cancelled jobs exist."""
+    has_failure_handlers: bool
+    """Whether the tables for the handlers of permanent failures exist."""
     has_figures: bool
     """Whether figures are counted. This and the fields above are set by `open`."""
 
@@ -132,9 +135,12 @@ class WorkerBuilder:
             self.has_tables = report.has_tables
             self.has_history = report.has_history
             self.has_control = report.has_control
+            self.has_failure_handlers = report.has_failure_handlers
+            self._has_limits = report.has_limits
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
+            check_limits(self.lanes, has_limits=self._has_limits)
             self._install_plugins()
         except BaseException:
             await self.close()
@@ -250,6 +256,7 @@ class WorkerBuilder:
             clock=self._clock,
             source="worker",
             history_retention=self.options.history_retention,
+            taken_connections=self._lending.kept,
         )
 
     @cached_property
@@ -341,12 +348,18 @@ class WorkerBuilder:
             has_history=self.has_history,
             figures=figures,
             duties=self._duties(pool),
-            handlers={
-                name: rules.on_failure
-                for name, task in self.tasks.items()
-                if (rules := task._failure_rules) is not None and rules.on_failure is not None
-            },
+            policy=self._keep_policy if self.has_history else None,
+            handlers=self._handlers,
         )
+
+    @cached_property
+    def _handlers(self) -> dict[str, FailureHandler]:
+        """What tasks have added when a job has failed permanently."""
+        return {
+            name: rules.on_failure
+            for name, task in self.tasks.items()
+            if (rules := task._failure_rules) is not None and rules.on_failure is not None
+        }
 
     def _duties(self, pool: WorkerPool) -> list[Duty]:
         """Regular work that one pool does for all."""
@@ -359,6 +372,15 @@ class WorkerBuilder:
             duties += figure_duties(options.schema_name, lambda: counter.is_active)
         if self.has_history:
             duties += history_duties(options, self._keep_policy)
+        if self.has_control:
+            from ..recovery.cancelled_jobs import EndCancelledJobs
+
+            policy = self._keep_policy if self.has_history else None
+            duties.append(EndCancelledJobs(options.schema_name, policy))
+        if self._handlers and self.has_failure_handlers:
+            from ..recovery.other_failures import TellHandlers
+
+            duties.append(TellHandlers(options.schema_name, self._handlers))
         return duties
 
     def make_cron(self) -> CronScheduler:

@@ -18,8 +18,9 @@ class Lending:
 
     def __init__(self, database: Pool, *, reserved: int) -> None:
         self.database = database
-        kept = SESSIONS_WITH_LISTENER + reserved
-        self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - kept))
+        self.kept = SESSIONS_WITH_LISTENER + reserved
+        """How many connections the worker uses itself."""
+        self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - self.kept))
 
     @asynccontextmanager
     async def to_task(self) -> AsyncIterator[Connection]:

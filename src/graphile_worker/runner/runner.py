@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from ..db.connection import UserConnection
 from ..db.errors import translate_errors
@@ -14,12 +15,13 @@ from ..hooks import Events
 from ..hooks.events import Stopped
 from ..job import Job
 from ..recovery.stale_locks import StaleLocks
-from ..spec import JobOptions, JobSpec, TaskLike
+from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
 from ..worker.pool import WorkerPool
 from ..worker.signals import signal_handling
 from .build import CLOSE_WITHIN, WorkerBuilder
 
 if TYPE_CHECKING:
+    from ..client.handle import JobHandle
     from ..cron import CronScheduler
     from ..recovery.service import Recovery
 
@@ -62,6 +64,28 @@ class Runner:
     def is_stopped(self) -> bool:
         """Whether the worker has ended and its connections are closed."""
         return self._end is not None and self._end.done()
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[P],
+        payload: P,
+        *,
+        keep: Literal[True] | timedelta,
+        connection: UserConnection | None = None,
+        **options: Unpack[PlainJobOptions],
+    ) -> JobHandle: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: str | TaskLike[None],
+        payload: object = None,
+        *,
+        keep: Literal[True] | timedelta,
+        connection: UserConnection | None = None,
+        **options: Unpack[PlainJobOptions],
+    ) -> JobHandle: ...
 
     @overload
     async def add_job(

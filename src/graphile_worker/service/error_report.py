@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from ..error_parts import type_name
 from ..error_text import message_of
-from ..errors import GraphileWorkerError, NoDatabaseError, SchemaTooNewError
+from ..errors import GraphileWorkerError, NoDatabaseError, SchemaTooNewError, WorkerUnhealthyError
 
 BREAKING_MIGRATION = 57
+UNHEALTHY = 58
 NO_DATABASE = (
     "no database was given; set connection_string (on the command line -c/--connection), the environment "
     "variable DATABASE_URL, or the PG* environment variables with at least PGDATABASE"
@@ -71,11 +72,13 @@ def _log(error: Exception, message: str, hint: str | None) -> None:
 
 
 def exit_status(error: Exception) -> int:
-    """57 if the error or one of its causes is a breaking migration; else 1."""
+    """57 if the error or one of its causes is a breaking migration, 58 if tasks were left behind; else 1."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, SchemaTooNewError):
             return BREAKING_MIGRATION
+        if isinstance(cause, WorkerUnhealthyError):
+            return UNHEALTHY
         cause = cause.__cause__
     return 1
 

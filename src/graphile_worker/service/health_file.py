@@ -31,6 +31,8 @@ class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
     blocked_by: str | None = None
     """What blocks the event loop; the next write by the loop clears it."""
     blocked_since: float | None = None
+    unhealthy: str | None = None
+    """Why the worker shuts down by itself and must be replaced."""
 
 
 def read_health_files(path: str) -> list[HealthRecord | None]:

@@ -16,9 +16,10 @@ from contextlib import suppress
 
 import msgspec
 
-from ..errors import ConfigError
+from ..errors import ConfigError, WorkerUnhealthyError
 from ..hooks import Hooks
-from ..hooks.events import PoolCreated, PoolListenEcho, PoolListenReleased, PoolReleased
+from ..hooks.events import PoolCreated, PoolFatalError, PoolListenEcho, PoolListenReleased, PoolReleased
+from ..text import count
 from .health_file import HealthRecord
 
 WRITE_INTERVAL = 2.0
@@ -38,6 +39,7 @@ class HealthFilePlugin:
         self._pool_id = ""
         self._listened_at: float | None = None
         self._stopping = False
+        self._unhealthy: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._turned_at = 0.0
         self._mutex = threading.Lock()
@@ -49,6 +51,7 @@ class HealthFilePlugin:
         hooks.events.on(PoolListenEcho, self._on_listen_echo)
         hooks.events.on(PoolListenReleased, self._on_listen_released)
         hooks.events.on(PoolReleased, self._on_released)
+        hooks.events.on(PoolFatalError, self._on_fatal_error)
         hooks._on_loop_blocked(self._on_loop_blocked)
 
     def _open(self) -> int:
@@ -83,6 +86,12 @@ class HealthFilePlugin:
         self._stopping = True
         self._write()
 
+    def _on_fatal_error(self, event: PoolFatalError) -> None:
+        if isinstance(event.error, WorkerUnhealthyError):
+            number = len(event.error.tasks)
+            self._unhealthy = f"{count(number, 'task')} did not end when asked to"
+            self._write()
+
     def _on_released(self, _: PoolReleased) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -115,6 +124,7 @@ class HealthFilePlugin:
             stopping=self._stopping,
             blocked_by=blocked_by,
             blocked_since=blocked_since,
+            unhealthy=self._unhealthy,
         )
         try:
             with self._mutex:

@@ -6,7 +6,7 @@ import platform
 import shlex
 import sys
 
-from ..errors import NoDatabaseError, TaskLoadError
+from ..errors import NoDatabaseError, TaskLoadError, WorkerUnhealthyError
 
 
 def hint_for(error: BaseException) -> str | None:
@@ -17,6 +17,8 @@ def hint_for(error: BaseException) -> str | None:
         return database_hint()
     if isinstance(error, TaskLoadError):
         return _hint_for_task(error.__cause__)
+    if isinstance(error, WorkerUnhealthyError):
+        return "the log shows where each task hangs, in the lines with `is left behind`"
     return None
 
 

@@ -2,8 +2,9 @@
 
 The parent runs no event loop and opens no connection. A worker that exits with an error stops all of them,
 because the others would fail in the same way. A killed worker is replaced, as is one that a task ended with
-`os._exit`. On SIGHUP the parent stops its workers and reloads, see `reload`. If the parent is killed, its
-workers notice the closed pipe and shut down gracefully.
+`os._exit`, and one that stopped because too many of its tasks did not end. On SIGHUP the parent stops its
+workers and reloads, see `reload`. If the parent is killed, its workers notice the closed pipe and shut down
+gracefully.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ..signal_names import signal_name
+from .error_report import UNHEALTHY
 from .reload import Reload
 from .signals import end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
 
@@ -212,7 +214,7 @@ class Supervisor:
             how = f"was killed by {signal_name(-code)}"
         elif pid in self._returned:
             self._returned.discard(pid)
-            self._exited(pid, code)
+            self._exited(pid, code, seconds)
             return
         else:
             how = f"exited abruptly with status {code}; a task may have called os._exit"
@@ -227,11 +229,17 @@ class Supervisor:
             self._status = max(self._status, code, 1)
             logger.error("worker process %d %s", pid, how)
         else:
-            self._delay = FIRST_DELAY if seconds > STABLE_AFTER else min(self._delay * 2, LONGEST_DELAY)
-            self._next_start = time.monotonic() + self._delay
-            logger.error("worker process %d %s; starting another", pid, how)
+            self._start_another_later(pid, how, seconds)
 
-    def _exited(self, pid: int, code: int) -> None:
+    def _start_another_later(self, pid: int, how: str, seconds: float) -> None:
+        self._delay = FIRST_DELAY if seconds > STABLE_AFTER else min(self._delay * 2, LONGEST_DELAY)
+        self._next_start = time.monotonic() + self._delay
+        logger.error("worker process %d %s; starting another", pid, how)
+
+    def _exited(self, pid: int, code: int, seconds: float) -> None:
+        if code == UNHEALTHY and self._replace and not self._stopping:
+            self._start_another_later(pid, "stopped because too many of its tasks did not end", seconds)
+            return
         self._status = max(self._status, code)
         if not self._stopping and (code > 0 or self._replace):
             if code > 0:

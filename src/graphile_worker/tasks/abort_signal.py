@@ -31,6 +31,8 @@ class AbortSignal:
         self._callbacks: dict[object, _Callback] = {}
         self._children: WeakSet[AbortSignal] | None = None
         self._is_inherited = False  # set because the parent was set
+        self._cause: Any = None  # why the worker ends this job alone
+        self._grace: float | None = None  # seconds that the job has then
         self.reason: str = ""
         """Why the task should end; empty until the signal is set."""
 

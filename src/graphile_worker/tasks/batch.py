@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -46,16 +46,23 @@ def may_be_batch(result: object) -> bool:
 
 
 async def settle_batch(
-    raw_payload: str, result: Sequence[Any], logger: Any | None = None
+    raw_payload: str,
+    result: Sequence[Any],
+    logger: Any | None = None,
+    *,
+    cancelled_item: Callable[[], BaseException | None] = lambda: None,
 ) -> BatchFailure | None:
     """Await all results of a batch; return the failures, or None if there are none.
+
+    `cancelled_item` is called when the job is cancelled. Its answer is the error of every item that has not
+    ended; None to raise the cancellation.
 
     The failed items are copied from the text of the payload, so that they keep their exact form. A list
     whose length differs from the payload's cannot be matched to items: it is logged and counts as success.
     """
     if not raw_payload.lstrip().startswith("["):
         return None
-    errors = await _errors_of(result)
+    errors = await _errors_of(result, cancelled_item)
     items = _items_decoder.decode(raw_payload)
     if len(items) != len(result):
         if logger is not None:
@@ -71,11 +78,23 @@ async def settle_batch(
     return BatchFailure(tuple(item for item, _ in failed), tuple(error for _, error in failed))
 
 
-async def _errors_of(result: Sequence[Any]) -> list[BaseException | None]:
+async def _errors_of(
+    result: Sequence[Any], cancelled_item: Callable[[], BaseException | None]
+) -> list[BaseException | None]:
     """The error of each item, None for success; awaitables run concurrently."""
     if not any(inspect.isawaitable(item) for item in result):
         return [item if isinstance(item, BaseException) else None for item in result]
-    return await asyncio.gather(*(_error_of(item) for item in result))
+    items = [asyncio.ensure_future(_error_of(item)) for item in result]
+    try:
+        return await asyncio.gather(*items)
+    except asyncio.CancelledError:
+        error = cancelled_item()
+        if error is None:
+            raise
+    current = asyncio.current_task()
+    while current is not None and current.cancelling():
+        current.uncancel()
+    return [error if item.cancelled() else item.result() for item in items]
 
 
 async def _error_of(item: Any) -> BaseException | None:

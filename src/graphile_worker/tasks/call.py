@@ -23,5 +23,10 @@ def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThr
 
 
 async def _call_in_thread(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Any:
-    label = f"{task.identifier} (job {helpers.job.id})"
+    label = label_of(task.identifier, helpers.job.id)
     return await threads.submit(label, task._invoke, payload, helpers)
+
+
+def label_of(identifier: str, job_id: int) -> str:
+    """The name of a call in a thread."""
+    return f"{identifier} (job {job_id})"

@@ -63,7 +63,8 @@ async def run_executable(
             await child.end(kill_after)
         await child.finish_output(OUTPUT_TIMEOUT)
     except asyncio.CancelledError:
-        await child.end(kill_after)
+        grace = helpers.abort_signal._grace
+        await child.end(kill_after if grace is None else grace)
         raise
     finally:
         aborted.cancel()

@@ -1,6 +1,7 @@
 """The option `expires` of `@task`: jobs that were due too long ago are deleted instead of run.
 
-The check is part of the call of such a task, so that other tasks have none.
+The check is part of the call of such a task, so that other tasks have none. A job that says with a flag when
+it expires is checked by `check_job_expiry` instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..endings import Ending, check_period
+from ..expiry import expiry_of
+from ..job import Job
 from .helpers import JobHelpers
 
 OPTION = "expires"
@@ -40,8 +43,23 @@ def check_expiry_first(
 
     def invoke_unless_expired(payload: Any, helpers: JobHelpers) -> Any:
         waited = wait_of(helpers.job)
-        if waited > allowed:
+        if waited > allowed and expiry_of(helpers.job.raw_flags) is None:
             raise JobHasExpired(waited, allowed)
         return invoke(payload, helpers)
 
     return invoke_unless_expired
+
+
+def check_job_expiry(job: Job) -> None:
+    """Raise JobHasExpired if the job itself says so; both times are the database's."""
+    from ..figures.counter import wait_of
+
+    expiry = expiry_of(job.raw_flags)
+    if expiry is None or job.raw_locked_at is None:
+        return
+    waited = wait_of(job)
+    allowed = expiry.seconds
+    if not expiry.is_relative:
+        allowed -= job.raw_locked_at - waited
+    if waited > allowed:
+        raise JobHasExpired(waited, max(0.0, allowed))

@@ -1,13 +1,14 @@
-"""The option `lane` of `@task`."""
+"""The options `lane` and `limit` of `@task`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import InvalidArgumentError
+from ..errors import ConfigError, InvalidArgumentError
+from ..limit import Limit, unique_limits
 
-OPTIONS = ("lane",)
+OPTIONS = ("lane", "limit")
 
 
 def lane_of(options: Mapping[str, Any]) -> str | None:
@@ -16,3 +17,17 @@ def lane_of(options: Mapping[str, Any]) -> str | None:
     if lane is not None and (not isinstance(lane, str) or not lane.strip()):
         raise InvalidArgumentError("lane", f"expected the name of a lane, got {lane!r}")
     return lane
+
+
+def limits_of(options: Mapping[str, Any]) -> tuple[Limit, ...]:
+    """What `@task(limit=…)` gives, one limit or several, by name. Raises InvalidArgumentError."""
+    given = options.get("limit")
+    if given is None:
+        return ()
+    limits = (given,) if isinstance(given, Limit) else given
+    if not isinstance(limits, list | tuple) or not all(isinstance(limit, Limit) for limit in limits):
+        raise InvalidArgumentError("limit", f"expected a Limit or a list of them, got {given!r}")
+    try:
+        return tuple(unique_limits(limits))
+    except ConfigError as error:
+        raise InvalidArgumentError("limit", str(error)) from None

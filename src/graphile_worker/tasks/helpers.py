@@ -166,11 +166,17 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         own = self._own_signal
         return (self._services.abort_signal if own is None else own).is_set()
 
+    def _end_early(self, cause: Any, grace: float) -> None:
+        """Ask the task to end because of a `Cause`, which decides the outcome of the job."""
+        signal = self.abort_signal
+        signal._cause, signal._grace = cause, grace
+        signal.set(cause.reason)
+
     @property
-    def _own_abort_reason(self) -> str | None:
-        """The reason if this job alone was aborted, else None."""
+    def _cause(self) -> Any:
+        """Why the worker ends this job alone; None if it does not."""
         own = self._own_signal
-        return own.reason if own is not None and own.is_set() and not own._is_inherited else None
+        return None if own is None else own._cause
 
     async def abortable(self, awaitable: Awaitable[T]) -> T:
         """The result of `awaitable`; if the task should end first, cancel it and raise.

@@ -7,24 +7,26 @@ decode a payload and how to call the function.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, get_args
 
 import msgspec
 
 from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
+from ..limit import Limit
 from ..payload import EMPTY, decoder_for, encode, types_that_fit
 from ..retry import Retry
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
+from ..time_limit import TimeLimit
 from ..unique import Unique, check_unique
 from .expiry import OPTION as EXPIRY_OPTION
 from .expiry import check_expiry_first, expires_after
 from .failure_rules import OPTIONS as FAILURE_OPTIONS
 from .failure_rules import FailureRules, failure_rules
 from .flow_options import OPTIONS as FLOW_OPTIONS
-from .flow_options import lane_of
+from .flow_options import lane_of, limits_of
 from .helpers import JobHelpers
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
@@ -32,6 +34,8 @@ from .queue_name_option import OPTION as QUEUE_NAME
 from .queue_name_option import WIDTH as QUEUE_WIDTH
 from .queue_name_option import QueueNameFunction, check_queue_name_function, queue_names_by, queue_width_of
 from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
+from .timeout_option import OPTIONS as TIMEOUT_OPTIONS
+from .timeout_option import task_time_limit
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -40,7 +44,14 @@ Arguments = ParamSpec("Arguments")
 Invoke = Callable[[Any, JobHelpers], Any]
 
 
-OWN_OPTIONS = (*KEEP_OPTIONS, *FAILURE_OPTIONS, EXPIRY_OPTION, *FLOW_OPTIONS, QUEUE_WIDTH)
+OWN_OPTIONS = (
+    *KEEP_OPTIONS,
+    *FAILURE_OPTIONS,
+    EXPIRY_OPTION,
+    *TIMEOUT_OPTIONS,
+    *FLOW_OPTIONS,
+    QUEUE_WIDTH,
+)
 """Options of the task itself, which are not written into its jobs."""
 
 
@@ -70,10 +81,16 @@ class TaskOptions(TypedDict, total=False):
     """Do not run a job again when this long has passed since it was added."""
     expires: float | timedelta | None
     """Delete a job instead of running it if it was due longer ago than this."""
+    timeout: float | timedelta | None
+    """How long one attempt may run."""
+    on_timeout: Literal["abandon", "wait"] | None
+    """Whether a task that does not end when its time is up is abandoned after the grace, or waited for."""
     on_failure: str | TaskLike[Any] | None
     """Add a job of this task when a job has failed permanently."""
     lane: str | None
     """Run the jobs in this lane of the worker, which has slots of its own."""
+    limit: Limit | Sequence[Limit] | None
+    """Run no more of the jobs at once, and start no more in a period, in all Python workers."""
 
 
 class Task(Generic[P, Arguments, R]):
@@ -91,6 +108,8 @@ class Task(Generic[P, Arguments, R]):
     _failure_rules: FailureRules | None
     """What happens after a failed attempt; None for the default."""
     _expires: float | None
+    _time_limit: TimeLimit | None
+    _limits: tuple[Limit, ...]
     _lane: str | None
     """The lane in which its jobs run; None for the main lane."""
     is_async: bool
@@ -147,8 +166,10 @@ class Task(Generic[P, Arguments, R]):
             self._keep = task_keep(options)
             self._failure_rules = failure_rules(self.identifier, options)
             self._expires = expires_after(options)
+            self._time_limit = task_time_limit(options)
             self._queue_width = queue_width_of(options)
             self._lane = lane_of(options)
+            self._limits = limits_of(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
 
@@ -209,7 +230,8 @@ class Task(Generic[P, Arguments, R]):
         )
         copy.path, copy.line = self.path, self.line
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
-        copy._lane = self._lane
+        copy._time_limit = self._time_limit
+        copy._lane, copy._limits = self._lane, self._limits
         copy._invoke = self._invoke
         copy._annotation = self._annotation
         copy._queue_width = self._queue_width

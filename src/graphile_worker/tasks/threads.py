@@ -29,7 +29,7 @@ class TaskThreads:
         self._alive = 0
         self._closed = False
         self._numbers = itertools.count(1)
-        self._running: dict[int, str] = {}
+        self._running: dict[int, tuple[str, asyncio.Future[Any], int]] = {}  # label, future, thread
 
     def submit(self, label: str, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """Call the function in a thread, in a copy of this context; `label` describes it.
@@ -51,7 +51,13 @@ class TaskThreads:
     @property
     def running(self) -> list[str]:
         """The labels of running calls; after a shutdown, those that could not be ended."""
-        return list(dict(self._running).values())  # copied, because threads change it
+        return [label for label, _, _ in dict(self._running).values()]  # copied, because threads change it
+
+    @property
+    def left_behind(self) -> dict[str, int]:
+        """The labels of running calls that no one waits for, and the ids of their threads."""
+        running = dict(self._running).values()
+        return {label: thread for label, future, thread in running if future.cancelled()}
 
     @property
     def count(self) -> int:
@@ -74,11 +80,13 @@ class TaskThreads:
         threading.Thread(target=self._run, args=(number,), name=name, daemon=True).start()
 
     def _run(self, number: int) -> None:
+        thread = threading.get_ident()
         try:
             while (work := self._queue.get()) is not None:
                 future, context, function, args, label = work
-                self._running[number] = label
-                result, error = _call(context, function, args)
+                self._running[number] = label, future, thread
+                # If it was cancelled before it began, it never runs.
+                result, error = (None, None) if future.cancelled() else _call(context, function, args)
                 self._running.pop(number, None)
                 may_stay = self._make_free()
                 _deliver(future, result, error)

@@ -11,6 +11,7 @@ from ..error_text import related
 from ..errors import UnknownTaskError
 from ..hooks import Hooks
 from ..hooks.events import (
+    JobCancelled,
     JobCompleted,
     JobExpired,
     JobFailed,
@@ -36,11 +37,15 @@ class JobRun:
     """Whether the task asked to run the job again later."""
     is_expired: bool = False
     """Whether the job had expired, so that the task was not called."""
+    is_cancelled: bool = False
+    """Whether the job was cancelled before its task completed."""
 
     def __repr__(self) -> str:
         how = "succeeded" if self.error is None else f"failed: {self.error!r}"
         if self.is_snoozed or self.is_expired:
             how = "was snoozed" if self.is_snoozed else "had expired"
+        elif self.is_cancelled:
+            how = "was cancelled"
         return f"<{_name(self.job)} {how}>"
 
 
@@ -73,7 +78,9 @@ class JobsRun(Sequence[JobRun]):
     def succeeded(self) -> list[Job]:
         """The jobs that completed, as they were when they were fetched."""
         return [
-            run.job for run in self._runs if run.error is None and not run.is_snoozed and not run.is_expired
+            run.job
+            for run in self._runs
+            if run.error is None and not (run.is_snoozed or run.is_expired or run.is_cancelled)
         ]
 
     @property
@@ -145,6 +152,7 @@ class Observed:
         hooks.events.on(JobCompleted, self._completed)
         hooks.events.on(JobSnoozed, self._snoozed)
         hooks.events.on(JobExpired, self._expired)
+        hooks.events.on(JobCancelled, self._cancelled)
         hooks.events.on(JobOutcomeDiscarded, self._discarded)
         hooks.after_run(self._ran)
 
@@ -175,6 +183,11 @@ class Observed:
     def _expired(self, event: JobExpired) -> None:
         self._running.pop(event.job.id, None)
         self.runs.append(JobRun(event.job, is_expired=True))
+
+    def _cancelled(self, event: JobCancelled) -> None:
+        self._running.pop(event.job.id, None)
+        self._frames.pop(event.job.id, None)
+        self.runs.append(JobRun(event.job, is_cancelled=True))
 
     def _completed(self, event: JobCompleted) -> None:
         self._running.pop(event.job.id, None)

@@ -20,7 +20,7 @@ from ..db.retry import Backoff
 from ..hooks import Events
 from ..hooks.events import PoolJobsReturned
 from ..job import Job
-from .fetcher import Fetcher, may_have_left_some
+from .fetcher import Fetcher
 from .source import RETRY_DELAYS, BufferedSource, IdleSlots
 
 MAX_FETCH = 2000  # jobs; larger fetches gain nothing
@@ -202,7 +202,7 @@ class AdaptiveSource(BufferedSource):
 
     def _received(self, jobs: Sequence[Job], limit: int) -> None:
         self._last_limit = limit
-        self._may_be_more = may_have_left_some(len(jobs), limit)
+        self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
         self._pace.measure(self._clock.monotonic(), len(self._held))
         self._arrived = jobs = self._without_paused(jobs)
@@ -253,7 +253,7 @@ class AdaptiveSource(BufferedSource):
         if self._fetcher.one_at_a_time:
             return min(1, free - self._count)
         ahead = 0
-        if 0 < self._run_time < self._prefetch:
+        if 0 < self._run_time < self._prefetch and self._fetcher.may_prefetch:
             ahead = int(self._prefetch / self._run_time * self._concurrency)
             # Twice the prefetch: more is fetched when half is left, and urgent jobs pass held ones.
             ahead = min(ahead, self._pace.jobs_in(2 * self._prefetch), self._last_limit * GROWTH)

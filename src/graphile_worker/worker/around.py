@@ -12,9 +12,9 @@ from ..errors import JobError, JobInterruptedError
 from ..hooks import AroundRun
 from ..hooks.interceptors import resolve
 from ..job import Job
-from ..outcome import Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
+from ..outcome import Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..tasks.helpers import JobHelpers
-from .execute import Executor, interrupted_by_task, is_closed
+from .execute import Executor, interrupted_by_task, is_closed, outcome_by_cause
 from .verdict import outcome_of
 
 
@@ -69,21 +69,21 @@ class _Layers:
         return await self._executor.cancelled(asyncio.CancelledError(), self._helpers)
 
     def _after_error(self, outcome: Outcome | None, error: BaseException) -> Outcome:
-        if isinstance(outcome, Failed | Interrupted | Snoozed | Expired):
+        if isinstance(outcome, Failed | Interrupted | Snoozed | Expired | Cancelled):
             if error is not outcome.error:  # raised again to make a context manager roll back
                 self._helpers.logger.error("an around_run interceptor failed", exc_info=error)
             return outcome
         if isinstance(error, JobInterruptedError):
             return interrupted_by_task(error, self._helpers)
-        return outcome_of(error)
+        return outcome_by_cause(outcome_of(error), error, self._helpers)
 
 
 def _after_cancellation(outcome: Outcome | None, cancelled: Outcome) -> Outcome:
-    return outcome if isinstance(outcome, Failed | Interrupted | Snoozed) else cancelled
+    return outcome if isinstance(outcome, Failed | Interrupted | Snoozed | Cancelled) else cancelled
 
 
 def _after_return(interceptor: AroundRun, outcome: Outcome | None, returned: Any) -> Outcome:
-    if isinstance(outcome, Interrupted):
+    if isinstance(outcome, Interrupted | Cancelled):
         return outcome
     kind = type(returned)  # not isinstance, which may run code of a foreign object
     if (

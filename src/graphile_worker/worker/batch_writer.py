@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -26,11 +26,12 @@ from ..hooks.redaction import Redactor
 from ..job import Job
 from ..observability.job_context import job_fields
 from ..outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
+from ..queries.end_cancelled import CancelledJob
 from ..queries.write import ALL_WRITTEN, Written, release_queue, write
 from ..queries.write_plan import Continuation, WritePlan, WritePlanner, outcomes_of
 from ..recovery.orphaned_jobs import still_locked
 from ..schema_name import SchemaName
-from .execute import TAKEN_AWAY
+from .causes import TAKEN_AWAY
 from .outcome_events import LOST_ROW, OutcomeEvents
 from .recorder import HistoryRecorder
 from .redacted_errors import with_redacted_errors
@@ -113,9 +114,11 @@ class BatchWriter:
         recorder: HistoryRecorder | None = None,
         figures: FigureCounter | None = None,
         redactors: Sequence[Redactor] = (),
+        may_be_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """`recorder`: what to keep in the history; None if there is no history."""
         self._redactors = redactors
+        self._may_be_cancelled = may_be_cancelled
         self._session = session
         self._schema = schema
         self._clock = clock
@@ -176,7 +179,9 @@ class BatchWriter:
                 record=recorder.record if recorder is not None and recorder.is_on else None,
                 now=self._clock.now,
             )
-            queues = self.queues if outcomes.queues and not outcomes.returned else None
+            queues = None
+            if outcomes.queues and not outcomes.returned and not outcomes.cancelled:
+                queues = self.queues
             plan = self._planner.plan(outcomes, None if queues is None else queues.terms())
             try:
                 written, jobs, seconds = await self._run(batch, plan)
@@ -194,6 +199,8 @@ class BatchWriter:
             queues.adopt(jobs)
         if len(jobs) < len(outcomes.queues):
             self.has_freed_queues = True
+        if written.cancelled and not outcomes.cancelled:
+            batch = self._without_cancelled(batch, written.cancelled)
         if outcomes.returned:
             self.has_freed_queues = True
             missing = set(written.missing) - self._maybe_written
@@ -203,6 +210,9 @@ class BatchWriter:
         final: Collection[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
+        if outcomes.cancelled:
+            self._events.cancelled(batch, written.cancelled)
+            return
         if outcomes.has_endings:
             self._events.ended(batch, final)
             batch = [finished for finished in batch if not isinstance(finished.outcome, Snoozed | Expired)]
@@ -218,13 +228,16 @@ class BatchWriter:
         """The result, the jobs that were locked and are ours, and the seconds it took if that is observed."""
         written, seconds = ALL_WRITTEN, None
         holdings, is_observed = self._session.holdings, self._events.is_write_observed
+        cancellable = None
+        if (plan.outcomes.failed or plan.outcomes.returned) and self._may_be_cancelled():
+            cancellable = partial(self._cancellable, batch)
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal written, seconds
             if holdings.lost and any(holdings.is_lost(finished.job) for finished in batch):
                 raise _EvictedError
             began = time.monotonic() if is_observed else 0.0
-            written = await write(connection, self._schema, plan)
+            written = await write(connection, self._schema, plan, cancellable=cancellable)
             if is_observed:
                 seconds = time.monotonic() - began
             return written.jobs
@@ -243,6 +256,27 @@ class BatchWriter:
         self._given_up_in_a_row = 0
         self._on_written()
         return written, jobs, seconds
+
+    def _cancellable(self, batch: Sequence[Finished], job_ids: Collection[int]) -> list[CancelledJob]:
+        """How to end those of these jobs that were cancelled before this pool knew."""
+        jobs, recorder = [], self._recorder
+        for finished in batch:
+            if finished.job.id in job_ids:
+                keep, payload = (None, None) if recorder is None else recorder.keep_cancelled(finished)
+                jobs.append(
+                    CancelledJob(
+                        job=finished.job, keep=keep, payload=payload, seconds=finished.duration, is_own=True
+                    )
+                )
+        return jobs
+
+    def _without_cancelled(
+        self, batch: list[Finished], cancelled: Mapping[int, str | None]
+    ) -> list[Finished]:
+        """The batch without jobs that were cancelled in the meantime, whose events are emitted here."""
+        self._maybe_written.difference_update(cancelled)
+        self._events.cancelled([finished for finished in batch if finished.job.id in cancelled], cancelled)
+        return [finished for finished in batch if finished.job.id not in cancelled]
 
     # -- what was not written ------------------------------------------------------------------------------
 
@@ -341,7 +375,7 @@ class BatchWriter:
                 kept.append(finished)
                 continue
             holdings.forget(finished.job)
-            self._events.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY)))
+            self._events.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY.reason)))
         return kept
 
 

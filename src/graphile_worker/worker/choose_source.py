@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ..clock import Clock
 from ..hooks import Events
@@ -18,8 +19,12 @@ from .source import JobSource
 logger = logging.getLogger("graphile_worker.worker")
 
 
-def choose_fetcher(plan: LanePlan) -> type[Fetcher]:
-    """What locks the jobs of a lane."""
+def choose_fetcher(plan: LanePlan) -> Callable[..., Fetcher]:
+    """What locks the jobs of a lane: a class, or a call that makes one."""
+    if plan.limits:
+        from .limited_fetcher import LimitedFetcher
+
+        return partial(LimitedFetcher, limits=plan.limits)
     if plan.order == FAIR:
         from .fair_fetcher import FairFetcher
 

@@ -40,7 +40,8 @@ class ControlWatch:
         self._state = NOTHING_ASKED
         self._changed = asyncio.Event()
         self._is_failing = False
-        self._is_on = True  # False if this role may not read the tables
+        self.is_on = True
+        """False if this role may not read the tables."""
 
     def changed(self) -> None:
         """Look now: a notification says that the state has changed."""
@@ -48,14 +49,14 @@ class ControlWatch:
 
     async def look(self) -> None:
         """Read the state and apply it; call it before the first fetch."""
-        if not self._is_on:
+        if not self.is_on:
             return
         try:
             state = await self._read_state()
         except Exception as error:
             if sqlstate_of(error) not in REFUSED:
                 raise
-            self._is_on = False
+            self.is_on = False
             logger.warning(
                 "this worker cannot see pauses and cancelled jobs (%s); to obey them, run workers as the "
                 "owner of the schema",
@@ -68,7 +69,7 @@ class ControlWatch:
 
     async def run(self) -> None:
         """Look until cancelled. A failure is logged once until it works again."""
-        while self._is_on:
+        while self.is_on:
             wait = self._interval
             if self._state.changes_in is not None:
                 wait = min(wait, max(0.0, self._state.changes_in))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -15,28 +16,34 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..endings import Ending
-from ..error_text import message_of
+from ..error_text import drop_frames, message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
+from ..expiry import EXPIRES_FLAG
 from ..history.result import kept
 from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
 from ..hooks.redaction import redacted_json
 from ..job import Job
 from ..keep import KeepPolicy, is_awaited
-from ..outcome import COMPLETED, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
+from ..observability.job_context import job_fields
+from ..outcome import COMPLETED, Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..recovery.orphaned_jobs import RECOVERED
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.batch import may_be_batch, settle_batch
-from ..tasks.call import call_task
+from ..tasks.call import call_task, label_of
+from ..tasks.expiry import check_job_expiry
 from ..tasks.failure_rules import FailureRules
 from ..tasks.helpers import JobHelpers
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from ..time_limit import NO_LIMIT, TimeLimit, timeout_in
+from .causes import Cause
 from .verdict import judged, outcome_of, outcome_of_batch
 
-TAKEN_AWAY = "this worker missed its heartbeats and another worker took over the job"
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
+logger = logging.getLogger("graphile_worker.worker")
+
 DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
 """What a task may return that is no result; all but the last are answers of hooks."""
 
@@ -56,8 +63,12 @@ class Executor:
         hooks: Hooks,
         policy: KeepPolicy | None = None,
         clock: Clock | None = None,
+        job_timeout: float | None = None,
     ) -> None:
-        """`policy`: which ends are kept in the history; None if there is no history."""
+        """`policy`: which ends are kept in the history; None if there is no history.
+
+        `job_timeout`: the time limit of jobs that have no other.
+        """
         self._policy = policy
         self._clock = clock or SystemClock()
         self._keeps_completed = policy is not None and policy.keeps_completed
@@ -65,6 +76,9 @@ class Executor:
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
         self._failure_rules: dict[str, FailureRules] = {}
+        self.time_limits: dict[str, TimeLimit] = {}
+        """Of tasks that have one."""
+        self._job_timeout = job_timeout
         self.learn_options(tasks)
         self._services = services
         self._threads = threads
@@ -79,12 +93,18 @@ class Executor:
         """Why the worker cancels running tasks; None until it does."""
 
     def learn_options(self, tasks: Mapping[str, AnyTask]) -> None:
-        """Note which of these tasks set their own number of attempts, or rules for failures."""
+        """Note which of these tasks set their own number of attempts, rules for failures or time limit."""
         for identifier, task in tasks.items():
             if task._failure_rules is not None:
                 self._failure_rules[identifier] = task._failure_rules
             else:
                 self._failure_rules.pop(identifier, None)
+            limit = task._time_limit or NO_LIMIT
+            seconds = limit.seconds or self._job_timeout
+            if seconds is not None:
+                self.time_limits[identifier] = TimeLimit(seconds, limit.waits)
+            else:
+                self.time_limits.pop(identifier, None)
             own = task.spec_defaults.get("max_attempts", DEFAULT_MAX_ATTEMPTS)
             if own != DEFAULT_MAX_ATTEMPTS:
                 self.max_attempts[identifier] = own
@@ -94,6 +114,30 @@ class Executor:
     def helpers(self, job: Job, worker_id: str) -> JobHelpers:
         """The helpers for the task of this job."""
         return JobHelpers(job, self._services, worker_id)
+
+    def time_limit(self, job: Job) -> TimeLimit:
+        """The time limit of this job: its own, that of its task, or that of the worker."""
+        limit = self.time_limits.get(job.task_identifier, NO_LIMIT)
+        own = None if job.raw_flags is None else timeout_in(job.raw_flags)
+        if own is None:
+            return limit
+        if isinstance(own, str):
+            logger.warning(
+                "task %s (job %d): the flag %s has no valid number of seconds; it is ignored",
+                job.task_identifier, job.id, own, extra=job_fields(job),
+            )  # fmt: skip
+            return limit
+        task = self._tasks.get(job.task_identifier)
+        return TimeLimit(own, task is not None and (task._time_limit or NO_LIMIT).waits)
+
+    def is_async(self, job: Job) -> bool:
+        """Whether the task of this job is a coroutine function."""
+        task = self._tasks.get(job.task_identifier)
+        return task is None or task.is_async
+
+    def is_in_thread(self, job: Job) -> bool:
+        """Whether the task of this job runs in a thread now."""
+        return label_of(job.task_identifier, job.id) in self._threads.running
 
     async def execute(self, job: Job, helpers: JobHelpers, is_wrapped: bool = False) -> Outcome:
         """Run one job and return its outcome.
@@ -111,6 +155,8 @@ class Executor:
             if self._before_run and (decision := await self._decide(job, helpers)) is not None:
                 outcome = decision.outcome
             else:
+                if job.raw_flags is not None and EXPIRES_FLAG in job.raw_flags:
+                    check_job_expiry(job)
                 result = await call_task(task, task._decode(job.raw_payload), helpers, self._threads)
                 outcome = COMPLETED
                 if result is not None:
@@ -122,7 +168,7 @@ class Executor:
         except BaseException as error:  # sys.exit() in a task fails the job, not the worker
             if is_closed(error):
                 raise
-            outcome = outcome_of(error)
+            outcome = outcome_by_cause(outcome_of(error), error, helpers)
         if self._after_run:
             outcome = await self._call_after_run(job, outcome, helpers)
         if is_wrapped:
@@ -141,12 +187,15 @@ class Executor:
             result = await result
         if isinstance(result, DECISIONS):
             if isinstance(result, Ending):
-                return outcome_of(result)
+                return outcome_by_cause(outcome_of(result), None, helpers)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
         if may_be_batch(result):
-            failure = await settle_batch(job.raw_payload, result, helpers.logger)
+            failure = await settle_batch(
+                job.raw_payload, result, helpers.logger, cancelled_item=lambda: _item_error(helpers)
+            )
             if failure is not None:
-                return outcome_of_batch(failure, self._failure_rules.get(job.task_identifier))
+                outcome = outcome_of_batch(failure, self._failure_rules.get(job.task_identifier))
+                return outcome_by_cause(outcome, None, helpers)
             if any(map(inspect.isawaitable, result)):  # used up, and good for nothing else
                 return COMPLETED
         if result is not None and (
@@ -159,8 +208,8 @@ class Executor:
         """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
         if type(outcome) is Completed:
             outcome = self._completed(job, outcome)
-        if isinstance(outcome, Expired):
-            return self._expired(job, outcome)
+        if isinstance(outcome, Expired | Cancelled):
+            return self._deleted(job, outcome)
         if isinstance(outcome, Failed | Snoozed):
             rules = self._failure_rules.get(job.task_identifier)
             if rules is not None:
@@ -181,8 +230,10 @@ class Executor:
         except Exception as error:  # `ResultError`, or what a property of the result raises
             return failed(error)
 
-    def _expired(self, job: Job, outcome: Expired) -> Outcome:
-        """The outcome with how to keep it: like a failure, since the task did not run."""
+    def _deleted(self, job: Job, outcome: Expired | Cancelled) -> Outcome:
+        """The outcome with how to keep it: like a failure, since the task did not complete the job."""
+        if isinstance(outcome, Cancelled) and outcome.raised is not None:
+            drop_frames(outcome.raised)
         if self._policy is None:
             return outcome
         keep, payload = self._policy.for_failed(job.task_identifier, job.raw_flags), None
@@ -213,16 +264,20 @@ class Executor:
             except BaseException as error:
                 if is_closed(error):
                     raise
-                outcome = outcome_of(error) if isinstance(outcome, Completed) else outcome
+                if isinstance(outcome, Completed):
+                    outcome = outcome_by_cause(outcome_of(error), error, helpers)
         return outcome
 
     async def cancelled(self, error: asyncio.CancelledError, helpers: JobHelpers) -> Outcome:
-        """Interrupted if the worker cancelled the job; if the task cancelled itself, that is a failure."""
-        if error.args == (TAKEN_AWAY,):
-            return Interrupted(JobInterruptedError(TAKEN_AWAY))
+        """What the cause says if the worker ends this job alone, and Interrupted if it ends all of them.
+
+        If the task cancelled itself, that is a failure.
+        """
         current = asyncio.current_task()
-        reason = helpers._own_abort_reason or self.interruption
-        if reason is None and current is not None and current.cancelling():
+        cause, reason = helpers._cause, self.interruption
+        if cause is not None:
+            reason = cause.reason
+        elif reason is None and current is not None and current.cancelling():
             # When the whole program is cancelled, the worker gets its own cancellation in this iteration.
             await asyncio.sleep(0)
             reason = self.interruption
@@ -230,6 +285,8 @@ class Executor:
             return failed(JobError("the task was cancelled, but not by the worker"))
         while current is not None and current.cancelling():
             current.uncancel()
+        if cause is not None:
+            return outcome_by_cause(None, error, helpers)
         return Interrupted(JobInterruptedError(reason))
 
 
@@ -237,7 +294,15 @@ def interrupted_by_task(error: JobInterruptedError, helpers: JobHelpers) -> Outc
     """The outcome of a task that raised JobInterruptedError: a failure unless it was asked to end."""
     if not helpers._is_aborted:
         return failed(error)
-    return Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
+    own = Interrupted(JobInterruptedError(f"Interrupted: {message_of(error)}"))
+    return outcome_by_cause(own, error, helpers)
+
+
+def outcome_by_cause(own: Any, error: BaseException | None, helpers: JobHelpers) -> Outcome:
+    """The task's own outcome, unless the worker ends this job alone and the cause says otherwise."""
+    cause: Cause | None = helpers._cause
+    outcome: Outcome = own if cause is None else cause.outcome(own, error)
+    return outcome
 
 
 def is_closed(error: BaseException) -> bool:
@@ -247,3 +312,9 @@ def is_closed(error: BaseException) -> bool:
     """
     trace = error.__traceback__
     return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
+
+
+def _item_error(helpers: JobHelpers) -> BaseException | None:
+    """The error of the items of a batch job that were cancelled with it; None if the whole job is ended."""
+    cause: Cause | None = helpers._cause
+    return None if cause is None else cause.item_error()

@@ -89,6 +89,8 @@ class FetchPlan:
         self._all_ranges: Ranges | None = None  # set while there are too many priorities to walk over
         self._listed_at = 0.0
         self._server_ahead = 0.0  # seconds since 1970 by the server's clock, less the monotonic time
+        self.room: int | None = None
+        """How many jobs the last statement could lock at most, if something bounds it beside its limit."""
 
     def fetch(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
         """The statements of one fetch."""
@@ -144,7 +146,7 @@ class FetchPlan:
     def _fetch_above_watermarks(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
         read_up_to = self._time_of(demand, began)
         jobs, ended = yield from self._lock(demand.limit, self._watermarks.ranges())
-        self._watermarks.advance(jobs, read_up_to, full=len(jobs) >= demand.limit)
+        self._watermarks.advance(jobs, read_up_to, full=self._is_full(demand, jobs))
         if jobs:
             self._is_awaited = False
         elif self._is_awaited and self._watermarks.is_full_due(ended, announced=True):
@@ -175,7 +177,11 @@ class FetchPlan:
         if not demand.one_at_a_time:
             # Jobs that became due while the statement ran were not read.
             read_up_to = self._time_of(demand, began)
-            self._watermarks.set(priorities, jobs, read_up_to, full=len(jobs) >= demand.limit)
+            self._watermarks.set(priorities, jobs, read_up_to, full=self._is_full(demand, jobs))
+
+    def _is_full(self, demand: Demand, jobs: Sequence[Job]) -> bool:
+        """Whether more jobs may be ready than were locked."""
+        return len(jobs) >= (demand.limit if self.room is None else self.room)
 
     def _list_priorities(self) -> Steps[list[int]]:
         """List the priorities of waiting jobs. If there are very many, list some and read the rest as one."""

@@ -67,6 +67,11 @@ def may_have_left_some(found: int, limit: int) -> bool:
 class Fetcher:
     """Sends the statements that a `FetchPlan` chooses."""
 
+    may_prefetch: bool = True
+    """Whether jobs may be locked before a slot is free."""
+    may_continue_queues: bool = True
+    """Whether a write may lock the next job of a named queue in place of a fetch."""
+
     def __init__(
         self,
         session: Session,
@@ -95,6 +100,7 @@ class Fetcher:
         self._paused: frozenset[str] = frozenset()
         self._failures = failures
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
+        self._fetches = FETCHES
         self.on_queued: Callable[[Sequence[Job]], None] | None = None
         """Called with fetched jobs of which some may be in named queues."""
         self.one_at_a_time = callable(forbidden_flags)
@@ -174,7 +180,7 @@ class Fetcher:
                     if isinstance(step, Fetch):
                         fetch = step
                         statement = partial(
-                            FETCHES[step.kind],
+                            self._fetches[step.kind],
                             schema=self._schema,
                             pool_id=self.pool_id,
                             tasks=demand.tasks,
@@ -218,6 +224,10 @@ class Fetcher:
             raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
         return flags
 
+    def may_have_left_some(self, found: int, limit: int) -> bool:
+        """Whether another fetch may find more jobs now."""
+        return may_have_left_some(found, limit)
+
     def full_fetch_in(self) -> float | None:
         """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
         return self._plan.full_fetch_in(time.monotonic())
@@ -247,7 +257,7 @@ class Fetcher:
 
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
-        if self.one_at_a_time or not self._tasks:
+        if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
         now = self._clock.now() if self._use_local_time else None
         return Continuation(

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..lane import MAIN, Lane, Order
+from ..lane import FAIR, MAIN, Lane, Order
+from ..limit import Limit, unique_limits
 from ..tasks.task import AnyTask
 
 MANY_LANES = 10  # each lane makes a fetch of its own for each announced job
@@ -30,6 +31,8 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     """The number of slots."""
     order: Order = "priority"
+    limits: Mapping[Limit, Sequence[str]] = msgspec.field(default_factory=dict)
+    """The limits of its tasks, each with the identifiers of all tasks that have it; by name."""
 
     @property
     def is_main(self) -> bool:
@@ -40,18 +43,28 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
 def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency: int) -> list[LanePlan]:
     """The lanes of a pool with these tasks, the main lane first.
 
-    A lane without tasks is left out. ConfigError if a task is in a lane that does not exist, or in two.
+    Tasks with limits are never in the main lane: those with the same limits share a lane, unless they name
+    one. A lane without tasks is left out. ConfigError if a task is in a lane that does not exist, or in two.
     """
-    if not lanes and not any(task._lane for task in tasks.values()):
+    if not lanes and not any(task._lane or task._limits for task in tasks.values()):
         return [LanePlan(name=MAIN, tasks=tuple(tasks), concurrency=concurrency)]
     members = _members(tasks, lanes)
-    slots = {MAIN: concurrency} | {lane.name: lane.concurrency for lane in lanes}
+    slots = {lane.name: lane.concurrency for lane in lanes}
     orders = {lane.name: lane.order for lane in lanes}
     for lane in lanes:
         if not members[lane.name]:
             logger.warning("the lane %r has no tasks in this worker", lane.name)
+        elif lane.order == FAIR and any(tasks[name]._limits for name in members[lane.name]):
+            raise ConfigError(f"lane {lane.name!r}: tasks with limits cannot be in a fair lane")
+    users = _users_of_limits(tasks)
     plans = [
-        LanePlan(name=name, tasks=tuple(found), concurrency=slots[name], order=orders.get(name, "priority"))
+        LanePlan(
+            name=name,
+            tasks=tuple(found),
+            concurrency=slots.get(name, concurrency),
+            order=orders.get(name, "priority"),
+            limits={limit: users[limit] for limit in _limits_of_lane(name, [tasks[each] for each in found])},
+        )
         for name, found in members.items()
         if found
     ]
@@ -76,6 +89,9 @@ def _members(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane]) -> dict[str, l
                 f"the task {identifier!r} is in two lanes: {own!r}, by its @task, and {given!r}"
             )
         name = given or own or MAIN
+        if name == MAIN and task._limits:
+            members.setdefault(_name_of_limited(task), []).append(identifier)
+            continue
         if name not in members:
             raise ConfigError(
                 f"the task {identifier!r} is in the lane {name!r}, which this worker does not have; declare "
@@ -84,6 +100,29 @@ def _members(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane]) -> dict[str, l
             )
         members[name].append(identifier)
     return members
+
+
+def _name_of_limited(task: AnyTask) -> str:
+    """The name of the lane of tasks that have these limits and name no lane."""
+    return "limit " + " + ".join(limit.name for limit in task._limits)
+
+
+def _limits_of_lane(name: str, tasks: Sequence[AnyTask]) -> tuple[Limit, ...]:
+    """The limits that all tasks of a lane have: one fetch serves them all."""
+    limits = tasks[0]._limits
+    for task in tasks:
+        if task._limits != limits:
+            raise ConfigError(
+                f"the tasks {tasks[0].identifier!r} and {task.identifier!r} are in the lane {name!r} and "
+                "have different limits; put them into different lanes"
+            )
+    return limits
+
+
+def _users_of_limits(tasks: Mapping[str, AnyTask]) -> dict[Limit, list[str]]:
+    """Each limit, and the identifiers of the tasks that have it."""
+    limits = unique_limits(limit for task in tasks.values() for limit in task._limits)
+    return {limit: [name for name, task in tasks.items() if limit in task._limits] for limit in limits}
 
 
 def _chosen_by_lanes(tasks: Mapping[str, AnyTask], lanes: Iterable[Lane]) -> dict[str, str]:
@@ -117,3 +156,14 @@ def _identifier(thing: Any, tasks: Mapping[str, AnyTask]) -> str | None:
 
 def _shown(thing: Any) -> str:
     return repr(thing if isinstance(thing, str) else getattr(thing, "identifier", None) or thing)
+
+
+def check_limits(lanes: Iterable[LanePlan], *, has_limits: bool) -> None:
+    """Refuse to run limited tasks without the objects in the database that keep the limits."""
+    limited = [task for lane in lanes if lane.limits for task in lane.tasks]
+    if limited and not has_limits:
+        raise ConfigError(
+            f"the limits of {', '.join(limited)} cannot be kept, because the schema has no objects for "
+            "limits and this role may not create them; let the owner of the schema run: "
+            "graphile-worker migrate"
+        )

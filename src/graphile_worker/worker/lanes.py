@@ -15,6 +15,7 @@ from ..errors import JobInterruptedError
 from ..job import Job
 from ..outcome import Finished, Interrupted
 from ..queries.write_plan import Continuation
+from .causes import Cause
 from .fetcher import Fetcher
 from .lane_plan import LanePlan
 from .slots import Slots
@@ -36,6 +37,11 @@ class PoolLane:
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy to run here; None if none may."""
         return self.fetcher.continuation() if self.source.may_go_on else None
+
+    def poll_if_ended(self, finished: Sequence[Finished]) -> None:
+        """Fetch if jobs of this lane have ended, which may have left room in its limits for others."""
+        if any(each.job.task_identifier in self.plan.tasks for each in finished):
+            self.source.poll()
 
     @property
     def has_free_slot(self) -> bool:
@@ -157,9 +163,9 @@ class AllSlots:
         for slots in self._all:
             slots.cancel_lost(is_lost)
 
-    def abort(self, job_id: int, reason: str, *, cancel_after: float | None = None) -> bool:
-        """Abort one running job; whether it runs here."""
-        return any(slots.abort(job_id, reason, cancel_after=cancel_after) for slots in self._all)
+    def end_job(self, job_id: int, cause: Cause, grace: float) -> bool:
+        """End one running job for this cause; returns whether it runs here. See `Slots.end_job`."""
+        return any(slots.end_job(job_id, cause, grace) for slots in self._all)
 
     def abandon(self, reason: str) -> list[Finished]:
         """Cancel running jobs without waiting for them, and return them as interrupted."""

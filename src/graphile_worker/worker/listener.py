@@ -38,6 +38,7 @@ JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
 WORKER_PING = "worker:ping"
 WORKER_CONTROL = "worker:py"  # operators ask for something; see `control`
+LIMITS = '"limits"'  # in its payload: about a limit
 OF_ONE_JOB = ',"count":1}'  # the end of the payload that add_job sends
 CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_PING, WORKER_CONTROL)
 WATCH_INTERVAL = 30.0  # seconds without a notification until a ping is sent, at most
@@ -67,6 +68,7 @@ class Listener:
         on_migration: Callable[[int, bool], None],
         on_ready: Callable[[], None],
         on_control: Callable[[], None] = lambda: None,
+        on_limits: Callable[[], None] = lambda: None,
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
         is_tuned: bool = False,
@@ -84,6 +86,7 @@ class Listener:
         self._on_migration = on_migration
         self._on_ready = on_ready
         self._on_control = on_control
+        self._on_limits = on_limits
         self._watch_interval = watch_interval
         self._answer_within = answer_within
         self._is_tuned = is_tuned
@@ -247,7 +250,7 @@ class Listener:
             if count > 0:
                 self._on_jobs(count)
         elif channel == WORKER_CONTROL:
-            self._on_control()
+            (self._on_limits if LIMITS in payload else self._on_control)()
         elif channel == WORKER_MIGRATE:
             migration = announced_migration(payload)
             if migration is not None:

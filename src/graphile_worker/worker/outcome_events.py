@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..clock import Clock
 from ..errors import JobError
 from ..hooks import Events
 from ..hooks.events import (
     Event,
+    JobCancelled,
     JobCompleted,
     JobErrored,
     JobExpired,
@@ -22,7 +23,7 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..observability.job_context import job_fields
-from ..outcome import Completed, Expired, Failed, Finished, Interrupted, Snoozed
+from ..outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
 from ..queries.write_plan import CUT_OFF
 from ..retry import back_off
 from .verdict import seconds_left
@@ -83,6 +84,21 @@ class OutcomeEvents:
                         allowed=outcome.allowed,
                     )
                 )
+
+    def cancelled(self, batch: Sequence[Finished], reasons: Mapping[int, str | None]) -> None:
+        """These jobs were cancelled, and are deleted."""
+        for finished in batch:
+            job, outcome = finished.job, _as_cancelled(finished.outcome)
+            self._emit(
+                JobCancelled(
+                    worker_id=finished.worker_id,
+                    job=job,
+                    duration=finished.duration,
+                    reason=reasons.get(job.id) or outcome.reason,
+                    has_started=outcome.has_started,
+                    error=outcome.raised,
+                )
+            )
 
     def _snoozed(self, finished: Finished, outcome: Snoozed, *, can_run: bool) -> None:
         if not can_run:
@@ -206,3 +222,12 @@ class OutcomeEvents:
                 about,
                 extra=None if job is None else job_fields(job),
             )
+
+
+def _as_cancelled(outcome: Outcome) -> Cancelled:
+    """The outcome of a cancelled job; the task may have ended before the worker knew of it."""
+    if isinstance(outcome, Cancelled):
+        return outcome
+    if isinstance(outcome, Interrupted):
+        return Cancelled(has_started=outcome.has_reason)
+    return Cancelled(raised=outcome.error)

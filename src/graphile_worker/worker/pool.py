@@ -5,6 +5,7 @@ The parts know nothing of each other beyond what is wired here. `shutdown` descr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,7 +16,7 @@ from ..clock import Clock
 from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
-from ..errors import WorkerStoppedError
+from ..errors import ConfigError, WorkerStoppedError
 from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
@@ -23,7 +24,9 @@ from ..job import Job
 from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
+from ..outcome import Finished
 from ..queries.control import ControlState, paused_jobs, read_control_state
+from ..queries.limits import register_limits
 from ..queries.pauses import end_due_holds
 from ..queries.ping import ping
 from ..recovery.blocked_loop import LoopBlockage
@@ -34,6 +37,7 @@ from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from ..text import count
 from .background import BackgroundTasks
+from .cancellations import Cancellations
 from .choose_source import choose_fetcher, choose_source
 from .control import ControlWatch
 from .drain import drain
@@ -44,6 +48,8 @@ from .failure_log import FailureLog
 from .fetcher import FlagSource
 from .lane_plan import LanePlan
 from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
+from .left_behind import LeftBehind
+from .limited_fetcher import LimitedFetcher
 from .listener import Listener
 from .pausing import Pausing
 from .progress import ProgressReporter
@@ -58,6 +64,7 @@ from .watchdog import Blockage, LoopWatchdog, exit_process
 from .wide_queues import WideQueues
 
 SESSIONS_WITH_LISTENER = 3
+LOOK_AGAIN_AFTER = 0.2  # seconds
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
@@ -151,12 +158,18 @@ class WorkerPool:
             recorder=self._recorder,
             figures=self.figures,
             redactors=hooks._redactors,
+            may_be_cancelled=self._may_be_cancelled,
         )
         self._lanes = [self._make_lane(plan) for plan in lanes]
         self._source = AllSources(self._lanes)
         self._services = services
         self._progress: ProgressReporter | None = None
-        self._executor = Executor(self._tasks, services, self._threads, hooks, policy, clock)
+        self._executor = Executor(
+            self._tasks, services, self._threads, hooks, policy, clock, options.job_timeout
+        )
+        self._left_behind = LeftBehind(
+            self._threads, options.max_tasks_left_behind, lambda error: self._die(error, "run")
+        )
         self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
         self._wide_queues = WideQueues(
@@ -170,6 +183,15 @@ class WorkerPool:
         )
         self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
         self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
+        self._cancellations = Cancellations(
+            self.id,
+            holdings=self._sessions.holdings,
+            source=self._source,
+            executor=self._executor,
+            put=self._sink.put,
+            look_again=self._look_soon,
+            grace=options.timeout_grace,
+        )
         self._schema_watch = SchemaWatch(
             schema,
             self._read_schema_state,
@@ -235,6 +257,7 @@ class WorkerPool:
     async def start(self) -> None:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
+        await self._register_limits()
         await self._register()
         if (recorder := self._recorder) is not None:
             await self.run_statement(lambda connection: recorder.prepare(connection, self._identifiers))
@@ -256,6 +279,9 @@ class WorkerPool:
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
             [self._make_slots(lane) for lane in self._lanes]
         )
+        self._cancellations.slots = slots
+        if any(lane.plan.limits for lane in self._lanes):
+            self._sink.on_ended = self._limited_jobs_ended
         self._sink.start(
             LaneContinuation(self._lanes, self._sink.put),
             on_full=slots.hold_up,
@@ -264,10 +290,10 @@ class WorkerPool:
         start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
-            if self._control is not None:
-                start(self._control.run(), "control")
             start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
             start(refresh_tasks(self._register, self._clock, self._fetch_failed), "task names")
+        if self._control is not None:
+            start(self._control.run(), "control")
         slots.start()
         self._watchdog = LoopWatchdog(
             slots,
@@ -284,6 +310,13 @@ class WorkerPool:
         if self.once:
             start(self._drain(slots), "once")
 
+    async def _register_limits(self) -> None:
+        """Write the bounds of this worker's limits: the last start wins."""
+        limits = {limit: tasks for lane in self._lanes for limit, tasks in lane.plan.limits.items()}
+        if limits:
+            schema = self._options.schema_name
+            await self.run_statement(lambda connection: register_limits(connection, schema, limits))
+
     def _make_slots(self, lane: PoolLane) -> Slots:
         lane.slots = Slots(
             lane.plan.concurrency,
@@ -293,8 +326,22 @@ class WorkerPool:
             self._events,
             lane.plan.tasks,
             on_fatal=lambda error: self._die(error, "run"),
+            left_behind=self._left_behind,
+            timeout_grace=self._options.timeout_grace,
         )
         return lane.slots
+
+    def _limited_jobs_ended(self, finished: Sequence[Finished]) -> None:
+        """Fetch where jobs have ended that used a limit."""
+        for lane in self._lanes:
+            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_counted:
+                lane.poll_if_ended(finished)
+
+    def _limits_changed(self) -> None:
+        """Another pool has left room in a limit, or its bounds have changed."""
+        for lane in self._lanes:
+            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_refused:
+                lane.source.poll()
 
     async def _register(self) -> None:
         """Read the ids of the tasks of every lane."""
@@ -320,6 +367,7 @@ class WorkerPool:
             on_migration=lambda number, breaking: self._schema_watch.change_announced(),
             on_ready=self._listener_ready,
             on_control=self._control_changed,
+            on_limits=self._limits_changed,
             is_tuned=self._options.prepared_statements,
         )
         listener.start()
@@ -327,12 +375,19 @@ class WorkerPool:
     def _listener_ready(self) -> None:
         """Notifications sent before now were missed, about jobs as well as migrations."""
         self._source.pulse()
+        self._limits_changed()
         self._schema_watch.check()
         self._control_changed()
 
     def _control_changed(self) -> None:
         if self._control is not None:
             self._control.changed()
+
+    def _look_soon(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_AGAIN_AFTER, self._control_changed)
+
+    def _may_be_cancelled(self) -> bool:
+        return self._control is not None and self._control.is_on
 
     async def _read_control_state(self) -> ControlState:
         schema = self._options.schema_name
@@ -346,6 +401,7 @@ class WorkerPool:
 
     def _apply_control(self, state: ControlState) -> None:
         """Do what operators ask for."""
+        self._cancellations.end(state.cancelled)
         self._pausing.apply(state)
         self._wide_queues.apply(state.has_wide_queues)
 
@@ -389,6 +445,9 @@ class WorkerPool:
 
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
+        limited = {name for lane in self._lanes if lane.plan.limits for name in lane.plan.tasks}
+        if any(task._limits and name not in limited for name, task in tasks.items()):
+            raise ConfigError("tasks with limits cannot be added to a running worker; restart it")
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
         self._fetch_tasks(tasks)

@@ -101,6 +101,14 @@ class HistoryRecorder:
             payload=self._redacted_payload(job, outcome, keep),
         )
 
+    def keep_cancelled(self, finished: Finished) -> tuple[Keep | None, str | None]:
+        """How to keep the end of a cancelled job, like a failure, and its payload if that is redacted."""
+        job = finished.job
+        keep = self._policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
+        if not self.redactors or keep is None or not keep.payload:
+            return keep, None
+        return keep, redacted_json(self.redactors, "payload", job.task_identifier, job.raw_payload)
+
     def _redacted_payload(self, job: Job, outcome: Failed | Snoozed, keep: Keep | None) -> str | None:
         if not self.redactors or keep is None or not keep.payload:
             return None

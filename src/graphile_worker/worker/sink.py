@@ -22,6 +22,7 @@ from ..figures.counter import FigureCounter
 from ..hooks import Events
 from ..hooks.redaction import Redactor
 from ..outcome import (
+    Cancelled,
     Completed,
     Expired,
     Failed,
@@ -67,10 +68,12 @@ class Sink:
         recorder: HistoryRecorder | None = None,
         figures: FigureCounter | None = None,
         redactors: Sequence[Redactor] = (),
+        may_be_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """`on_error` is called after each failed write, `on_written` after each successful one.
 
-        `recorder`: what to keep in the history; None if there is no history.
+        `recorder`: what to keep in the history; None if there is no history. `may_be_cancelled`: whether this
+        pool can see which jobs were cancelled.
         """
         self._writer = BatchWriter(
             session,
@@ -84,6 +87,7 @@ class Sink:
             recorder=recorder,
             figures=figures,
             redactors=redactors,
+            may_be_cancelled=may_be_cancelled,
         )
         self._clock = clock
         self._delays = (complete_delay or 0.0, fail_delay or 0.0)
@@ -93,6 +97,7 @@ class Sink:
         self._kept: list[Finished] = []
         self._failed: list[Finished] = []
         self._interrupted: list[Finished] = []
+        self._cancelled: list[Finished] = []
         self._in_flight: list[Finished] = []
         self._weight = 0  # bytes of unwritten outcomes, as far as they are counted; see `unwritten`
         self._is_full = False
@@ -106,6 +111,8 @@ class Sink:
         self._on_full: Callable[[], None] = lambda: None
         self._on_room: Callable[[], None] = lambda: None
         self._loop_task: asyncio.Task[None] | None = None
+        self.on_ended: Callable[[Sequence[Finished]], None] | None = None
+        """Called with the outcomes that were written, if somebody has to know."""
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
@@ -169,6 +176,9 @@ class Sink:
         elif isinstance(outcome, END_IS_KEPT):
             self._kept.append(finished)
             self._weigh(finished)
+        elif isinstance(outcome, Cancelled):
+            self._cancelled.append(finished)
+            self._weigh(finished)
         else:
             self._interrupted.append(finished)
         if not self._is_awake:
@@ -185,6 +195,8 @@ class Sink:
             self._on_full()
 
     def _part_done(self, part: Sequence[Finished]) -> None:
+        if self.on_ended is not None:
+            self.on_ended(part)
         if self._weight:
             self._weight -= sum(map(weight_of, part))
         if not self._is_full:
@@ -203,9 +215,10 @@ class Sink:
         """Whether the next write frees a named queue; False where writes are delayed or fail."""
         if self.last_error is not None or any(self._delays):
             return False
-        return any(
-            map(queues_of, (self._in_flight, self._completed, self._kept, self._failed, self._interrupted))
-        )
+        unwritten = (
+            self._in_flight, self._completed, self._kept, self._failed, self._interrupted, self._cancelled
+        )  # fmt: skip
+        return any(map(queues_of, unwritten))
 
     async def flush(self) -> None:
         """Wait until everything put here is committed; cuts batch delays short."""
@@ -275,9 +288,9 @@ class Sink:
             await self._sleep_or_wake(left)
 
     async def _wait_for_batch_delay(self) -> None:
-        """Wait for the configured delay, unless an interrupted job, a full sink or a flush cuts it short."""
+        """Wait for the configured delay, unless a job ended early, a full sink or a flush cuts it short."""
         ends = [math.inf, math.inf]  # of the delays for completed and for failed jobs, once there are any
-        while not self._is_flushing and not self._interrupted and not self._is_full:
+        while not (self._is_flushing or self._interrupted or self._cancelled or self._is_full):
             now = self._clock.monotonic()
             for kind, waiting in enumerate((self._completed or self._kept, self._failed)):
                 if waiting and ends[kind] == math.inf:
@@ -301,6 +314,9 @@ class Sink:
     def _next_batch(self) -> list[Finished]:
         if self._interrupted:
             return self._next_interrupted()
+        if self._cancelled:
+            batch, self._cancelled = self._cancelled[:MAX_BATCH], self._cancelled[MAX_BATCH:]
+            return batch
         batch, self._completed = self._completed[:MAX_BATCH], self._completed[MAX_BATCH:]
         if self._kept:
             batch += self._next_kept(MAX_BATCH - len(batch))
@@ -340,6 +356,7 @@ class Sink:
             END_IS_KEPT: self._kept,
             ROW_STAYS: self._failed,
             (Interrupted,): self._interrupted,
+            (Cancelled,): self._cancelled,
         }
         for kinds, unwritten in waiting.items():
             unwritten[:0] = [finished for finished in batch if type(finished.outcome) in kinds]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -28,13 +29,21 @@ from ..hooks.events import (
     WorkerStopped,
 )
 from ..job import Job
-from ..outcome import Finished, Interrupted, failed
+from ..observability.job_context import job_fields
+from ..outcome import Finished, Interrupted, Outcome, failed
 from ..spec import DEFAULT_MAX_ATTEMPTS
 from ..tasks.helpers import current_helpers
+from ..time_limit import TimeLimit
 from .around import execute_around
-from .execute import TAKEN_AWAY, Executor
+from .causes import TAKEN_AWAY, Cause, TimedOut
+from .early_end import EarlyEnd
+from .execute import Executor
+from .left_behind import LeftBehind
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
+TAKEN_AWAY_GRACE = 5.0  # seconds
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class SlotSource(Protocol):
@@ -52,12 +61,14 @@ class SlotSource(Protocol):
 class Slot:
     """One slot: its id, the job it runs, and the asyncio task that drives it."""
 
-    __slots__ = ("context", "id", "idle", "is_abandoned", "job", "started", "task")
+    __slots__ = ("context", "early_end", "id", "idle", "is_abandoned", "job", "started", "task")
 
     def __init__(self) -> None:
         self.id = f"worker-{secrets.token_hex(9)}"
         self.job: Job | None = None
         self.started = 0.0
+        self.early_end: EarlyEnd | None = None
+        """Of the running job, if it has a time limit or is being ended."""
         self.is_abandoned = False
         self.idle: asyncio.Future[None] | None = None
         self.task: asyncio.Task[bool] | None = None
@@ -76,7 +87,11 @@ class Slots:
         events: Events,
         identifiers: Sequence[str],
         on_fatal: Callable[[BaseException], None] = lambda error: None,
+        *,
+        left_behind: LeftBehind,
+        timeout_grace: float = 5.0,
     ) -> None:
+        """`timeout_grace`: seconds that a task has to end after its time limit."""
         self._source = source
         self._executor = executor
         self._put = put
@@ -88,16 +103,18 @@ class Slots:
         self._takes_no_jobs = False  # closing or held up
         self._turn_began = 0.0
         self._running = 0
-        self._all = [Slot() for _ in range(count)]
+        self._identifiers = tuple(identifiers)
+        self._all: list[Slot] = []
+        self._left_behind = left_behind
+        self._timeout_grace = timeout_grace
         self._idle: list[Slot] = []
         self._ended = asyncio.Event()
         self._became_idle = asyncio.Event()
         self.on_busy: Callable[[], None] | None = None
         """Called once when a slot wakes up, and then reset; may be set from any thread."""
-        self._cancel_timers: dict[int, tuple[Job, asyncio.TimerHandle]] = {}  # by job id
         self.error: BaseException | None = None
-        for slot in self._all:
-            events.emit(WorkerCreated(worker_id=slot.id, tasks=tuple(identifiers)))
+        for _ in range(count):
+            self._all.append(self._new_slot())
 
     def start(self) -> None:
         """Start every slot; each asks the source for a job."""
@@ -155,34 +172,40 @@ class Slots:
         """Cancel the jobs that other workers have taken over; the slots continue with other jobs."""
         for slot in self._all:
             if slot.job is not None and slot.task is not None and is_lost(slot.job):
-                slot.task.cancel(TAKEN_AWAY)
+                self._end(slot, slot.job, TAKEN_AWAY, TAKEN_AWAY_GRACE)
 
-    def abort(self, job_id: int, reason: str, *, cancel_after: float | None = None) -> bool:
-        """Abort one running job: set its abort signal, and cancel its task after `cancel_after` seconds.
+    def end_job(self, job_id: int, cause: Cause, grace: float) -> bool:
+        """End one running job for this cause, which also decides its outcome; returns whether it runs here.
 
-        Its outcome is `Interrupted` unless the task ends by itself. Other jobs do not notice. Returns whether
-        the job runs here. A thread cannot be cancelled: its slot becomes free and the thread is left behind.
+        Its abort signal is set. A coroutine is cancelled at once, and so is an executable, which gets
+        SIGTERM; a thread has the grace to notice its signal. After the grace the task is cancelled once more,
+        with SIGKILL for an executable. What still does not end is left behind: its slot is replaced, the
+        outcome is written, and a late result is dropped. Other jobs do not notice.
+
+        A task that returns normally although it was asked to end completes its job.
+
+        To cancel a job on request: `slots.end_job(job_id, Cancelled("reason"), grace)` with a subclass of
+        `Cause`. It may be called again for the same job; the cause with the higher rank holds.
         """
         for slot in self._all:
-            if slot.job is not None and slot.job.id == job_id and slot.context is not None:
-                slot.context[current_helpers].abort_signal.set(reason)
-                if cancel_after is not None:
-                    self._cancel_later(slot, slot.job, cancel_after)
+            if slot.job is not None and slot.job.id == job_id:
+                self._end(slot, slot.job, cause, grace)
                 return True
         return False
 
-    def _cancel_later(self, slot: Slot, job: Job, delay: float) -> None:
-        def cancel() -> None:
-            self._cancel_timers.pop(job.id, None)
-            if slot.job is job and slot.task is not None:
-                slot.task.cancel()
+    def _end(self, slot: Slot, job: Job, cause: Cause, grace: float) -> None:
+        if slot.early_end is None:
+            slot.early_end = self._early_end(slot, job)
+        slot.early_end.begin(cause, grace)
 
-        aborted, timer = self._cancel_timers.get(job.id, (None, None))
-        if aborted is job:
-            return
-        if timer is not None:  # of an earlier attempt
-            timer.cancel()
-        self._cancel_timers[job.id] = job, asyncio.get_running_loop().call_later(delay, cancel)
+    def _early_end(self, slot: Slot, job: Job) -> EarlyEnd:
+        return EarlyEnd(
+            slot,
+            job,
+            self._executor,
+            abandon=lambda early_end: self._leave_behind(slot, early_end),
+            on_wait=_log_wait,
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -204,16 +227,54 @@ class Slots:
         unfinished = []
         for slot in self._all:
             if slot.job is not None:
-                outcome = Interrupted(JobInterruptedError(reason))
-                unfinished.append(Finished(slot.job, outcome, slot.id, time.monotonic() - slot.started))
-                slot.job = None
-                slot.is_abandoned = True
-                self._running -= 1
+                cause = slot.early_end.cause if slot.early_end is not None else None
+                unfinished.append(self._abandon(slot, slot.job, cause, reason))
             if slot.task is not None:
                 slot.task.cancel(reason)
         return unfinished
 
+    def _abandon(self, slot: Slot, job: Job, cause: Cause | None, reason: str) -> Finished:
+        """Take the job from a slot that goes on without it; its outcome is what the cause says."""
+        outcome: Outcome = Interrupted(JobInterruptedError(reason))
+        if cause is not None:
+            outcome = self._executor.settled(job, cause.outcome(None, None))
+        if slot.early_end is None:
+            slot.early_end = self._early_end(slot, job)
+        slot.early_end.stop()
+        slot.job = None
+        slot.is_abandoned = True
+        self._running -= 1
+        return Finished(job, outcome, slot.id, time.monotonic() - slot.started)
+
+    def _leave_behind(self, slot: Slot, early_end: EarlyEnd) -> None:
+        """Write the outcome of a job whose task ignores its cancellation, and replace the slot."""
+        job, cause = early_end.job, early_end.cause
+        if slot.job is not job or cause is None:
+            return
+        self._put(self._abandon(slot, job, cause, cause.reason))
+        another = self._new_slot()
+        self._all[self._all.index(slot)] = another
+        self._spawn(another)  # while the pool closes, it ends at once
+        if slot.task is not None:
+            self._left_behind.add(slot.id, job, cause, slot.task.get_coro())
+            slot.task.cancel()
+
+    def _limit_time(self, slot: Slot, job: Job) -> None:
+        limit = self._executor.time_limit(job)
+        if limit.seconds is not None:
+            early_end = slot.early_end = self._early_end(slot, job)
+            early_end.schedule(limit.seconds, lambda: self._time_is_up(early_end, limit))
+
+    def _time_is_up(self, early_end: EarlyEnd, limit: TimeLimit) -> None:
+        if self._executor.interruption is None:  # else the job is being returned
+            early_end.begin(TimedOut(limit.seconds or 0.0), self._timeout_grace, waits=limit.waits)
+
     # -- one slot ------------------------------------------------------------------------------------------
+
+    def _new_slot(self) -> Slot:
+        slot = Slot()
+        self._events.emit(WorkerCreated(worker_id=slot.id, tasks=self._identifiers))
+        return slot
 
     def _spawn(self, slot: Slot) -> None:
         loop = asyncio.get_running_loop()
@@ -242,21 +303,18 @@ class Slots:
         self._events.emit(WorkerStopped(worker_id=slot.id, error=error))
         if error is not None:
             self._on_fatal(error)
+        if slot.is_abandoned:
+            self._left_behind.ended(slot.id)
         if all(other.task is None for other in self._all):
             self._ended.set()
             self._became_idle.set()
-            self._drop_cancel_timers()
-
-    def _drop_cancel_timers(self) -> None:
-        for _, timer in self._cancel_timers.values():
-            timer.cancel()
-        self._cancel_timers.clear()
 
     def _fail(self, slot: Slot, error: BaseException) -> None:
         """Fail the job of a slot that ended without an outcome, if it ran one."""
         if slot.job is not None:
             job, slot.job = slot.job, None
             self._running -= 1
+            self._is_over(slot)
             self._put(Finished(job, failed(error), slot.id, time.monotonic() - slot.started))
 
     async def _work(self, slot: Slot) -> bool:
@@ -264,6 +322,7 @@ class Slots:
         executor, source, events = self._executor, self._source, self._events
         observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
         around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
+        time_limits = executor.time_limits
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -284,13 +343,15 @@ class Slots:
             helpers = executor.helpers(job, slot.id)
             current_helpers.set(helpers)
             context = copy_context()
+            if job.raw_flags is not None or (time_limits and job.task_identifier in time_limits):
+                self._limit_time(slot, job)
             if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
             if around_run:
                 outcome = await execute_around(executor, job, helpers)
             else:
                 outcome = await executor.execute(job, helpers)
-            if slot.is_abandoned:  # `abandon` has returned the job
+            if slot.early_end is not None and self._is_over(slot):
                 return False
             slot.job = None
             self._running -= 1
@@ -307,6 +368,15 @@ class Slots:
                 await asyncio.sleep(0)
                 self._turn_began = monotonic()
 
+    def _is_over(self, slot: Slot) -> bool:
+        """Call it when the job of a slot has ended; returns whether the slot was abandoned before that."""
+        early_end, slot.early_end = slot.early_end, None
+        if early_end is not None:
+            early_end.stop()
+            if early_end.is_late and not slot.is_abandoned and early_end.cause is not None:
+                self._left_behind.look_for_thread(early_end.job, early_end.cause)
+        return slot.is_abandoned
+
     async def _rest(self, slot: Slot) -> None:
         if self._events._wants(WorkerGetJobEmpty):
             self._events.emit(WorkerGetJobEmpty(worker_id=slot.id))
@@ -319,3 +389,11 @@ class Slots:
             on_busy, self.on_busy = self.on_busy, None
             on_busy()
         self._turn_began = time.monotonic()
+
+
+def _log_wait(early_end: EarlyEnd) -> None:
+    job, cause = early_end.job, early_end.cause
+    logger.warning(
+        "task %s (job %d) still runs; its slot waits for it (%s)",
+        job.task_identifier, job.id, "" if cause is None else cause.reason, extra=job_fields(job),
+    )  # fmt: skip

@@ -27,6 +27,7 @@ import msgspec
 from ..error_parts import PACKAGE_FOLDER
 from ..job import Job
 from ..observability.job_context import job_fields
+from ..observability.stack_log import log_with_stack
 from ..recovery.blocked_loop import LoopBlockage
 from ..signal_names import signal_name
 
@@ -238,11 +239,7 @@ def exit_process(blockage: Blockage, signal_number: int) -> None:
 
 def _log(level: int, blockage: Blockage, message: str, *arguments: object) -> None:
     """Log with the stack of the loop's thread in place of this thread's."""
-    if logger.isEnabledFor(level):
-        record = logger.makeRecord(logger.name, level, __file__, 0, message, arguments, None)
-        record.__dict__.update(blockage.fields)
-        record.stack_info = f"Stack (most recent call last):\n{blockage.stack}"
-        logger.handle(record)
+    log_with_stack(logger, level, blockage.fields, blockage.stack, message, *arguments)
 
 
 def stack_of(frame: FrameType | None) -> str:

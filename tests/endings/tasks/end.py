@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphile_worker import GiveUp, JobHelpers, RetryIn, Snooze, task
+from graphile_worker import GiveUp, JobHelpers, Retry, RetryIn, Snooze, task
 
 LATER = 6000.0  # seconds, so that nothing comes due in a test
 NOTE = "insert into ran (job_id, shape) values ($1, $2)"
 
 
 def ending(how: str) -> Exception | None:
-    return {"snooze": Snooze(LATER), "retry_in": RetryIn(LATER, "busy"), "give_up": GiveUp("no way")}.get(how)
+    endings: dict[str, Exception] = {
+        "snooze": Snooze(LATER),
+        "retry_in": RetryIn(LATER, "busy"),
+        "give_up": GiveUp("no way"),
+        "fail": ValueError("broken"),
+        "fail_last": ValueError("broken"),
+    }
+    return endings.get(how)
 
 
-@task(on_failure="alert")
+def item(how: str) -> object:
+    """What a batch task returns for an item."""
+    chosen = ending(how)
+    return failing(chosen) if isinstance(chosen, ValueError) else chosen
+
+
+async def failing(error: Exception) -> None:
+    raise error
+
+
+@task(on_failure="alert", retry=Retry.fixed(LATER))
 async def end(payload: dict[str, Any], helpers: JobHelpers) -> object:
     job = helpers.job
     await helpers.query(NOTE, job.id, "async")
@@ -26,14 +43,14 @@ async def end(payload: dict[str, Any], helpers: JobHelpers) -> object:
     raise chosen
 
 
-@task(on_failure="alert")
+@task(on_failure="alert", retry=Retry.fixed(LATER))
 def end_in_thread(payload: dict[str, Any], helpers: JobHelpers) -> None:
     helpers.sync.query(NOTE, helpers.job.id, "thread")
     if (chosen := ending(payload["how"])) is not None:
         raise chosen
 
 
-@task(on_failure="alert")
+@task(on_failure="alert", retry=Retry.fixed(LATER))
 async def end_batch(payload: list[str], helpers: JobHelpers) -> list[object]:
     await helpers.query(NOTE, helpers.job.id, "batch")
-    return [ending(how) for how in payload]
+    return [item(how) for how in payload]

@@ -61,6 +61,12 @@ STDIN = "-"
 @click.option("--priority", type=int, metavar="N", help="Lower numbers run first.  [default: 0]")
 @click.option("--flag", "flags", multiple=True, metavar="NAME", help="Flag of the job; repeatable.")
 @click.option(
+    "--time-limit",
+    type=Period(),
+    metavar="TIME",
+    help="How long one attempt may run, such as 30s or 5m.  [default: the task's]",
+)
+@click.option(
     "--from", "source", metavar="FILE", help="Add a job for each line of a JSON Lines file, or of - (stdin)."
 )
 @click.option(
@@ -89,6 +95,7 @@ def add_command(
     source: str | None,
     strict: bool,
     flags: tuple[str, ...],
+    time_limit: timedelta | None,
     keep: bool,
     is_awaited: bool,
     timeout: timedelta | None,
@@ -105,13 +112,13 @@ def add_command(
     payload must fit it.
 
     A line of the file is an object with "task" and any of "payload", "queue", "run_at", "max_attempts",
-    "key", "key_mode", "priority" and "flags". All lines are added in one transaction.
+    "key", "key_mode", "priority", "flags" and "timeout" (in seconds). All lines are added in one transaction.
     """
     if timeout is not None and not is_awaited:
         raise click.UsageError("--timeout is for --wait.")
     keep = keep or is_awaited
     if source is not None:
-        given = (task, payload, payload_file, flags or None, keep or None, *options.values())
+        given = (task, payload, payload_file, flags or None, keep or None, time_limit, *options.values())
         if any(value is not None for value in given):
             raise click.UsageError("--from cannot be combined with a task or its options.")
         local = _local_tasks(settings)
@@ -121,7 +128,9 @@ def add_command(
         raise click.UsageError("Name the TASK of the job, or use --from.")
     value = _read_payload(payload, payload_file)
     local = _local_tasks(settings)
-    spec = JobSpec(local.get(task), value, flags=flags or None, keep=keep or None, **options)
+    spec = JobSpec(
+        local.get(task), value, flags=flags or None, keep=keep or None, timeout=time_limit, **options
+    )
     queue = spec.queue_name
     if is_awaited:
         from ..support.wait import output_of

@@ -90,6 +90,8 @@ def judge(record: HealthRecord | None, now: float, *, within: float, must_listen
     problem: str | None = None
     if turned > within:
         problem = f"worker process {record.pid} hangs: {_blockage(record, now)}"
+    elif record.unhealthy is not None:
+        problem = f"worker process {record.pid} is shutting down: {record.unhealthy}"
     elif must_listen and not record.stopping:
         if listened is None:
             problem = f"worker process {record.pid} gets no notifications: LISTEN has not worked yet"

@@ -28,6 +28,7 @@ from ..support.parameters import When
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...queries.bulk_changes import BulkReport
+    from ...queries.cancel import CancelReport
     from ...queries.inspection import JobDetails
 
 Change = Callable[[list[int]], Awaitable[list[Job]]]
@@ -173,43 +174,77 @@ def _not_redriven(job: JobDetails) -> str:
 
 @client_command("cancel", check=_require_jobs)
 @selection_flags
-@click.option("--reason", metavar="TEXT", help="Stored with the ends of jobs that are kept.")
+@click.option(
+    "--reason", metavar="TEXT", help="Kept with the ends of the jobs, and shown to those who wait for them."
+)
 async def cancel_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> Output:
-    """Delete jobs that are not running.
+    """Cancel jobs: delete those that are waiting, and tell workers to end those that are running.
 
-    Running jobs are listed and left alone. Jobs that were added with keep end as cancelled in the history.
+    A cancelled job is not retried. A worker of another runtime finishes it first.
 
     \b
     graphile-worker cancel 12 13
-    graphile-worker cancel --key welcome:1
+    graphile-worker cancel --key welcome:1 --reason "the user left"
     graphile-worker cancel --task send_email --since 2h
     """
     selection = selection_from(flags)
     if selection.filter is not None:
         change: Any = partial(utils.cancel_jobs, reason=reason)
-        return await change_matching(selection, CANCEL, change)
-    ids, missing = await _named(utils, selection.ids, selection.keys)
-    report = await utils.cancel_jobs(ids, reason=reason)
+        return await change_matching(selection, CANCEL, change, _about_running)
+    report, missing = await _cancel_named(utils, selection.ids, selection.keys, reason)
 
     def print_text() -> None:
-        click.echo(f"Cancelled {count(len(report.removed), 'job')}.")
+        if report.removed or not report.asked:
+            click.echo(f"Cancelled {count(len(report.removed), 'job')}.")
+        for job in report.asked:
+            click.echo(f"{job.id}: running; worker pool {cell(job.locked_by)} was asked to end it")
         for key in missing:
             click.echo(f"{cell(key)}: no job has this key", err=True)
         for job in report.running:
-            click.echo(f"{job.id}: running, locked by {cell(job.locked_by)}", err=True)
+            click.echo(f"{job.id}: running, locked by {cell(job.locked_by)}; {report.problem}", err=True)
         for job_id in report.gone:
             click.echo(f"{job_id}: no such job", err=True)
 
     return Output(
         lambda: {
             "removed": [job_as_json(job) for job in report.removed],
+            "asked": [job_as_json(job) for job in report.asked],
             "running": [job_as_json(job) for job in report.running],
             "gone": report.gone,
             "missing_keys": missing,
+            "problem": report.problem,
         },
         print_text,
         status=1 if missing or report.running or report.gone else 0,
     )
+
+
+async def _cancel_named(
+    utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str], reason: str | None
+) -> tuple[CancelReport, list[str]]:
+    """The report about all of them, and the keys that no job has."""
+    reports = [await utils.cancel_jobs(ids, reason=reason)] if ids else []
+    missing = []
+    for key in keys:
+        report = await utils.cancel_job(job_key=key, reason=reason)
+        reports.append(report)
+        if not (report.removed or report.asked or report.running):
+            missing.append(key)
+    from ...queries.cancel import joined
+
+    return joined(reports), missing
+
+
+def _about_running(report: BulkReport) -> list[str]:
+    """Says of running jobs that their workers have to end them."""
+    if report.problem is not None:
+        return [f"Running jobs were not cancelled: {report.problem}."]
+    if not report.asked:
+        return []
+    verb = "is" if report.asked == 1 else "are"
+    would = "would be" if report.is_dry_run else "was" if report.asked == 1 else "were"
+    owner = "its worker" if report.asked == 1 else "their workers"
+    return [f"{report.asked:,} of these {verb} running; {owner} {would} asked to end them."]
 
 
 @client_command("remove")

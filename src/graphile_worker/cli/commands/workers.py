@@ -131,6 +131,8 @@ def _print_report(report: SweepReport) -> None:
         parts = [f"{count(len(worker.returned), 'job')} {would}returned to the queue"]
         if worker.failed:
             parts.append(f"{count(len(worker.failed), 'job')} {would}failed")
+        if worker.cancelled:
+            parts.append(f"{count(len(worker.cancelled), 'cancelled job')} {would}deleted")
         if worker.left:
             parts.append(f"{count(len(worker.left), 'job')} left locked")
         click.echo(f"{worker.id} is dead: {', '.join(parts)}.")

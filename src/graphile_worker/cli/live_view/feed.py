@@ -11,6 +11,7 @@ import msgspec
 from ...error_text import summarize
 from ...hooks import Hooks
 from ...hooks.events import (
+    JobCancelled,
     JobCompleted,
     JobErrored,
     JobExpired,
@@ -47,6 +48,7 @@ class FeedPlugin:
         on(JobInterrupted, lambda event: self._activity.ended(event.job.id))
         on(JobSnoozed, lambda event: self._activity.ended(event.job.id))
         on(JobExpired, lambda event: self._activity.ended(event.job.id))
+        on(JobCancelled, lambda event: self._activity.ended(event.job.id))
         on(JobOutcomeDiscarded, lambda event: self._activity.ended(event.job.id))
         on(PoolCreated, self._on_created)
         on(PoolReleased, self._on_released)

@@ -35,6 +35,7 @@ NAMES = {
     "job_key_mode": "job_key_mode",
     "priority": "priority",
     "flags": "flags",
+    "timeout": "timeout",
 }
 """Members of a line, named like the flags or the database columns, and the option of JobSpec they set."""
 NO_TASKS: Mapping[str, AnyTask] = {}

@@ -35,7 +35,7 @@ def print_record(record: JobRecord, *, all_tracebacks: bool) -> None:
     """Print the job, its earlier ends, and its errors."""
     earlier = record.ends
     if record.job is not None:
-        print_fields(_row_fields(record.job, record.progress))
+        print_fields(_row_fields(record, record.job))
         if record.job.state == "failed":  # the fields say how it ended
             earlier = record.ends[1:]
     elif record.ends:
@@ -68,11 +68,13 @@ def indented_json(text: str) -> str:
         return text
 
 
-def _row_fields(details: JobDetails, progress: Progress | None) -> dict[str, Any]:
-    values = details_as_json(details)
+def _row_fields(record: JobRecord, details: JobDetails) -> dict[str, Any]:
+    values = details_as_json(details) | {"state": record.state}
     values["flags"] = ", ".join(values["flags"])
-    if progress is not None:
-        values["progress"] = _progress(progress)
+    if record.is_cancelled:
+        values["cancelled"] = record.cancel_reason or "without a reason"
+    if record.progress is not None:
+        values["progress"] = _progress(record.progress)
     del values["payload"]
     return values | {"payload": indented_json(details.raw_payload)}
 

@@ -83,11 +83,15 @@ class PsycopgConnection(ForeignConnection):
 
 def _has_no_rows(cursor: AnyCursor) -> bool:
     """Whether the answer has arrived, and is of a command that returns no rows."""
-    return cursor.pgresult is not None and cursor.description is None
+    return cursor.pgresult is not None and not cursor.pgresult.nfields
 
 
 def _columns(cursor: AnyCursor) -> list[str]:
-    return [column.name for column in cursor.description or ()]
+    """Their names, without the descriptions that the library would make of all columns."""
+    result = cursor.pgresult
+    if result is None:
+        return []
+    return [(result.fname(number) or b"").decode() for number in range(result.nfields)]
 
 
 class Psycopg2Connection(ForeignConnection):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from ...errors import InvalidArgumentError
 from ..connection import Connection
+from ..single import is_connection
 
 
 class _Kind(NamedTuple):
@@ -118,6 +119,7 @@ _KINDS = {
 
 # -- what to say about the rest ------------------------------------------------------------------------------
 
+_USE_ASYNC = "use WorkerUtils.bound(connection) and await its methods"
 _POOL = "is a pool; give a connection from it"
 _CURSOR = "is a cursor; give its connection"
 _TRANSACTION = "is a transaction; give the session or connection that it belongs to"
@@ -160,11 +162,8 @@ def _is_protocol(given: object) -> bool:
 
 def _wrong_client(kind: _Kind) -> str:
     if kind.is_blocking:
-        return (
-            f"is {kind.name}; give {kind.instead}, or execute the SQL function graphile_worker.add_job on "
-            "this one"
-        )
-    return f"is {kind.name}; use WorkerUtils.bound(connection) and await its methods"
+        return f"is {kind.name}; use SyncWorkerUtils.bound(connection), or give {kind.instead} here"
+    return f"is {kind.name}; {_USE_ASYNC}"
 
 
 def _problem(given: object, blocking: bool) -> str:
@@ -175,6 +174,8 @@ def _problem(given: object, blocking: bool) -> str:
         return "is text; a connection string goes to the option connection_string of make_worker_utils"
     if isinstance(given, type):
         return f"is the class {given.__name__}; give an object of it"
+    if blocking and is_connection(given):
+        return f"is a connection of asyncpg; {_USE_ASYNC}"
     names = _names(type(given))
     for name in names:
         if name in _ENGINES:

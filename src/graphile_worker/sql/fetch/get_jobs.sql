@@ -12,3 +12,4 @@
 with recursive
 :include plain
 :include queued
+:include take_chosen

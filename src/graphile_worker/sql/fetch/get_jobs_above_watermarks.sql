@@ -16,3 +16,4 @@
 with recursive
 :include plain_above_watermarks
 :include queued
+:include take_chosen

@@ -5,7 +5,7 @@
 :include bulk_chosen
 changed as materialized (
     select
-        job.id, job.task_id, job.is_available,
+        job.id, job.task_id, job.is_available, false as is_asked,
 :include kept_job
     from :GRAPHILE_WORKER_SCHEMA.complete_jobs(job_ids => array(select chosen.id from chosen)) as job
 )

@@ -5,7 +5,7 @@
 -- task_identifier, jobs, failed (how many are permanently failed after the change) and ids; one row of zeros if none.
 :include bulk_chosen
 changed as materialized (
-    select job.id, job.task_id, job.is_available, null::json as kept
+    select job.id, job.task_id, job.is_available, null::json as kept, false as is_asked
     from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
         job_ids => array(select chosen.id from chosen),
         run_at => coalesce($15::timestamptz, now() + pg_catalog.make_interval(secs => $16::float8)),

@@ -6,13 +6,3 @@
 -- upgrade a schema that is older, use `graphile-worker migrate`.
 
 begin;
-
-do $body$
-begin
-    create schema if not exists :GRAPHILE_WORKER_SCHEMA;
-exception
-    when insufficient_privilege then
-        -- A role that may not create schemas can use one that was prepared for it.
-        null;
-end;
-$body$;

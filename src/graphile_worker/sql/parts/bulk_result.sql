@@ -5,6 +5,7 @@ select
     step.seen,
     coalesce(tasks.identifier, '') as task_identifier,
     coalesce(counted.jobs, 0) as jobs,
+    coalesce(counted.asked, 0) as asked,
     coalesce(counted.failed, 0) as failed,
     counted.ids,
     counted.kept
@@ -13,6 +14,7 @@ left join (
     select
         changed.task_id,
         count(*) as jobs,
+        count(*) filter (where changed.is_asked) as asked,
         count(*) filter (where not changed.is_available) as failed,
         pg_catalog.array_agg(changed.id::text) filter (where changed.id is not null) as ids,
         (pg_catalog.json_agg(changed.kept) filter (where changed.kept is not null))::text as kept

@@ -1,5 +1,5 @@
--- Part of get_jobs and get_jobs_above_watermarks: finds the next job of each named queue, and takes the first of these and
--- of the jobs of `plain`.
+-- Part of get_jobs and get_jobs_above_watermarks: finds the next job of each named queue, and chooses the first of these
+-- and of the jobs of `plain`. `take_chosen` takes them.
 --
 -- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking
 -- a queue with its job takes ten times as long, and the first jobs would wait for it.
@@ -144,14 +144,4 @@ chosen as materialized (
   ) candidate
   order by priority, run_at
   limit $3
-),
-chosen_queue as (
-  update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
-  set locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
-  where queue.id = any (array(select job_queue_id from chosen where job_queue_id is not null))
 )
-update :GRAPHILE_WORKER_SCHEMA._private_jobs job
-set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5::timestamptz, now())
-where job.ctid = any (array(select place from chosen))
-returning
-:include taken_columns

@@ -1,0 +1,239 @@
+"""The part of `SyncWorkerUtils` that is written by hand: where its calls run, and what has no counterpart.
+
+Calls with a connection of the caller, and those of a bound client, run in the caller's thread, without an
+event loop. All others run on the client's own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from weakref import finalize
+
+from msgspec.structs import astuple
+
+from ..db.blocking import BlockingClock, run_blocking
+from ..db.bound import BoundConnection, no_connection_to_lend
+from ..db.connection import BlockingConnection
+from ..db.foreign import as_blocking_connection
+from ..errors import ConfigError, InvalidArgumentError
+from ..hooks import Hooks
+from ..job import Job
+from ..options import WorkerOptions
+from ..schema_name import SchemaName
+from ..spec import JobSpec
+from .background import Background
+from .handle import JobHandle
+from .sync_handle import SyncJobHandle
+from .worker_utils import WorkerUtils
+
+if TYPE_CHECKING:
+    from ..history.progress import Progress
+    from ..queries.bulk_changes import BulkOptions
+    from .sync_connection import SyncConnection
+    from .sync_worker_utils import SyncWorkerUtils
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """What all calls of a blocking client share."""
+
+    def __init__(
+        self, options: WorkerOptions, hooks: Hooks, *, home: Background | BlockingConnection
+    ) -> None:
+        """`home`: where calls without a connection run."""
+        refuse_coroutines(hooks)
+        self.schema: SchemaName = options.schema_name
+        """The schema of the jobs."""
+        self.hooks: Hooks = hooks
+        """Events and interceptors of this client."""
+        self._options = options
+        self._background = home if isinstance(home, Background) else None
+        self._bound = None if isinstance(home, Background) else self._on(home)
+        if self._background is not None:
+            finalize(self, self._background.close_soon).atexit = False
+
+    @classmethod
+    def bound(
+        cls,
+        connection: BlockingConnection,
+        *,
+        schema: str | None = None,
+        hooks: Hooks | None = None,
+        use_local_time: bool | None = None,
+        options: WorkerOptions | None = None,
+    ) -> Self:
+        """A client for this connection or session alone: all its methods work in your transaction.
+
+        It starts no thread, opens nothing and needs no closing, so it can be made for each request. Options
+        that are not given come from `options` if there is such an object, else from the environment and the
+        configuration file.
+        """
+        from .binding import bound_options
+
+        chosen = bound_options(schema, use_local_time, options)
+        return cls(chosen, hooks if hooks is not None else Hooks(), home=connection)
+
+    # -- opening and closing -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self.is_released:
+            self.release()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called."""
+        return self._background is not None and self._background.is_closed
+
+    def release(self) -> None:
+        """Close the client's connections and end its thread. A bound client has nothing to close."""
+        if self._background is not None:
+            self._background.close()
+
+    # -- methods with something of their own ---------------------------------------------------------------
+
+    def add_jobs(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        return_jobs: bool = True,
+        connection: BlockingConnection | None = None,
+    ) -> list[Job]:
+        """Add many jobs in one transaction; returns them in the order of the specs.
+
+        With `return_jobs=False` the result is empty. A generator is read in your thread: on a connection of
+        yours as the jobs are added, so that millions of specs need no more memory than a few thousand of
+        them, else before the first is added.
+        """
+        if self._runs_in_background(connection):
+            specs = read_here(specs)
+        return self._run(
+            connection, lambda utils: utils.add_jobs(specs, return_jobs=return_jobs), is_long=True
+        )
+
+    def handle(self, job: Job) -> SyncJobHandle:
+        """A handle for a job that was added elsewhere, to wait for its end."""
+        client = cast("SyncWorkerUtils", self)
+        return SyncJobHandle(*astuple(job)[: len(Job.__struct_fields__)], _client=client)
+
+    def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned.
+
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the end was not kept; TimeoutError
+        after `timeout` seconds. Jobs added with `keep` announce their end; others are looked up, at first
+        every quarter of a second. A bound client looks up all jobs, on your connection: commit first.
+        """
+        if self._bound is not None:
+            from .sync_following import wait_here
+
+            return wait_here(self._bound, job, timeout)
+        return self._run(None, lambda utils: utils.wait_for(job, timeout=timeout), is_long=True)
+
+    def watch(self, job: Job | int) -> Iterator[Progress]:
+        """The progress that the task of a job reports, each time it changes, until the job ends."""
+        from .sync_following import watch_from_here, watch_in_background
+
+        if self._background is None:
+            yield from watch_from_here(self._client(None), job)
+        else:
+            yield from watch_in_background(self._background, job)
+
+    @contextmanager
+    def with_pg_client(self) -> Iterator[SyncConnection]:
+        """A connection of the client's own: `with utils.with_pg_client() as connection`."""
+        from .sync_connection import lend
+
+        if self._background is None:
+            raise no_connection_to_lend()
+        with lend(self._background) as connection:
+            yield connection
+
+    # -- running calls -------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        connection: BlockingConnection | None,
+        call: Callable[[WorkerUtils], Coroutine[Any, Any, T]],
+        *,
+        is_long: bool = False,
+    ) -> T:
+        """The result of a call. A long one has no time limit."""
+        if self._background is not None and connection is None:
+            result = self._background.run(call, is_long=is_long)
+        else:
+            result = run_blocking(call(self._client(connection)))
+        if isinstance(result, JobHandle):
+            return cast(T, self.handle(result))
+        return result
+
+    def _run_any(
+        self,
+        connection: BlockingConnection | None,
+        call: Callable[[Any], Any],
+        *,
+        is_long: bool = False,
+    ) -> Any:
+        """The same for methods whose overloads say more than their parameters."""
+        return self._run(connection, call, is_long=is_long)
+
+    def _runs_in_background(self, connection: BlockingConnection | None) -> bool:
+        return self._background is not None and connection is None
+
+    def _client(self, connection: BlockingConnection | None) -> WorkerUtils:
+        """The client for calls in this thread."""
+        if connection is not None:
+            return self._on(connection)
+        assert self._bound is not None  # noqa: S101
+        return self._bound
+
+    def _on(self, connection: BlockingConnection) -> WorkerUtils:
+        return WorkerUtils(
+            BoundConnection(as_blocking_connection(connection)),
+            schema=self.schema,
+            use_local_time=self._options.use_local_time,
+            hooks=self.hooks,
+            clock=BlockingClock(),
+            history_retention=self._options.history_retention,
+        )
+
+    def _bulk_options(self, connection: BlockingConnection | None, options: BulkOptions) -> BulkOptions:
+        """The options of a change in batches; `on_batch` may use this client."""
+        if isinstance(options.get("stop"), asyncio.Event):
+            raise InvalidArgumentError(
+                "stop", "is an asyncio.Event, which belongs to an event loop; give a threading.Event"
+            )
+        on_batch = options.get("on_batch")
+        if inspect.iscoroutinefunction(on_batch):
+            raise InvalidArgumentError("on_batch", "is a coroutine function; give a plain function")
+        if on_batch is None or not self._runs_in_background(connection):
+            return options
+        return {**options, "on_batch": lambda *report: asyncio.to_thread(on_batch, *report)}
+
+
+def read_here(values: T) -> T:
+    """The values; those of a generator as a list, so that it runs in the caller's thread."""
+    return cast(T, list(values)) if isinstance(values, Iterator) else values
+
+
+def refuse_coroutines(hooks: Hooks) -> None:
+    """Calls on the caller's connection have no event loop, so interceptors must be plain functions."""
+    for interceptor in hooks._before_add:
+        if inspect.iscoroutinefunction(interceptor):
+            raise ConfigError(
+                f"before_add: {interceptor.__qualname__} is a coroutine function; a blocking client takes "
+                "plain functions"
+            )

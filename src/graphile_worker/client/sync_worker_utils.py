@@ -1,0 +1,475 @@
+"""SyncWorkerUtils: the client for blocking code.
+
+Written by `make reference` from `worker_utils.py`: change that file, not this one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from .sync_client import SyncClient, read_here
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from datetime import datetime, timedelta
+    from typing import Literal
+
+    from ..db.connection import BlockingConnection
+    from ..history.error_groups import ErrorGroup
+    from ..history.records import AttemptError, HistoryFilter, JobEnd
+    from ..job import Job
+    from ..migrate import MigrationReport
+    from ..queries.bulk_changes import BulkOptions, BulkReport
+    from ..queries.figures import BacklogSample, FigureGroup, FigureList
+    from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..queries.maintenance import CleanupReport, CleanupTask
+    from ..queries.manage_jobs import CancelReport
+    from ..recovery.sweep import SweepReport
+    from ..recovery.worker_rows import WorkerList
+    from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
+    from .following import JobRecord, JobStatus
+    from .sync_handle import SyncJobHandle
+
+P = TypeVar("P")
+
+
+class SyncWorkerUtils(SyncClient):
+    """Adds and manages jobs from blocking code. Made by `make_sync_worker_utils`; safe for many threads.
+
+    Methods that take a `connection` use it, and so its transaction, in place of one of the client's own. It
+    is a connection of psycopg, psycopg2 or Django, or a Session or Connection of SQLAlchemy. The client never
+    begins, commits or rolls back a transaction of yours.
+    """
+
+    def migrate(self, *, connection: BlockingConnection | None = None) -> MigrationReport:
+        """Install the schema, or upgrade it to the revision that this package supports."""
+        return self._run(connection, lambda utils: utils.migrate(), is_long=True)
+
+    @overload
+    def add_job(
+        self,
+        task: TaskLike[P],
+        payload: P,
+        *,
+        keep: Literal[True] | timedelta,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[PlainJobOptions],
+    ) -> SyncJobHandle: ...
+
+    @overload
+    def add_job(
+        self,
+        task: str | TaskLike[None],
+        payload: object = None,
+        *,
+        keep: Literal[True] | timedelta,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[PlainJobOptions],
+    ) -> SyncJobHandle: ...
+
+    @overload
+    def add_job(
+        self,
+        task: TaskLike[P],
+        payload: P,
+        *,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    @overload
+    def add_job(
+        self,
+        task: str | TaskLike[None],
+        payload: object = None,
+        *,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job: ...
+
+    @overload
+    def add_job(self, spec: JobSpec, /, *, connection: BlockingConnection | None = None) -> Job: ...
+
+    def add_job(
+        self,
+        task: Any,
+        payload: Any = None,
+        *,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job:
+        """Add one job, or change the one with the same key; returns it as the database stored it.
+
+        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
+        is kept, and the result is a `SyncJobHandle`, which can wait for it.
+        """
+        result: Job = self._run_any(connection, lambda utils: utils.add_job(task, payload, **options))
+        return result
+
+    def remove_job(self, job_key: str, *, connection: BlockingConnection | None = None) -> Job | None:
+        """Delete the job with this key. A running one loses its key and its remaining attempts instead.
+
+        If the job was added with `keep`, it ends as cancelled.
+        """
+        return self._run(connection, lambda utils: utils.remove_job(job_key))
+
+    @overload
+    def complete_jobs(
+        self, job_ids: Iterable[int], *, connection: BlockingConnection | None = None
+    ) -> list[Job]: ...
+
+    @overload
+    def complete_jobs(
+        self,
+        *,
+        filter: JobFilter,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    def complete_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
+
+        Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
+        the work is done in batches, each in a transaction of its own unless a `connection` is given.
+        """
+        job_ids = read_here(job_ids)
+        options = self._bulk_options(connection, options)
+        result: list[Job] | BulkReport = self._run_any(
+            connection,
+            lambda utils: utils.complete_jobs(job_ids, filter=filter, **options),
+            is_long=filter is not None,
+        )
+        return result
+
+    @overload
+    def permanently_fail_jobs(
+        self,
+        job_ids: Iterable[int],
+        reason: str | None = None,
+        *,
+        connection: BlockingConnection | None = None,
+    ) -> list[Job]: ...
+
+    @overload
+    def permanently_fail_jobs(
+        self,
+        *,
+        reason: str | None = None,
+        filter: JobFilter,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    def permanently_fail_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        reason: str | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
+
+        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
+        `connection` is given.
+        """
+        job_ids = read_here(job_ids)
+        options = self._bulk_options(connection, options)
+        result: list[Job] | BulkReport = self._run_any(
+            connection,
+            lambda utils: utils.permanently_fail_jobs(job_ids, reason, filter=filter, **options),
+            is_long=filter is not None,
+        )
+        return result
+
+    @overload
+    def reschedule_jobs(
+        self,
+        job_ids: Iterable[int],
+        *,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> list[Job]: ...
+
+    @overload
+    def reschedule_jobs(
+        self,
+        *,
+        filter: JobFilter,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    def reschedule_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Change the given values (0 is a value) of jobs, by id or by filter.
+
+        Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
+        failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
+        batches, each in a transaction of its own unless a `connection` is given.
+        """
+        job_ids = read_here(job_ids)
+        options = self._bulk_options(connection, options)
+        result: list[Job] | BulkReport = self._run_any(
+            connection,
+            lambda utils: utils.reschedule_jobs(
+                job_ids,
+                filter=filter,
+                run_at=run_at,
+                priority=priority,
+                attempts=attempts,
+                max_attempts=max_attempts,
+                **options,
+            ),
+            is_long=filter is not None,
+        )
+        return result
+
+    def redrive(
+        self,
+        task: str | TaskLike[Any] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport:
+        """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
+
+        `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
+        work is done in batches, each in a transaction of its own unless a `connection` is given.
+        """
+        options = self._bulk_options(connection, options)
+        return self._run(
+            connection,
+            lambda utils: utils.redrive(task, since=since, until=until, error=error, **options),
+            is_long=True,
+        )
+
+    @overload
+    def cancel_jobs(
+        self,
+        job_ids: Iterable[int],
+        *,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> CancelReport: ...
+
+    @overload
+    def cancel_jobs(
+        self,
+        *,
+        filter: JobFilter,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    def cancel_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        reason: str | None = None,
+        filter: JobFilter | None = None,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> CancelReport | BulkReport:
+        """Delete jobs that are not running, by id or by filter.
+
+        By id, the report says of each job whether it was removed, is running, or was gone. With a filter the
+        work is done in batches, each in a transaction of its own unless a `connection` is given; running jobs
+        are counted as skipped. A job that was added with `keep` ends as cancelled, for this `reason`.
+        """
+        job_ids = read_here(job_ids)
+        options = self._bulk_options(connection, options)
+        result: CancelReport | BulkReport = self._run_any(
+            connection,
+            lambda utils: utils.cancel_jobs(job_ids, reason=reason, filter=filter, **options),
+            is_long=filter is not None,
+        )
+        return result
+
+    def force_unlock_workers(
+        self, worker_ids: Iterable[str], *, connection: BlockingConnection | None = None
+    ) -> None:
+        """Unlock every job and queue that these pools (ids as in `locked_by`) hold. They must be dead."""
+        worker_ids = read_here(worker_ids)
+        return self._run(connection, lambda utils: utils.force_unlock_workers(worker_ids))
+
+    def cleanup(
+        self,
+        tasks: Iterable[CleanupTask] | None = None,
+        *,
+        task_identifiers_to_keep: Iterable[str] | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> CleanupReport:
+        """Delete what is no longer needed; returns how much was deleted.
+
+        The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
+        Permanently failed jobs are deleted only with `DELETE_PERMAFAILED_JOBS`.
+        """
+        tasks = read_here(tasks)
+        task_identifiers_to_keep = read_here(task_identifiers_to_keep)
+        return self._run(
+            connection,
+            lambda utils: utils.cleanup(tasks, task_identifiers_to_keep=task_identifiers_to_keep),
+            is_long=True,
+        )
+
+    def get_job(self, job_id: int, *, connection: BlockingConnection | None = None) -> JobDetails | None:
+        """One job with its state and its queue's name, or None."""
+        return self._run(connection, lambda utils: utils.get_job(job_id))
+
+    def list_jobs(
+        self, filter: JobFilter | None = None, *, connection: BlockingConnection | None = None
+    ) -> list[JobDetails]:
+        """One page of the jobs that match the filter, in its order."""
+        return self._run(connection, lambda utils: utils.list_jobs(filter))
+
+    def list_queues(
+        self, *, limit: int = 100, exact: bool = False, connection: BlockingConnection | None = None
+    ) -> list[QueueSummary]:
+        """Named queues, the longest first, with the pools that hold them; counts as in `statistics`."""
+        return self._run(connection, lambda utils: utils.list_queues(limit=limit, exact=exact), is_long=exact)
+
+    def statistics(self, *, exact: bool = False, connection: BlockingConnection | None = None) -> Statistics:
+        """The number of jobs by state and by task; estimated for a large table, unless `exact`."""
+        return self._run(connection, lambda utils: utils.statistics(exact=exact), is_long=exact)
+
+    def get_job_status(self, job: Job | int, *, connection: BlockingConnection | None = None) -> JobStatus:
+        """How a job stands: its state, its last error, its progress."""
+        return self._run(connection, lambda utils: utils.get_job_status(job))
+
+    def get_job_record(self, job: Job | int, *, connection: BlockingConnection | None = None) -> JobRecord:
+        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        return self._run(connection, lambda utils: utils.get_job_record(job))
+
+    def get_job_ends(self, job: Job | int, *, connection: BlockingConnection | None = None) -> list[JobEnd]:
+        """The ends of a job that were kept, the latest first; a job that was retried by hand has several."""
+        return self._run(connection, lambda utils: utils.get_job_ends(job))
+
+    def list_job_ends(
+        self, filter: HistoryFilter | None = None, *, connection: BlockingConnection | None = None
+    ) -> list[JobEnd]:
+        """One page of the ends that were kept, the latest first."""
+        return self._run(connection, lambda utils: utils.list_job_ends(filter))
+
+    def get_job_errors(
+        self, job: Job | int, *, connection: BlockingConnection | None = None
+    ) -> list[AttemptError]:
+        """The errors of a job's attempts, the latest first."""
+        return self._run(connection, lambda utils: utils.get_job_errors(job))
+
+    def list_errors(
+        self,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+        connection: BlockingConnection | None = None,
+    ) -> list[AttemptError]:
+        """The latest errors of all jobs, or of those with one fingerprint."""
+        return self._run(
+            connection,
+            lambda utils: utils.list_errors(fingerprint=fingerprint, since=since, before=before, limit=limit),
+        )
+
+    def list_error_groups(
+        self,
+        *,
+        since: datetime | None = None,
+        task_identifier: str | None = None,
+        limit: int = 50,
+        connection: BlockingConnection | None = None,
+    ) -> list[ErrorGroup]:
+        """Kinds of errors, the one that occurred last first: how often, since when, in which job last."""
+        return self._run(
+            connection,
+            lambda utils: utils.list_error_groups(since=since, task_identifier=task_identifier, limit=limit),
+        )
+
+    def figures(
+        self,
+        *,
+        since: datetime | timedelta,
+        until: datetime | None = None,
+        task_identifier: str | None = None,
+        by: FigureGroup | Collection[FigureGroup] = (),
+        connection: BlockingConnection | None = None,
+    ) -> FigureList:
+        """What workers of this package did: counts of completed and failed jobs, run times and wait times.
+
+        `since` is a time, or a period before now. `by` groups by "minute", "hour", "task", "pool", or several
+        of them; without it there is one row. Minutes are kept for two days and hours for 90 days; a period of
+        more than two hours begins with a full hour. Groups without jobs are left out.
+        """
+        return self._run(
+            connection,
+            lambda utils: utils.figures(since=since, until=until, task_identifier=task_identifier, by=by),
+        )
+
+    def samples(
+        self,
+        *,
+        since: datetime | timedelta,
+        until: datetime | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> list[BacklogSample]:
+        """Samples of the backlog, one every ten seconds of the last two days, with what all runtimes did."""
+        return self._run(connection, lambda utils: utils.samples(since=since, until=until))
+
+    def list_workers(self, *, all: bool = False, connection: BlockingConnection | None = None) -> WorkerList:
+        """Worker pools, what each runs, and whether it is alive.
+
+        Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
+        table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
+        """
+        return self._run(connection, lambda utils: utils.list_workers(all=all), is_long=all)
+
+    def sweep_stale_workers(
+        self,
+        *,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+        max_recoveries: int | None = None,
+    ) -> SweepReport:
+        """Recover the jobs of dead workers now, as every worker does regularly.
+
+        A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
+        in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
+        """
+        return self._run(
+            None,
+            lambda utils: utils.sweep_stale_workers(
+                dry_run=dry_run, recovery_delay=recovery_delay, max_recoveries=max_recoveries
+            ),
+            is_long=True,
+        )

@@ -1,0 +1,57 @@
+"""When a single job expires: the flag `py:expires=+SECONDS` or `py:expires=EPOCH`.
+
+With a plus sign it counts from when the job could run, like the option of a task; without, it is a time in
+seconds since 1970. The worker deletes an expired job instead of calling its task.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+import msgspec
+
+from .endings import check_period
+from .errors import InvalidArgumentError
+
+EXPIRES_FLAG = "py:expires="
+
+
+class Expiry(msgspec.Struct, frozen=True):
+    """When a job expires."""
+
+    seconds: float
+    is_relative: bool
+    """Whether it counts from when the job could run; otherwise it is a time, in seconds since 1970."""
+
+
+def expiry_flag(value: datetime | timedelta) -> str:
+    """The flag of a job that expires then. Raises InvalidArgumentError."""
+    if isinstance(value, timedelta):
+        return f"{EXPIRES_FLAG}+{check_period('expires', value):.15g}"
+    if not isinstance(value, datetime):
+        raise InvalidArgumentError("expires", f"expected a time or a timedelta, got {value!r}")
+    if value.utcoffset() is None:
+        raise InvalidArgumentError(
+            "expires",
+            f"{value!r} has no time zone; give it one, as in datetime.now(UTC), or give a timedelta",
+        )
+    return f"{EXPIRES_FLAG}{value.timestamp():.15g}"
+
+
+def expiry_of(raw_flags: str | None) -> Expiry | None:
+    """When the job with these flags expires; None if they do not say."""
+    if raw_flags is None or EXPIRES_FLAG not in raw_flags:
+        return None
+    flags = msgspec.json.decode(raw_flags)
+    found = [flag for flag in flags if flag.startswith(EXPIRES_FLAG)] if isinstance(flags, dict) else []
+    return _parsed(found[0].removeprefix(EXPIRES_FLAG)) if found else None
+
+
+def _parsed(text: str) -> Expiry | None:
+    """None for a flag that another program got wrong, which must not fail the job."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return Expiry(seconds, text.startswith("+")) if math.isfinite(seconds) else None

@@ -1,0 +1,101 @@
+"""Ends cancelled jobs whose worker did not: it died, failed the job before it knew, or is of another runtime.
+
+Such a job cannot run again, and its row in `_private_py_cancels` says that it was cancelled. A sweep ends
+those of dead workers, and a duty all others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from .. import sqlstates
+from ..db.connection import Connection
+from ..db.errors import sqlstate_of
+from ..error_text import message_of
+from ..history.partitions import add_partitions
+from ..job import Job
+from ..keep import Keep, KeepPolicy
+from ..queries.end_cancelled import LEFTOVERS, CancelledJob, end_cancelled, leftover_cancels
+from ..schema_name import SchemaName
+
+REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
+"""This role may not use a table, or there is none."""
+
+logger = logging.getLogger("graphile_worker.recovery")
+
+
+async def end_cancelled_jobs(
+    connection: Connection, schema: SchemaName, jobs: Sequence[Job], policy: KeepPolicy | None
+) -> dict[int, str | None]:
+    """End those of these jobs that were cancelled and that no pool holds; return their ids and the reasons.
+
+    `policy`: which ends to keep; None if there is no history. Without rights on the history nothing is kept,
+    and without rights on the cancelled jobs nothing is done.
+    """
+    ends = [CancelledJob(job=job, keep=_keep(job, policy)) for job in jobs]
+    try:
+        return await _end(connection, schema, ends)
+    except Exception as error:
+        if sqlstate_of(error) not in REFUSED:
+            raise
+        logger.debug("the ends of cancelled jobs are not kept: %s", message_of(error))
+    try:
+        return await _end(connection, schema, [CancelledJob(job=job) for job in jobs])
+    except Exception as error:
+        if sqlstate_of(error) not in REFUSED:
+            raise
+        logger.debug("cancelled jobs cannot be read: %s", message_of(error))
+        return {}
+
+
+async def _end(
+    connection: Connection, schema: SchemaName, ends: Sequence[CancelledJob]
+) -> dict[int, str | None]:
+    seconds = {end.keep.seconds for end in ends if end.keep is not None}
+    async with connection.transaction():
+        if seconds:
+            await add_partitions(connection, schema, history=seconds, errors=(), days_ahead=0)
+        return await end_cancelled(connection, schema, ends)
+
+
+def _keep(job: Job, policy: KeepPolicy | None) -> Keep | None:
+    """Like a failure, but without the payload: redactors belong to the worker that runs the task."""
+    keep = None if policy is None else policy.for_failed(job.task_identifier, job.raw_flags)
+    return None if keep is None else msgspec.structs.replace(keep, payload=False)
+
+
+class EndCancelledJobs:
+    """The duty: ends what is left over, and forgets cancels of jobs that are gone."""
+
+    name = "cancelled jobs"
+    interval = 10.0
+
+    def __init__(self, schema: SchemaName, policy: KeepPolicy | None) -> None:
+        """`policy`: which ends to keep; None if there is no history."""
+        self._schema = schema
+        self._policy = policy
+
+    async def run(self, connection: Connection) -> bool:
+        """End some; return whether there may be more."""
+        try:
+            jobs = await leftover_cancels(connection, self._schema)
+        except Exception as error:
+            if sqlstate_of(error) not in REFUSED:  # the pool has warned about that
+                raise
+            return False
+        ended = await end_cancelled_jobs(connection, self._schema, jobs, self._policy) if jobs else {}
+        for job in jobs:
+            if job.id in ended:
+                _log(job, ended[job.id])
+        return len(ended) >= LEFTOVERS
+
+
+def _log(job: Job, reason: str | None) -> None:
+    logger.info(
+        "task %s (job %d) was cancelled%s; deleted",
+        job.task_identifier, job.id, f": {reason}" if reason else "",
+        extra={"task_identifier": job.task_identifier, "job_id": job.id},
+    )  # fmt: skip

@@ -1,0 +1,257 @@
+-- Limits: how many jobs of some tasks Python workers run at once, and how many they start in a period.
+--
+-- The fetch function includes parts of other fetches. If one of them changes, this function must be created again by a
+-- file with a new number; tests/queries/test_limits.py notices.
+
+-- The bounds come from the code, written by the worker that started last, and from operators. Those of operators win.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
+    name text not null,
+    code_concurrency integer,
+    code_starts double precision, -- so many starts ...
+    code_period double precision, -- ... in so many seconds
+    code_burst double precision,
+    tasks text[] not null default '{}', -- identifiers of the tasks that have this limit
+    started_at timestamptz not null default now(), -- when a worker last brought these bounds
+    set_concurrency integer,
+    set_starts double precision,
+    set_period double precision,
+    set_burst double precision,
+    set_at timestamptz,
+    -- What is in force.
+    max_running integer generated always as (coalesce(set_concurrency, code_concurrency)) stored,
+    rate double precision -- starts per second
+        generated always as (coalesce(set_starts / set_period, code_starts / code_period)) stored,
+    burst double precision -- starts at once after a rest; half a second's worth if it is not given
+        generated always as (
+            coalesce(
+                set_burst, code_burst, greatest(
+                    1::double precision,
+                    ceil(coalesce(set_starts / set_period, code_starts / code_period) * 0.5::double precision)
+                )
+            )
+        ) stored,
+    -- Jobs that may start now, as of refilled_at. A new limit may use its whole burst.
+    tokens double precision not null default 'infinity',
+    refilled_at timestamptz not null default clock_timestamp(),
+    is_awaited boolean not null default false, -- a pool found no room and wants to be notified
+    constraint _private_py_limits_pkey primary key (name)
+);
+
+-- Which jobs use a limit. A row counts only while the pool has the job locked, so nothing has to be released: not when
+-- a job ends, not when its worker dies, not when another worker recovers it.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds (
+    limit_name text not null,
+    job_id bigint not null,
+    pool_id text not null,
+    constraint _private_py_limit_holds_pkey primary key (limit_name, job_id)
+);
+
+-- Locks the next jobs of limited tasks, as many as their limits leave room for.
+--
+-- Returns the columns of each job, unordered, then one row without an id. Its payload is a JSON object:
+--   room          how many jobs could be locked at most
+--   wait          seconds until a job may start again; null if no rate is used up
+--   is_full       whether as many jobs run as may run at once
+--   is_counted    whether the number of running jobs is limited
+--   may_prefetch  whether jobs may be locked some time before they start
+--   is_busy       another fetch uses one of the limits; nothing was done
+--   is_missing    a limit has no row; nothing was done
+--
+-- Several statements, because each must see what the last holder of the limit has committed. In READ COMMITTED a single
+-- one sees the tables as of its beginning, before it had the lock.
+create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs(
+    pool_id text,
+    task_ids text, -- an array literal such as {1,2}
+    wanted integer,
+    forbidden_flags text[], -- or null
+    worker_time timestamptz, -- or null for the server's
+    lowest smallint[], -- ranges of priorities to read, as for get_jobs_above_watermarks; or null
+    highest smallint[],
+    since double precision[],
+    limit_names text[]
+)
+returns table (
+    id bigint, payload text, priority smallint, run_at double precision, attempts smallint, max_attempts smallint,
+    last_error text, created_at double precision, updated_at double precision, key text, locked_at double precision,
+    revision integer, flags text, task_id integer, job_queue_id integer
+)
+language plpgsql
+as $body$
+#variable_conflict use_column
+declare
+    longest_delay constant double precision := 0.2; -- seconds from the lock of a prefetched job to its start
+    limit_count integer := pg_catalog.cardinality($9);
+    locked integer;
+    moment timestamptz;
+    rule record;
+    smaller_burst double precision;
+    tokens_of double precision[]; -- of each limit, in the order of names
+    free_of integer[];
+    nth integer := 0;
+    held integer;
+    asked integer := $3;
+    room integer := $3;
+    taken integer := 0;
+    wait double precision;
+    is_full boolean := false;
+    is_counted boolean := false;
+    may_prefetch boolean := true;
+    tells_others boolean := false;
+    queues_may_be_next boolean;
+    places tid[];
+    queue_ids integer[];
+begin
+    -- One fetch at a time. A pool that finds another at it comes back soon: waiting here would hold up the fetches of
+    -- its other lanes, and those of every pool if one session hangs.
+    perform from :GRAPHILE_WORKER_SCHEMA._private_py_limits
+    where name = any ($9) order by name for update skip locked;
+    get diagnostics locked = row_count;
+    if locked < limit_count then
+        select pg_catalog.json_build_object(
+            case when count(*)::integer < limit_count then 'is_missing' else 'is_busy' end, true
+        )
+        into payload
+        from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9);
+        return next;
+        return;
+    end if;
+
+    moment := clock_timestamp();
+    for rule in
+        select name, max_running, rate, burst, tokens, refilled_at
+        from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9) order by name
+    loop
+        nth := nth + 1;
+        if rule.max_running is not null then
+            -- What ended, or was taken from its pool, does not count: the lock of the job is the truth.
+            delete from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
+            where hold.limit_name = rule.name and not exists (
+                select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+                where job.id = hold.job_id and job.locked_by = hold.pool_id
+            );
+            select count(*)::integer into held
+            from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold where hold.limit_name = rule.name;
+            free_of[nth] := rule.max_running - held;
+            room := least(room, free_of[nth]);
+            is_counted := true;
+        end if;
+        if rule.rate is not null then
+            -- A prefetched job starts later than its token was taken, when further tokens may have come. The bucket is
+            -- smaller by what comes in that time, or nothing is prefetched.
+            smaller_burst := rule.burst - rule.rate * longest_delay;
+            if rule.rate * longest_delay >= 1::double precision
+                and smaller_burst >= rule.burst / 2::double precision
+            then
+                rule.burst := smaller_burst;
+            else
+                may_prefetch := false;
+            end if;
+            tokens_of[nth] := least(
+                rule.burst,
+                rule.tokens + rule.rate
+                * greatest(0::double precision, date_part('epoch', moment - rule.refilled_at))
+            );
+            room := least(room, floor(tokens_of[nth])::integer);
+        end if;
+    end loop;
+
+    room := greatest(room, 0);
+    if room > 0 then
+        $3 := room;
+        with recursive
+:include queues
+        select may_be_next into queues_may_be_next from queues;
+        if queues_may_be_next and $6 is null then
+            with recursive
+:include plain
+:include queued
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null)
+            into places, queue_ids;
+        elsif queues_may_be_next then
+            with recursive
+:include plain_above_watermarks
+:include queued
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null)
+            into places, queue_ids;
+        elsif $6 is null then
+            with recursive
+:include plain
+            nothing as (select)
+            select array(select place from plain) into places;
+        else
+            with recursive
+:include plain_above_watermarks
+            nothing as (select)
+            select array(select place from plain) into places;
+        end if;
+        taken := pg_catalog.cardinality(places);
+    end if;
+
+    nth := 0;
+    for rule in
+        select name, max_running, rate, is_awaited
+        from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9) order by name
+    loop
+        nth := nth + 1;
+        if rule.rate is not null then
+            tokens_of[nth] := tokens_of[nth] - taken::double precision;
+            if tokens_of[nth] < 1::double precision then
+                wait := greatest(wait, (1::double precision - tokens_of[nth]) / rule.rate);
+            end if;
+        end if;
+        if rule.max_running is not null then
+            free_of[nth] := free_of[nth] - taken;
+            is_full := is_full or free_of[nth] <= 0;
+        end if;
+        if rule.is_awaited and (rule.max_running is null or free_of[nth] > 0) then
+            tells_others := true;
+            update :GRAPHILE_WORKER_SCHEMA._private_py_limits set is_awaited = false where name = rule.name;
+        elsif free_of[nth] <= 0 and taken < asked and not rule.is_awaited then
+            update :GRAPHILE_WORKER_SCHEMA._private_py_limits set is_awaited = true where name = rule.name;
+        end if;
+        if rule.rate is not null and taken > 0 then
+            update :GRAPHILE_WORKER_SCHEMA._private_py_limits
+            set tokens = tokens_of[nth], refilled_at = moment where name = rule.name;
+        end if;
+    end loop;
+    if tells_others then
+        perform pg_notify('worker:py', '{"limits":1}');
+    end if;
+
+    if taken > 0 then
+        if is_counted then
+            insert into :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds as hold (limit_name, job_id, pool_id)
+            select limits.name, job.id, $1
+            from :GRAPHILE_WORKER_SCHEMA._private_py_limits limits
+            cross join :GRAPHILE_WORKER_SCHEMA._private_jobs job
+            where limits.name = any ($9) and limits.max_running is not null and job.ctid = any (places)
+            on conflict on constraint _private_py_limit_holds_pkey do update set pool_id = excluded.pool_id;
+        end if;
+        if queue_ids <> '{}' then
+            update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+            set locked_by = $1, locked_at = coalesce($5, now())
+            where queue.id = any (queue_ids);
+        end if;
+        return query
+        update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+        set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5, now())
+        where job.ctid = any (places)
+        returning
+:include taken_columns
+        ;
+    end if;
+    payload := pg_catalog.json_build_object(
+        'room', room, 'wait', wait, 'is_full', is_full, 'is_counted', is_counted, 'may_prefetch', may_prefetch
+    );
+    return next;
+end;
+$body$;
+
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_limits enable row level security;
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds enable row level security;
+
+insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
+values (13, 'limits')
+on conflict (id) do nothing;

@@ -1,0 +1,89 @@
+"""Cancellations: ends the jobs of a pool that operators have cancelled.
+
+A prefetched job is dropped before it starts. A running one is ended by its slot; its outcome is `Cancelled`
+unless the task completes in spite of it. Either way the sink deletes the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from ..error_parts import is_a
+from ..errors import JobInterruptedError
+from ..job import Job
+from ..outcome import Cancelled, Failed, Finished, Outcome
+from .causes import Cause
+from .execute import Executor
+from .holdings import Holdings
+
+
+class HeldJobs(Protocol):
+    """The part of a source that hands out no more of some jobs."""
+
+    def drop(self, is_lost: Callable[[Job], bool], /) -> list[Job]: ...
+
+
+class RunningJobs(Protocol):
+    """The part of the slots that ends a running job."""
+
+    def end_job(self, job_id: int, cause: Cause, grace: float) -> bool: ...
+
+
+class CancelledByRequest(Cause, frozen=True):
+    """An operator has cancelled the job."""
+
+    rank = 2
+    why: str | None = None
+
+    @property
+    def reason(self) -> str:
+        return f"the job was cancelled: {self.why}" if self.why else "the job was cancelled"
+
+    def outcome(self, own: Outcome | None, error: BaseException | None) -> Outcome:
+        is_own_error = isinstance(own, Failed) and error is not None and not is_a(error, JobInterruptedError)
+        return Cancelled(self.why, error if is_own_error else None)
+
+
+class Cancellations:
+    """What one pool does about cancelled jobs."""
+
+    def __init__(
+        self,
+        pool_id: str,
+        *,
+        holdings: Holdings,
+        source: HeldJobs,
+        executor: Executor,
+        put: Callable[[Finished], None],
+        look_again: Callable[[], None],
+        grace: float,
+    ) -> None:
+        """`look_again`: read once more, soon, what operators ask for. `grace`: seconds for tasks to end."""
+        self._pool_id = pool_id
+        self._holdings = holdings
+        self._source = source
+        self._executor = executor
+        self._put = put
+        self._look_again = look_again
+        self._grace = grace
+        self._missed: set[int] = set()
+        self.slots: RunningJobs | None = None
+        """None until the pool has started."""
+
+    def end(self, cancelled: Mapping[int, str | None]) -> None:
+        """End these jobs; call it whenever the state was read, also for the same ones."""
+        for job in self._source.drop(lambda job: job.id in cancelled):
+            outcome = self._executor.settled(job, Cancelled(cancelled[job.id], has_started=False))
+            self._put(Finished(job, outcome, self._pool_id, 0.0))
+        if self.slots is not None:
+            for job_id, reason in cancelled.items():
+                self.slots.end_job(job_id, CancelledByRequest(reason), self._grace)
+        self._remember_missed(cancelled)
+
+    def _remember_missed(self, cancelled: Mapping[int, str | None]) -> None:
+        """The database may know before this pool that a fetch has locked a job: then look once more."""
+        missed = cancelled.keys() - self._holdings.jobs.keys()
+        if missed - self._missed:
+            self._look_again()
+        self._missed = missed

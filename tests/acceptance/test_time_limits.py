@@ -1,0 +1,141 @@
+"""Tasks that do not end when their time is up, in real processes: the worker goes on, and ends in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphile_worker.service.health_file import read_health_files
+from recovery.dead import QUICK_ENVIRONMENT
+from support.worker_process import Start, WorkerProcess
+from support.working import Jobs, headline, until
+
+TASKS = """
+import asyncio
+import os
+import time
+
+from graphile_worker import task
+
+@task(timeout=0.2)
+async def swallow():
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+
+@task(timeout=0.2)
+def stuck():
+    while True:
+        time.sleep(600)
+
+@task
+async def busy():
+    while not os.path.exists("go_on"):
+        await asyncio.sleep(0.01)
+
+@task
+async def hello():
+    print(f"hello from {os.getpid()}", flush=True)
+"""
+EXECUTABLE = """#!/bin/sh
+trap '' TERM
+echo "executable $$"
+while true; do sleep 0.05; done
+"""
+GRACE = 2.0  # seconds
+EXTRA = 15.0  # seconds after the grace until the process has ended, on a machine that is not busy
+
+Begin = Callable[..., WorkerProcess]
+
+
+@pytest.fixture
+def begin(start: Start, folder: Path, database_url: str) -> Begin:
+    """Start a worker with these tasks."""
+    tasks = folder / "endless"
+    tasks.mkdir()
+    (tasks / "tasks.py").write_text(TASKS)
+    (tasks / "ignore").write_text(EXECUTABLE)
+    (tasks / "ignore").chmod(0o755)
+
+    def begin(*arguments: object, **environment: str) -> WorkerProcess:
+        limits = {"GRAPHILE_WORKER_TIMEOUT_GRACE": "0.2", **QUICK_ENVIRONMENT, **environment}
+        return start(*arguments, url=database_url, tasks=tasks, **limits)
+
+    return begin
+
+
+async def is_unlocked(jobs: Jobs, job_id: int) -> bool:
+    return any(row["id"] == job_id and row["locked_at"] is None for row in await jobs.all())
+
+
+@pytest.mark.parametrize("kind", ["swallow", "stuck", "ignore"])
+async def test_the_worker_goes_on_says_so_and_ends_in_time(begin: Begin, jobs: Jobs, kind: str) -> None:
+    flags = ["py:timeout=0.2"] if kind == "ignore" else None
+    job_id = await jobs.add(kind, max_attempts=1, flags=flags)
+    worker = begin("--grace", GRACE).wait_for("the task ran longer than its time limit of 0.2 s")
+    if kind == "ignore":
+        line = next(line for line in worker.output.splitlines() if "executable " in line)
+        pid = int(line.rpartition(" ")[2])
+        await until(lambda: not os.path.exists(f"/proc/{pid}"))
+    else:
+        worker.wait_for(f"task {kind} (job {job_id}) is left behind")
+    await until(lambda: is_unlocked(jobs, job_id))
+    assert headline(await jobs.one()) == "the task ran longer than its time limit of 0.2 s"
+    await jobs.add("hello")
+    worker.wait_for("hello from")
+    began = time.monotonic()
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 128 + signal.SIGTERM
+    assert time.monotonic() - began < GRACE + EXTRA
+    assert "Task was destroyed" not in worker.output
+
+
+@pytest.mark.parametrize("kind", ["swallow", "stuck"])
+async def test_a_worker_with_too_many_such_tasks_exits_with_a_status_of_its_own(
+    begin: Begin, jobs: Jobs, kind: str
+) -> None:
+    for _ in range(2):
+        await jobs.add(kind, max_attempts=1)
+    worker = begin("--grace", GRACE, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="1")
+    assert worker.ended() == 58
+    last = worker.output.strip().splitlines()[-1]
+    assert "graphile-worker: error: 2 tasks did not end when asked to and still run" in worker.output, last
+    assert await jobs.locked() == 0
+
+
+async def test_the_health_file_tells_that_the_worker_must_be_replaced(
+    begin: Begin, jobs: Jobs, folder: Path
+) -> None:
+    await jobs.add("busy")
+    await jobs.add("stuck", max_attempts=1)
+    path = folder / "health"
+    worker = begin("-j", 2, "--health-file", path, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="0")
+
+    def problem() -> str:
+        records = read_health_files(str(path))
+        return "" if not records or records[0] is None else records[0].unhealthy or ""
+
+    await until(lambda: problem() == "1 task did not end when asked to")
+    (folder / "go_on").touch()
+    assert worker.ended() == 58
+    assert await jobs.count() == 1
+    assert read_health_files(str(path)) == []
+
+
+async def test_a_parent_replaces_a_worker_with_too_many_such_tasks(begin: Begin, jobs: Jobs) -> None:
+    worker = begin("--processes", 2, "--grace", GRACE, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="0")
+    worker.wait_for("ready: graphile-worker", times=2)
+    await jobs.add("stuck", max_attempts=1)
+    worker.wait_for("stopped because too many of its tasks did not end; starting another")
+    worker.wait_for("ready: graphile-worker", times=3)
+    await jobs.add("hello")
+    worker.wait_for("hello from")
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 128 + signal.SIGTERM

@@ -1,0 +1,77 @@
+"""The blocking client has every method of the asynchronous one, with the same arguments."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scripts.blocking_client import TYPES, files
+
+from graphile_worker import JobHandle, SyncJobHandle, SyncWorkerUtils, WorkerUtils
+
+OTHER_TYPES = {**TYPES, "AbstractAsyncContextManager": "Iterator", "AsyncIterator": "Iterator"}
+OWN = {"pool"}
+"""Attributes of the asynchronous client that the blocking one does not have."""
+
+
+def public(cls: type) -> set[str]:
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+def blocking(annotation: object) -> str:
+    """An annotation as the blocking client writes it."""
+    text = str(annotation)
+    tree = ast.parse(text, mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = OTHER_TYPES.get(node.id, node.id)
+    return ast.unparse(tree)
+
+
+def shape(function: Callable[..., Any], convert: Callable[[object], str]) -> tuple[object, ...]:
+    signature = inspect.signature(function)
+    parameters = [
+        (each.name, each.kind, each.default, convert(each.annotation))
+        for each in signature.parameters.values()
+        if each.name not in ("self", "cls")
+    ]
+    return parameters, convert(signature.return_annotation)
+
+
+def members() -> list[tuple[type, type, str]]:
+    return [
+        (there, here, name)
+        for there, here in ((WorkerUtils, SyncWorkerUtils), (JobHandle, SyncJobHandle))
+        for name in sorted(public(there) - OWN)
+        if callable(getattr(there, name))
+    ]
+
+
+def test_no_method_is_missing_and_none_is_more() -> None:
+    assert public(SyncWorkerUtils) == public(WorkerUtils)
+    assert public(SyncJobHandle) == public(JobHandle)
+
+
+@pytest.mark.parametrize(("there", "here", "name"), members(), ids=str)
+def test_arguments_overloads_and_results_are_the_same(there: type, here: type, name: str) -> None:
+    theirs, ours = getattr(there, name), getattr(here, name)
+    assert not inspect.iscoroutinefunction(ours)
+    assert ours.__doc__
+    expected = shape(theirs, blocking)
+    actual = shape(ours, lambda annotation: str(annotation))
+    if name == "with_pg_client":
+        actual = (actual[0], str(actual[1]).replace("SyncConnection", "BlockingConnection"))
+    assert actual == expected
+    overloads = [shape(each, blocking) for each in typing.get_overloads(theirs)]
+    assert [shape(each, str) for each in typing.get_overloads(ours)] == overloads
+
+
+def test_the_files_are_what_the_script_writes() -> None:
+    for path, text in files().items():
+        assert ast.dump(ast.parse(path.read_text())) == ast.dump(ast.parse(text)), (
+            f"{path.name} is out of date: run `make reference`"
+        )

@@ -1,0 +1,203 @@
+"""The fetch through limits: exact room, exact tokens, what it reads, and the text that is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker.db.array_types import teach_arrays
+from graphile_worker.job import Job
+from graphile_worker.limit import Limit
+from graphile_worker.queries.limits import LimitState, get_limited_jobs, register_limits
+from graphile_worker.queries.names import register_tasks
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
+
+SCHEMA = SchemaName()
+LIMITS = "graphile_worker._private_py_limits"
+HOLDS = "graphile_worker._private_py_limit_holds"
+JOBS = "graphile_worker._private_jobs"
+DIGEST = "87f034aca24c0581"
+
+
+class Fetches:
+    """Fetches of one pool on the test's own connection."""
+
+    def __init__(self, connection: Any, tasks: dict[int, str], pool_id: str = "pool-a") -> None:
+        self.connection, self.tasks, self.pool_id = connection, tasks, pool_id
+
+    async def fetch(self, wanted: int, *names: str, **values: Any) -> tuple[list[Job], LimitState]:
+        jobs, state = await get_limited_jobs(
+            self.connection,
+            SCHEMA,
+            pool_id=self.pool_id,
+            tasks=self.tasks,
+            limit=wanted,
+            limits=names,
+            **values,
+        )
+        return list(jobs), state
+
+
+@pytest.fixture
+async def fetches(connection: Any) -> Fetches:
+    teach_arrays(connection)
+    await connection.fetch(load("session/tune_session", SCHEMA))
+    return Fetches(connection, await register_tasks(connection, SCHEMA, ["limited"]))
+
+
+@pytest.fixture
+async def second_connection(database_url: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(database_url)
+    yield connection
+    await connection.close()
+
+
+async def fill(connection: Any, count: int, task: str = "limited") -> None:
+    await connection.execute(
+        f"insert into {JOBS} (task_id, run_at) "
+        "select (select id from graphile_worker._private_tasks where identifier = $2), "
+        "now() - interval '1 day' + n * interval '1 millisecond' from generate_series(1, $1::integer) n",
+        count,
+        task,
+    )
+
+
+async def register(connection: Any, *limits: Limit) -> None:
+    await register_limits(connection, SCHEMA, {limit: ["limited"] for limit in limits})
+
+
+async def forward(connection: Any, seconds: float) -> None:
+    """Let the rates believe that this much time has passed, and none since the last call."""
+    await connection.execute(
+        f"update {LIMITS} set refilled_at = clock_timestamp() - $1 * interval '1 second'", seconds
+    )
+
+
+def test_the_installed_function_has_this_text() -> None:
+    """If a part that it includes has changed, install it again with a new number in own_objects."""
+    text = re.sub("--.*", "", load("own_objects/0013_limits", SCHEMA))
+    assert hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:16] == DIGEST
+
+
+async def test_room_is_what_others_have_not_locked(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=5))
+    first, state = await fetches.fetch(3, "x")
+    assert (len(first), state.room, state.is_full) == (3, 3, False)
+    other = Fetches(connection, fetches.tasks, "pool-b")
+    second, state = await other.fetch(10, "x")
+    assert (len(second), state.room, state.is_full) == (2, 2, True)
+    assert (await fetches.fetch(10, "x"))[0] == []
+    # A hold counts while its pool has the job: not when the job is gone, free, or locked by another pool.
+    await connection.execute(f"delete from {JOBS} where id = $1", first[0].id)
+    assert len((await fetches.fetch(10, "x"))[0]) == 1
+    await connection.execute(
+        f"update {JOBS} set locked_by = null, locked_at = null, run_at = now() + interval '1 day' "
+        "where id = $1",
+        first[1].id,
+    )
+    assert len((await fetches.fetch(10, "x"))[0]) == 1
+    await connection.execute(f"update {JOBS} set locked_by = 'node' where id = $1", second[0].id)
+    assert len((await other.fetch(10, "x"))[0]) == 1
+    assert await connection.fetchval(f"select count(*) from {HOLDS}") == 5
+
+
+async def test_tokens_come_at_the_rate_up_to_the_burst(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 100)
+    await register(connection, Limit("x", rate=(60, 60), burst=4))  # one per second
+    jobs, state = await fetches.fetch(50, "x")
+    assert (len(jobs), state.is_counted, state.may_prefetch) == (4, False, False)
+    assert state.wait == pytest.approx(1.0)
+    await forward(connection, 2.5)
+    jobs, state = await fetches.fetch(50, "x")
+    assert len(jobs) == 2
+    assert 0 < (state.wait or 0) <= 0.5
+    await forward(connection, 1000)
+    assert len((await fetches.fetch(50, "x"))[0]) == 4
+    await forward(connection, 0)
+    jobs, state = await fetches.fetch(50, "x")
+    assert (jobs, state.room) == ([], 0)
+
+
+async def test_a_clock_that_goes_back_takes_no_tokens(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 10)
+    await register(connection, Limit("x", rate=(1, 1), burst=3))
+    assert len((await fetches.fetch(1, "x"))[0]) == 1
+    await forward(connection, -1000)
+    assert len((await fetches.fetch(10, "x"))[0]) == 2
+
+
+async def test_a_fast_rate_may_be_prefetched_with_a_smaller_burst(fetches: Fetches) -> None:
+    """What is prefetched starts later, when a fifth of a second of further tokens may have come."""
+    connection = fetches.connection
+    await fill(connection, 2000)
+    await register(connection, Limit("x", rate=(1000, 1), burst=1000))
+    jobs, state = await fetches.fetch(2000, "x")
+    assert (len(jobs), state.may_prefetch) == (800, True)
+
+
+async def test_the_narrowest_limit_decides(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 100)
+    await register(
+        connection, Limit("a", concurrency=7), Limit("b", rate=(1, 3600), burst=5), Limit("c", concurrency=9)
+    )
+    jobs, state = await fetches.fetch(50, "a", "b", "c")
+    assert (len(jobs), state.room, state.is_full) == (5, 5, False)
+    await connection.execute(f"update {LIMITS} set tokens = 'infinity' where name = 'b'")
+    jobs, state = await fetches.fetch(50, "a", "b", "c")
+    assert (len(jobs), state.is_full) == (2, True)
+
+
+async def test_a_limit_in_use_by_another_fetch_is_left_alone(
+    fetches: Fetches, second_connection: Any
+) -> None:
+    connection = fetches.connection
+    await fill(connection, 10)
+    await register(connection, Limit("x", concurrency=5))
+    async with second_connection.transaction():
+        await second_connection.execute(f"select from {LIMITS} for update")
+        jobs, state = await fetches.fetch(5, "x")
+        assert (jobs, state.is_busy) == ([], True)
+    jobs, state = await fetches.fetch(5, "x", "no such limit")
+    assert (jobs, state.is_missing) == ([], True)
+
+
+async def test_it_reads_few_rows_whatever_waits(fetches: Fetches) -> None:
+    """A hundred thousand waiting jobs of the limited task: with room for ten, about ten are read."""
+    connection = fetches.connection
+    await fill(connection, 100_000)
+    await connection.execute(f"analyze {JOBS}")
+    await register(connection, Limit("x", concurrency=10))
+
+    async def rows_read() -> int:
+        return await connection.fetchval(
+            "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables "
+            "where relname = '_private_jobs'"
+        )
+
+    async with connection.transaction():
+        assert len((await fetches.fetch(50, "x"))[0]) == 10
+        assert await rows_read() < 200
+    async with connection.transaction():
+        assert (await fetches.fetch(50, "x"))[0] == []
+        assert await rows_read() < 100
+
+
+async def test_ranges_are_kept(fetches: Fetches) -> None:
+    """After a slow fetch the next ones start at watermarks."""
+    connection = fetches.connection
+    await fill(connection, 10)
+    await register(connection, Limit("x", concurrency=10))
+    late = await connection.fetchval(f"select date_part('epoch', max(run_at)) - 0.0035 from {JOBS}")
+    ranges = ([-32768, 0, 1], [-1, 0, 32767], [float("-inf"), late, float("-inf")])
+    assert len((await fetches.fetch(10, "x", ranges=ranges))[0]) == 4

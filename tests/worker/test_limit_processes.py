@@ -1,0 +1,171 @@
+"""Limits under five processes: judged by what was recorded, not by argument."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from graphile_worker import WorkerUtils
+from support.worker_process import WorkerProcess, program
+from support.working import PATIENCE, SCHEMA, Jobs, until
+
+pytestmark = pytest.mark.timeout(600)
+
+PROCESSES = 5
+ADD_JOBS = f"""
+select {SCHEMA}.add_jobs(array_agg(
+  ('step', json_build_object('n', n), case when n % 3 = 0 then 'queue ' || n % 10 end, null, null, null,
+   n % 3, null)::{SCHEMA}.job_spec
+))
+from generate_series(1, $1::integer) n
+"""
+
+
+class Interval(NamedTuple):
+    """One run of a job."""
+
+    job_id: int
+    began: float
+    ended: float
+    locked_at: float
+
+
+class Fleet:
+    """Worker processes, each with its journal."""
+
+    def __init__(self, url: str, folder: Path, concurrency: int, starts: int, burst: int) -> None:
+        self._arguments = (concurrency, starts, burst)
+        self._url, self._folder = url, folder
+        self.processes: list[tuple[WorkerProcess, Path]] = []
+        self._killed: dict[Path, float] = {}
+
+    def start(self) -> None:
+        path = self._folder / f"journal {len(self.processes)}"
+        process = program("worker.limit_process", self._url, str(path), *self._arguments, folder=self._folder)
+        self.processes.append((process, path))
+
+    async def until_ready(self) -> None:
+        for process, _ in self.processes:
+            await asyncio.to_thread(process.wait_for, "ready")
+
+    def kill(self, number: int) -> None:
+        process, path = self.processes[number]
+        process.send(signal.SIGKILL)
+        self._killed[path] = time.monotonic()
+
+    async def stop(self) -> None:
+        for process, path in self.processes:
+            if path not in self._killed:
+                process.send(signal.SIGTERM)
+                assert await asyncio.to_thread(process.ended) == 0
+
+    def close(self) -> None:
+        for process, _ in self.processes:
+            process.close()
+
+    def intervals(self) -> list[Interval]:
+        """Every run so far; one that a kill cut short ended with it."""
+        return [interval for _, path in self.processes if path.exists() for interval in self._read(path)]
+
+    def _read(self, path: Path) -> Iterator[Interval]:
+        started: dict[tuple[str, str], tuple[float, float]] = {}
+        for line in path.read_text().splitlines():
+            kind, job_id, attempt, moment, locked_at = line.split()
+            if kind == "start":
+                started[job_id, attempt] = float(moment), float(locked_at)
+            else:
+                began, locked = started.pop((job_id, attempt))
+                yield Interval(int(job_id), began, float(moment), locked)
+        for (job_id, _), (began, locked) in started.items():
+            yield Interval(int(job_id), began, self._killed.get(path, time.monotonic()), locked)
+
+
+def most_at_once(intervals: list[Interval]) -> int:
+    changes = sorted([(one.began, 1) for one in intervals] + [(one.ended, -1) for one in intervals])
+    running = most = 0
+    for _, change in changes:
+        running += change
+        most = max(most, running)
+    return most
+
+
+def most_in_any_window(moments: list[float], seconds: float) -> int:
+    moments = sorted(moments)
+    first = most = 0
+    for last, moment in enumerate(moments):
+        while moments[first] <= moment - seconds:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+async def test_a_limit_holds_while_workers_are_killed_and_bounds_change(
+    connection: Any, database_url: str, tmp_path: Path, utils: WorkerUtils
+) -> None:
+    """What a killed worker had locked counts until it is recovered; then its room is used again."""
+    jobs, count = Jobs(connection), 400
+    fleet = Fleet(database_url, tmp_path, 6, 0, 0)
+    try:
+        for _ in range(PROCESSES):
+            fleet.start()
+        await fleet.until_ready()
+        await connection.execute(ADD_JOBS, count)
+
+        def ended() -> int:
+            return len({one.job_id for one in fleet.intervals()})
+
+        await until(lambda: ended() >= 60)
+        fleet.kill(0)
+        fleet.start()
+        await until(lambda: ended() >= 120)
+        await utils.set_limit("at once", concurrency=3)
+        changed_at = time.monotonic()
+        await until(lambda: ended() >= 200)
+        restored_at = time.monotonic()
+        await utils.reset_limit("at once")
+        fleet.kill(1)
+        await jobs.until_gone(timeout=3 * PATIENCE)
+        await fleet.stop()
+        intervals = fleet.intervals()
+    finally:
+        fleet.close()
+    assert len({one.job_id for one in intervals}) == count
+    assert most_at_once(intervals) <= 6
+    # Those that had started before the change may still run then.
+    begun_later = [one for one in intervals if changed_at < one.began and one.ended < restored_at]
+    assert begun_later
+    assert most_at_once(begun_later) <= 3
+    assert await connection.fetchval(f"select count(*) from {SCHEMA}._private_jobs") == 0
+
+
+async def test_no_window_has_more_starts_than_the_rate_and_the_burst_allow(
+    connection: Any, database_url: str, tmp_path: Path
+) -> None:
+    """With a second limit on the same task, and a worker that is killed: tokens it took are lost."""
+    jobs, count, rate, burst = Jobs(connection), 150, 40, 10
+    fleet = Fleet(database_url, tmp_path, 8, rate, burst)
+    try:
+        for _ in range(PROCESSES):
+            fleet.start()
+        await fleet.until_ready()
+        await connection.execute(ADD_JOBS, count)
+        await until(lambda: len(fleet.intervals()) >= 40)
+        fleet.kill(0)
+        await jobs.until_gone(timeout=3 * PATIENCE)
+        await fleet.stop()
+        intervals = fleet.intervals()
+    finally:
+        fleet.close()
+    assert len({one.job_id for one in intervals}) == count
+    assert most_at_once(intervals) <= 8
+    # A job is locked when its transaction began, a moment before the server looked at its clock for the rate.
+    slack = rate // 2
+    for seconds in (0.25, 1.0, 2.0):
+        found = most_in_any_window([one.locked_at for one in intervals], seconds)
+        assert found <= rate * seconds + burst + slack, seconds
