@@ -20,8 +20,10 @@ from graphile_worker.queries.fetch import (
     MANY_PRIORITIES,
     Ranges,
     get_announced_jobs,
+    get_fair_jobs,
     get_jobs,
     get_plain_jobs,
+    get_wide_jobs,
     list_priorities,
     may_queues_be_next,
 )
@@ -139,6 +141,51 @@ async def test_a_fetch_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog
     assert len(found) == limit
     (plan,) = desk.explaining.plans
     assert_bounded(plan, allowance(backlog, limit))
+
+
+async def test_a_wide_fetch_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
+    await desk.make_ready()
+    found = await get_wide_jobs(desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH)
+    assert len(found) == BATCH
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, allowance(backlog, BATCH))
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+async def test_a_fair_fetch_visits_a_bounded_number_of_queues(desk: Desk, is_wide: bool) -> None:
+    await desk.make_ready()
+    await get_fair_jobs(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, after=0, is_wide=is_wide
+    )
+    (plan,) = desk.explaining.plans
+    visits = 4 * BATCH
+    assert_bounded(plan, 3 * visits + 12 * BATCH + 200)
+
+
+async def test_wide_queues_go_on_by_a_few_probes_each(desk: Desk) -> None:
+    """Twenty queues of width 3, of which each has more jobs than one batch."""
+    await desk.connection.execute(
+        "insert into graphile_worker._private_job_queues (queue_name) "
+        "select 'own ' || number from generate_series(0, 19) number"
+    )
+    first = await desk.connection.fetchval(
+        "select id from graphile_worker._private_job_queues where queue_name = 'own 0'"
+    )
+    await desk.connection.execute(
+        "select graphile_worker._private_py_set_tracks(array_agg(id), array_agg(3)) "
+        "from graphile_worker._private_job_queues where queue_name like 'own %'"
+    )
+    await desk.connection.execute(jobs(4000, queue=f"{first} + number % 20", priority=-100))
+    found = await get_wide_jobs(desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=60)
+    outcomes = Outcomes(
+        completed=[job.id for job in found],
+        queues=[job.job_queue_id for job in found if job.job_queue_id is not None],
+    )
+    assert len(set(outcomes.queues)) == 60
+    plan = WritePlanner(POOL).plan(outcomes, Continuation(tasks=desk.tasks, is_wide=True))
+    following = await write(desk.explaining, desk.schema, plan)
+    assert {job.job_queue_id for job in following.jobs} == set(outcomes.queues)
+    assert_bounded(desk.explaining.plans[-1], 20 * 60)
 
 
 async def test_a_fetch_that_finds_nothing_reads_next_to_nothing(desk: Desk, backlog: Backlog) -> None:

@@ -19,9 +19,9 @@ next as materialized (
   cross join lateral (
     select locked.place, locked.job_queue_id, (row_number() over ())::integer as turn
     from (
-      select job.ctid as place, job.job_queue_id
-      from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-      where job.is_available and job.ctid = any (
+      -- By ctid, in this order: with an order of its own the planner would read the index of all waiting jobs.
+      select job.place, job.job_queue_id
+      from pg_catalog.unnest(
         array(
           select first.place
           from (select home.id union select pg_catalog.unnest(home.queues)) source (id)
@@ -38,10 +38,15 @@ next as materialized (
           order by first.priority, first.run_at
           limit home.free + 5
         )
-      )
-      order by job.priority, job.run_at
+      ) wanted (place)
+      cross join lateral (
+        select job.ctid as place, job.job_queue_id
+        from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+        where job.ctid = wanted.place and job.is_available
+        for update skip locked
+      ) job
+      where job.place = wanted.place -- otherwise it was changed by now and cannot be taken
       limit home.free
-      for update skip locked
     ) locked
   ) head
 ),
