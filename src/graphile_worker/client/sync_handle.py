@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .sync_worker_utils import SyncWorkerUtils
 
 
-class Followed:
+class SyncFollowed:
     """The methods of a handle."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class Followed:
         return self._client.watch(self.id)
 
 
-class SyncJobHandle(Followed, Job, frozen=True, kw_only=True):
+class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
     """A job whose end is kept: `handle.result()` waits for it."""
 
     _client: SyncWorkerUtils
@@ -62,7 +62,7 @@ class SyncJobHandle(Followed, Job, frozen=True, kw_only=True):
         return self._is_existing
 
 
-class SyncJobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
+class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int

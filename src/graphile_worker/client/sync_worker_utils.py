@@ -40,7 +40,7 @@ class SyncWorkerUtils(SyncClient):
 
     Methods that take a `connection` use it, and so its transaction, in place of one of the client's own. It
     is a connection of psycopg, psycopg2 or Django, or a Session or Connection of SQLAlchemy. The client never
-    begins, commits or rolls back a transaction of yours.
+    begins, commits or rolls back your transaction.
     """
 
     def migrate(self, *, connection: BlockingConnection | None = None) -> MigrationReport:
