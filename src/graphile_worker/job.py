@@ -103,7 +103,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         """Every value that is not None: times readable, the payload as JSON text of bounded length."""
         shown = []
-        for field in Job.__struct_fields__:
+        for field in self.__struct_fields__:
+            if field.startswith("_"):  # of a handle
+                continue
             name = field.removeprefix("raw_")
             value = _shortened(self.raw_payload) if name == "payload" else getattr(self, name)
             if value is not None:
