@@ -42,7 +42,7 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_control(self) -> bool:
         """Whether the tables for pauses and cancelled jobs exist."""
-        return "control" not in self.missing_own_objects
+        return not self.missing_own_objects & {"control", "tracks"}
 
     @property
     def has_limits(self) -> bool:

@@ -1,8 +1,8 @@
 """ControlWatch: learns what operators ask of a running pool: which tasks are paused, which jobs to cancel.
 
 The state is in tables. A notification on the channel `worker:py` only says that it has changed. The watch
-also looks every few seconds, so a lost notification, or a pooler that cannot LISTEN, delays it no longer than
-that.
+looks every few seconds where LISTEN does not work, as behind a pooler, and while something is asked for.
+Otherwise it looks seldom: the listener notices a dead connection, and a new one leads to a look.
 """
 
 from __future__ import annotations
@@ -18,25 +18,29 @@ from ..error_text import message_of
 from ..queries.control import NOTHING_ASKED, ControlState
 
 LOOK_INTERVAL = 5.0  # seconds
+IDLE_INTERVAL = 30.0  # seconds, while nothing is asked for and LISTEN works
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
 class ControlWatch:
-    """Reads the state before the first fetch, after each notification, and every few seconds."""
+    """Reads the state before the first fetch, after each notification, and at intervals."""
 
     def __init__(
         self,
         read_state: Callable[[], Awaitable[ControlState]],
         apply: Callable[[ControlState], None],
         *,
-        interval: float = LOOK_INTERVAL,
+        is_listening: Callable[[], bool],
     ) -> None:
-        """`apply` gets the state whenever something is asked for, and once when that is over."""
+        """`apply` gets the state whenever something is asked for, and once when that is over.
+
+        `is_listening`: whether notifications arrive.
+        """
         self._read_state = read_state
         self._apply = apply
-        self._interval = interval
+        self._is_listening = is_listening
         self._state = NOTHING_ASKED
         self._changed = asyncio.Event()
         self._is_failing = False
@@ -70,11 +74,8 @@ class ControlWatch:
     async def run(self) -> None:
         """Look until cancelled. A failure is logged once until it works again."""
         while self.is_on:
-            wait = self._interval
-            if self._state.changes_in is not None:
-                wait = min(wait, max(0.0, self._state.changes_in))
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(self._wait()):
                     await self._changed.wait()
             self._changed.clear()
             try:
@@ -85,3 +86,10 @@ class ControlWatch:
                 self._is_failing = True
             else:
                 self._is_failing = False
+
+    def _wait(self) -> float:
+        """Seconds until the next look."""
+        if self._state is NOTHING_ASKED and self._is_listening() and not self._is_failing:
+            return IDLE_INTERVAL
+        changes_in = self._state.changes_in
+        return LOOK_INTERVAL if changes_in is None else min(LOOK_INTERVAL, max(0.0, changes_in))

@@ -97,7 +97,13 @@ class Listener:
         self._failures = 0
         self._unavailable = 0  # attempts in a row in which LISTEN did not work
         self._has_worked = False  # whether a notification ever arrived
+        self._is_connected = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether notifications arrive, as far as this listener can tell."""
+        return self._is_connected and self._has_worked and not self._unavailable
 
     def start(self) -> None:
         """Connect in the background."""
@@ -150,9 +156,11 @@ class Listener:
                 for channel in CHANNELS:
                     await connection.add_listener(channel, self._on_notification)
             self._failures = 0
+            self._is_connected = True
             self._on_ready()  # notifications may have been missed
             await self._watch(connection)
         finally:
+            self._is_connected = False
             await self._release(connection)
 
     async def _watch(self, connection: Connection) -> None:

@@ -182,7 +182,11 @@ class WorkerPool:
             lambda: self._source.pulse(),
         )
         self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
-        self._control = ControlWatch(self._read_control_state, self._apply_control) if has_control else None
+        self._control = (
+            ControlWatch(self._read_control_state, self._apply_control, is_listening=self._is_listening)
+            if has_control
+            else None
+        )
         self._cancellations = Cancellations(
             self.id,
             holdings=self._sessions.holdings,
@@ -381,6 +385,10 @@ class WorkerPool:
         self._limits_changed()
         self._schema_watch.check()
         self._control_changed()
+
+    def _is_listening(self) -> bool:
+        listener = self._shutdown.listener
+        return listener is not None and listener.is_working
 
     def _control_changed(self) -> None:
         if self._control is not None:

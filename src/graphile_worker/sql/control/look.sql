@@ -8,6 +8,7 @@
 -- wide    if there are wide queues
 -- cancel  the id of a job of this pool that was cancelled
 -- leftover  there are cancelled jobs that have ended otherwise, or are gone; their workers had time to deal with them
+-- asked   there are other cancelled jobs, which may become leftovers
 select
   'task' as kind, task as name, null::bigint as id, reason,
   date_part('epoch', paused_at) as since, date_part('epoch', until) as until,
@@ -29,10 +30,12 @@ from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
 where job.locked_by = $1::text
 union all
-select 'leftover', null, null, null, null, null, null
-where exists (
-  select
-  from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
-  left join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
-  where job.locked_at is null and cancel.asked_at < now() - interval '2 seconds'
-)
+select
+  case when exists (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
+    left join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
+    where job.locked_at is null and cancel.asked_at < now() - interval '2 seconds'
+  ) then 'leftover' else 'asked' end,
+  null, null, null, null, null, null
+where exists (select from :GRAPHILE_WORKER_SCHEMA._private_py_cancels)
