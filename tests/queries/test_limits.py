@@ -22,7 +22,7 @@ SCHEMA = SchemaName()
 LIMITS = "graphile_worker._private_py_limits"
 HOLDS = "graphile_worker._private_py_limit_holds"
 JOBS = "graphile_worker._private_jobs"
-DIGEST = "87f034aca24c0581"
+DIGEST = "491b03ddb178c1d7"
 
 
 class Fetches:

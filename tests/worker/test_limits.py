@@ -60,6 +60,12 @@ def test_tasks_of_one_lane_must_have_the_same_limits() -> None:
         plan(tasks, Lane("x"))
 
 
+def test_a_limited_task_cannot_be_in_a_fair_lane() -> None:
+    tasks = [task("free")(Gate().__call__), limited(Gate(), ONE, name="a")]
+    with pytest.raises(ConfigError, match="'a' has a limit and cannot be in the fair lane 'x'; remove"):
+        plan(tasks, Lane("x", tasks=["free", "a"], order="fair"))
+
+
 def test_limits_of_one_name_must_be_the_same() -> None:
     tasks = [limited(Gate(), ONE, name="a"), limited(Gate(), Limit("one", concurrency=2), name="b")]
     with pytest.raises(ConfigError, match="two limits with the name 'one' and different bounds"):

@@ -70,13 +70,18 @@ async def get_limited_jobs(
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     ranges: Ranges | None = None,
+    is_wide: bool = False,
 ) -> tuple[Sequence[Job], LimitState]:
-    """Lock up to `limit` jobs by priority and run_at, as many as the limits leave room for."""
+    """Lock up to `limit` jobs by priority and run_at, as many as the limits leave room for.
+
+    Of a named queue at most one, or with `is_wide` as many as its width allows.
+    """
     rows = await connection.fetch(
         load("limits/get_limited_jobs", schema),
         *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now),
         *(ranges or (None, None, None)),
         limits,
+        is_wide,
     )
     return _plain_jobs(rows[:-1], pool_id, tasks), _state.decode(rows[-1][1])
 

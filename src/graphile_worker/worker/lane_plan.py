@@ -54,8 +54,8 @@ def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency:
     for lane in lanes:
         if not members[lane.name]:
             logger.warning("the lane %r has no tasks in this worker", lane.name)
-        elif lane.order == FAIR and any(tasks[name]._limits for name in members[lane.name]):
-            raise ConfigError(f"lane {lane.name!r}: tasks with limits cannot be in a fair lane")
+        elif lane.order == FAIR:
+            _check_fair(lane.name, [tasks[name] for name in members[lane.name]])
     users = _users_of_limits(tasks)
     plans = [
         LanePlan(
@@ -117,6 +117,16 @@ def _limits_of_lane(name: str, tasks: Sequence[AnyTask]) -> tuple[Limit, ...]:
                 "have different limits; put them into different lanes"
             )
     return limits
+
+
+def _check_fair(name: str, tasks: Sequence[AnyTask]) -> None:
+    """A fair fetch keeps no limits."""
+    for task in tasks:
+        if task._limits:
+            raise ConfigError(
+                f"the task {task.identifier!r} has a limit and cannot be in the fair lane {name!r}; remove "
+                'the limit, or put the task into a lane without order="fair"'
+            )
 
 
 def _users_of_limits(tasks: Mapping[str, AnyTask]) -> dict[Limit, list[str]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..db.connection import Connection
@@ -40,7 +41,7 @@ class LimitedFetcher(Fetcher):
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
         self._plan = FetchPlan(has_queue_indexes=False)  # one statement for everything
-        self._fetches = {WHOLE: self._get_jobs, WIDE: self._get_jobs}
+        self._fetches = {WHOLE: self._get_jobs, WIDE: partial(self._get_jobs, is_wide=True)}
 
     @property
     def is_counted(self) -> bool:

@@ -68,7 +68,8 @@ create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs(
     lowest smallint[], -- ranges of priorities to read, as for get_jobs_above_watermarks; or null
     highest smallint[],
     since double precision[],
-    limit_names text[]
+    limit_names text[],
+    is_wide boolean -- whether there are wide queues; see get_jobs for them
 )
 returns table (
     id bigint, payload text, priority smallint, run_at double precision, attempts smallint, max_attempts smallint,
@@ -100,6 +101,7 @@ declare
     queues_may_be_next boolean;
     places tid[];
     queue_ids integer[];
+    moved jsonb; -- new queues by ctid
 begin
     -- One fetch at a time. A pool that finds another at it comes back soon: waiting here would hold up the fetches of
     -- its other lanes, and those of every pool if one session hangs.
@@ -158,10 +160,34 @@ begin
     room := greatest(room, 0);
     if room > 0 then
         $3 := room;
-        with recursive
+        if not $10 then
+            with recursive
 :include queues
-        select may_be_next into queues_may_be_next from queues;
-        if queues_may_be_next and $6 is null then
+            select may_be_next into queues_may_be_next from queues;
+        end if;
+        if $10 and $6 is null then
+            with recursive
+:include plain
+:include queued_wide
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;
+        elsif $10 then
+            with recursive
+:include plain_above_watermarks
+:include queued_wide
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;
+        elsif queues_may_be_next and $6 is null then
             with recursive
 :include plain
 :include queued
@@ -236,7 +262,9 @@ begin
         end if;
         return query
         update :GRAPHILE_WORKER_SCHEMA._private_jobs job
-        set attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5, now())
+        set
+            attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5, now()),
+            job_queue_id = coalesce((moved ->> job.ctid::text)::integer, job.job_queue_id)
         where job.ctid = any (places)
         returning
 :include taken_columns
