@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from graphile_worker import JobHandle, JobHelpers, WorkerUtils, make_worker_utils, task
+from graphile_worker.client.following import read_standings
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, JobFailedError, JobGoneError
+from graphile_worker.schema_name import SchemaName
 from support.pgbouncer import pgbouncer_to
 from support.scratch import scratch_folder
 from support.server import chosen_programs
@@ -228,6 +230,16 @@ async def test_where_there_is_no_history(utils: WorkerUtils, workers: Workers, j
     await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history")
     with pytest.raises(JobFailedError):
         await handle.result(timeout=PATIENCE)
+
+
+async def test_in_a_transaction_where_there_is_no_history(jobs: Jobs) -> None:
+    """A failed statement must not end the transaction of the caller."""
+    job_id = await jobs.add("double")
+    await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history")
+    async with jobs.connection.transaction():
+        (standing,) = await read_standings(jobs.connection, SchemaName(), [job_id])
+        assert standing.state == "pending"
+        assert await jobs.count() == 1
 
 
 async def test_progress_is_followed_until_the_end(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:

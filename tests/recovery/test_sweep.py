@@ -15,6 +15,7 @@ from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from graphile_worker.job import Job
+from graphile_worker.keep import Keep, KeepPolicy
 from graphile_worker.recovery.orphaned_jobs import purge_recoveries
 from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.schema_name import SchemaName
@@ -363,3 +364,46 @@ async def test_an_interceptor_may_fail_a_job_with_any_text(
     async with make_worker_utils(connection_string=database_url, hooks=hooks) as utils:
         await utils.sweep_stale_workers()
     assert (await jobs.one())["last_error"] == r"a\x00b \ud83d"
+
+
+async def test_ends_of_failed_jobs_are_kept_as_the_task_and_the_job_ask(
+    jobs: Jobs, graveyard: Graveyard, connection: Any
+) -> None:
+    policy = KeepPolicy("failed", default=Keep(3600.0), tasks={"secret": None, "long": Keep(86_400.0)})
+    ids = {
+        name: await jobs.add(task, flags=flags, max_attempts=1)
+        for name, task, flags in [
+            ("default", "work", None),
+            ("of the task", "long", None),
+            ("none", "secret", None),
+            ("by the flag", "secret", ["py:keep=7200"]),
+        ]
+    }
+    await graveyard.bury("pool-dead")
+    await graveyard.give("pool-dead", *ids.values())
+
+    async def run(work: Any) -> Any:
+        return await work(connection)
+
+    hooks = Hooks()
+    hooks.on_recovery(lambda job: FailJob("no more"))
+    sweep = Sweep(run, SchemaName(), hooks, policy=policy, error_retention=3600.0)
+    report = await sweep()
+    assert sorted(report.recovered[0].failed) == sorted(ids.values())
+    ends = await connection.fetch(
+        f"select job_id, error from {SCHEMA}._private_py_history where state = 'failed'"
+    )
+    kept = {name for name, job_id in ids.items() if job_id in {row["job_id"] for row in ends}}
+    assert kept == {"default", "of the task", "by the flag"}
+    errors = await connection.fetch(f"select job_id from {SCHEMA}._private_py_errors")
+    assert sorted(row["job_id"] for row in errors) == sorted(ids.values())
+
+
+async def test_a_sweep_needs_no_history(jobs: Jobs, hooked: WorkerUtils, graveyard: Graveyard) -> None:
+    job_id = await jobs.add("work", flags=["py:keep"], max_attempts=1)
+    await graveyard.bury("pool-dead")
+    await graveyard.give("pool-dead", job_id)
+    await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history")
+    hooked.hooks.on_recovery(lambda job: FailJob("no more"))
+    report = await hooked.sweep_stale_workers()
+    assert report.recovered[0].failed == [job_id]

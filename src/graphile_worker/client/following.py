@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -119,8 +120,10 @@ async def read_standings(connection: Connection, schema: SchemaName, job_ids: li
 
 
 async def _standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
+    savepoint = connection.transaction() if connection.is_in_transaction() else nullcontext()
     try:
-        return await standings(connection, schema, job_ids)
+        async with savepoint:
+            return await standings(connection, schema, job_ids)
     except Exception as error:
         if not is_schema_missing(error):
             raise

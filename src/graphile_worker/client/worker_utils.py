@@ -62,7 +62,7 @@ class WorkerUtils:
 
     Methods that take a `connection` use it, and so its transaction, in place of one from the pool. It is a
     connection of asyncpg or psycopg, or an AsyncSession or AsyncConnection of SQLAlchemy. The client never
-    begins, commits or rolls back a transaction of yours.
+    begins, commits or rolls back your transaction.
     """
 
     _why_released = "this client has been released; open a new one"

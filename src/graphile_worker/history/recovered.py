@@ -4,31 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
+from ..job import Job
+from ..keep import KeepPolicy
 from ..schema_name import SchemaName
 from ..sql import load
 from .partitions import add_partitions
 
 
-class RecoveryKeep(msgspec.Struct, frozen=True):
-    """Seconds to keep the ends and the errors of such jobs; None not to keep them."""
-
-    ends: float | None
-    errors: float | None
-
-
 async def keep_recovered(
-    connection: Connection, schema: SchemaName, job_ids: Sequence[int], keep: RecoveryKeep
+    connection: Connection,
+    schema: SchemaName,
+    jobs: Sequence[Job],
+    policy: KeepPolicy,
+    error_retention: float,
 ) -> None:
-    """Keep what these jobs ended with; call it in the transaction that ended them."""
+    """Keep what these jobs ended with; call it in the transaction that ended them.
+
+    Like a failure, but without the payload: redactors belong to the worker that runs the task.
+    `error_retention`: seconds to keep the errors, 0 not to keep them.
+    """
+    keeps = [policy.for_failed(job.task_identifier, job.raw_flags) for job in jobs]
+    seconds = [None if keep is None else keep.seconds for keep in keeps]
+    if not error_retention and not any(keeps):
+        return
     await add_partitions(
         connection,
         schema,
-        history=[] if keep.ends is None else [keep.ends],
-        errors=[] if keep.errors is None else [keep.errors],
+        history={each for each in seconds if each is not None},
+        errors=[error_retention] if error_retention else [],
         days_ahead=0,
     )
-    statement = load("history/keep_recovered", schema)
-    await connection.execute(statement, list(job_ids), keep.ends, keep.errors, schema.name)
+    teach_arrays(connection)
+    await connection.fetch(
+        load("history/keep_recovered", schema),
+        [job.id for job in jobs],
+        seconds,
+        error_retention or None,
+        schema.name,
+    )

@@ -105,7 +105,6 @@ class Recovery:
         clock: Clock,
         *,
         has_tables: bool,
-        has_history: bool = False,
         figures: PoolFigures | None = None,
         duties: Sequence[Duty] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
@@ -113,7 +112,7 @@ class Recovery:
     ) -> None:
         """`handlers`: what tasks have added when a job has failed permanently.
 
-        `policy`: which ends of cancelled jobs are kept; None if there is no history.
+        `policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
         """
         self._pool = pool
         self._options = options
@@ -152,7 +151,6 @@ class Recovery:
                 clock,
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
-                has_history=has_history,
                 handlers=handlers,
                 policy=policy,
             )

@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..db.retry import is_refusal
 from ..error_parts import storable
 from ..error_text import message_of
 from ..failure_handler import FailureHandler
-from ..history.recovered import RecoveryKeep, keep_recovered
+from ..history.recovered import keep_recovered
+from ..history.removed import CANNOT_KEEP
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import resolve
@@ -101,17 +101,17 @@ class Sweep:
         own_id: str | None = None,
         delay: float = 0.0,
         max_recoveries: int = DEFAULT_MAX_RECOVERIES,
-        keep: RecoveryKeep | None = None,
         handlers: Mapping[str, FailureHandler] | None = None,
         policy: KeepPolicy | None = None,
+        error_retention: float = 0.0,
     ) -> None:
-        """`keep`: how long to keep the ends of jobs that are failed; None if there is no history.
+        """`handlers`: what tasks have added when a job has failed permanently.
 
-        `handlers`: what tasks have added when a job has failed permanently. `policy`: which ends of cancelled
-        jobs to keep; None if there is no history.
+        `policy`: which ends of failed and cancelled jobs to keep; None if there is no history.
+        `error_retention`: seconds to keep the errors of failed jobs, 0 not to keep them.
         """
         self._policy = policy
-        self._keep = keep
+        self._error_retention = error_retention
         self._handlers = handlers or {}
         self._run = run
         self._schema = schema
@@ -191,7 +191,7 @@ class Sweep:
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
             recovered = await self._apply(connection, pools, decisions, queues)
             await self._end_cancelled(connection, recovered, jobs)
-            await self._keep_failed(connection, recovered)
+            await self._keep_failed(connection, recovered, jobs)
             await self._tell_handlers(connection, recovered, jobs)
             await purge_recoveries(connection, schema)
             if deleted and await has_rust_workers(connection, schema):
@@ -207,15 +207,17 @@ class Sweep:
             for job_id in await end_cancelled_jobs(connection, self._schema, final, self._policy):
                 recovered[job_id] = replace(recovered[job_id], is_cancelled=True)
 
-    async def _keep_failed(self, connection: Connection, recovered: dict[int, Recovered]) -> None:
-        failed = [job_id for job_id, job in recovered.items() if job.has_failed]
-        if not failed or self._keep is None:
+    async def _keep_failed(
+        self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
+    ) -> None:
+        failed = [job for job in jobs if job.id in recovered and recovered[job.id].has_failed]
+        if not failed or self._policy is None:
             return
         try:
             async with connection.transaction():
-                await keep_recovered(connection, self._schema, failed, self._keep)
+                await keep_recovered(connection, self._schema, failed, self._policy, self._error_retention)
         except Exception as error:
-            if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
+            if sqlstate_of(error) not in CANNOT_KEEP:
                 raise
             logger.debug("the ends of recovered jobs are not kept: %s", message_of(error))
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 from ..clock import Clock
 from ..failure_handler import FailureHandler
-from ..history.recovered import RecoveryKeep
 from ..hooks import Hooks
 from ..keep import KeepPolicy
 from ..options import WorkerOptions
@@ -36,7 +35,6 @@ class Sweeper:
         *,
         pool_id: str,
         is_alive: Callable[[], bool],
-        has_history: bool = False,
         handlers: Mapping[str, FailureHandler] | None = None,
         policy: KeepPolicy | None = None,
         share: Callable[[], float] = random.random,
@@ -54,9 +52,9 @@ class Sweeper:
             own_id=pool_id,
             delay=options.recovery_delay,
             max_recoveries=options.max_recoveries,
-            keep=_keep(options) if has_history else None,
             handlers=handlers,
             policy=policy,
+            error_retention=options.error_retention,
         )
         self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)
 
@@ -72,10 +70,3 @@ class Sweeper:
 
     def _delay(self) -> float:
         return self._options.sweep_interval * (1 - JITTER + 2 * JITTER * self._share())
-
-
-def _keep(options: WorkerOptions) -> RecoveryKeep:
-    return RecoveryKeep(
-        ends=None if options.history == "none" else options.history_retention,
-        errors=options.error_retention or None,
-    )

@@ -345,7 +345,6 @@ class WorkerBuilder:
             self.hooks,
             self._clock,
             has_tables=self.has_tables,
-            has_history=self.has_history,
             figures=figures,
             duties=self._duties(pool),
             policy=self._keep_policy if self.has_history else None,

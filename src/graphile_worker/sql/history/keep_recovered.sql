@@ -1,11 +1,13 @@
 -- Keep the ends of jobs that a sweep has failed permanently, and the error. In the transaction of the sweep.
 --
 -- $1 bigint[]  ids of recovered jobs; those that can run again are left out
--- $2 float8    seconds to keep the ends, or null
+-- $2 float8[]  seconds to keep the end of each, or null
 -- $3 float8    seconds to keep the errors, or null
 -- $4 text      name of the schema
 with failed as (
-  select job.*
+  select
+    job.*,
+    ($2::double precision[])[pg_catalog.array_position($1::bigint[], job.id)] as end_seconds
   from :GRAPHILE_WORKER_SCHEMA._private_jobs job
   where job.id = any ($1::bigint[]) and not job.is_available and job.locked_at is null
 ),
@@ -19,7 +21,7 @@ failed_end as (
 :include queue_name
     , key, priority, attempts, max_attempts, created_at, run_at, now(), flags, last_error,
 :include expires_on
-  from (select failed.*, $2::double precision as keep_seconds, now() as kept_at from failed) job
+  from (select failed.*, failed.end_seconds as keep_seconds, now() as kept_at from failed) job
   where keep_seconds is not null
 ),
 error as (
