@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from chaos.history import LIMITED, Added, Fails
+from chaos.history import LIMITED, WIDE, Added, Fails, PauseKind
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.client import WorkerUtils
 
@@ -30,6 +30,7 @@ NOTE = (
     "unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::boolean[])"
 )
 PAUSE = 0.3  # seconds between two tries to connect
+WIDE_QUEUES = 2
 TRY_FOR = 10.0  # seconds for one add; the server may be away, but it answers or ends the connection
 
 
@@ -53,6 +54,10 @@ class Load(msgspec.Struct, frozen=True):
     """The share of jobs without a queue that last long."""
     limited: float = 0.03
     """The share of jobs that have a limit. They last a quarter of a second, so the limit is often used up."""
+    wide: float = 0.0
+    """The share of jobs in wide queues. They last as long as limited ones, which may be among them."""
+    pauses: tuple[PauseKind, ...] = ()
+    """What an operator pauses from time to time."""
     batches: float = 0.15
     """The share of adds that add several jobs."""
     batch: int = 15
@@ -66,6 +71,14 @@ MANY_KEPT = Load(
     batch=60,
 )  # fmt: skip
 """Many short jobs, most of which are kept: writes are large and follow each other closely."""
+
+CONTROL = Load(wide=0.12, limited=0.04, pauses=("queue", "queue", "queue", "task", "task", "all"))
+"""Wide queues, and an operator who pauses things."""
+
+
+def load_of(seed: int) -> Load:
+    """What a run with this seed is loaded with: every third one has wide queues and pauses."""
+    return CONTROL if seed % 3 == 1 else Load()
 
 
 class Adder:
@@ -137,6 +150,9 @@ class Adder:
         task, token = "work" if dice.random() < 0.7 else "work_in_thread", f"{self._name}-{self._count}"
         if dice.random() < load.limited:
             task, token, seconds = "work_limited", token + LIMITED, dice.uniform(0.1, 0.4)
+        if load.wide and dice.random() < load.wide:
+            queue, seconds = f"{WIDE}{dice.randrange(WIDE_QUEUES)}", dice.uniform(0.1, 0.4)
+            task = "work_wide" if task != "work_limited" else task
         return JobSpec(
             task,
             {"token": token, "queue": queue, "fails": fails, "seconds": seconds},

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from chaos.adders import Load
 from chaos.plan import Action
 from chaos.run import Interfere
 from support.working import SCHEMA
@@ -21,7 +22,8 @@ create function chaos_break() returns trigger language plpgsql as $$ begin {body
 create trigger chaos_break {when} on {schema}.{table} for each row execute function chaos_break();
 """
 JOBS, QUEUES, HISTORY = "_private_jobs", "_private_job_queues", "_private_py_history"
-HOLDS = "_private_py_limit_holds"
+HOLDS, PAUSES = "_private_py_limit_holds", "_private_py_pauses"
+USUAL = Load(failing=0.0, pause=0.03, longest=1.0)
 KILL_ONE = (Action(at=1.5, kind="kill", slot=0),)
 
 
@@ -33,6 +35,8 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     interfere: Interfere
     actions: tuple[Action, ...] = ()
     options: dict[str, Any] = {}
+    load: Load = USUAL
+    seconds: float = 3.0
 
 
 def trigger(when: str, table: str, body: str) -> Interfere:
@@ -88,6 +92,32 @@ GUARDS = [
         name="nothing is counted by a limit",
         breaks="no_limit_was_exceeded",
         interfere=trigger("before insert", HOLDS, "return null;"),
+    ),
+    Guard(
+        name="the lock of a track is not taken",
+        breaks="no_width_was_exceeded",
+        interfere=trigger(
+            "before update", QUEUES, "new.locked_by := null; new.locked_at := null; return new;"
+        ),
+        load=Load(failing=0.0, pause=0.03, longest=1.0, wide=0.5),
+    ),
+    Guard(
+        name="a paused queue is freed",
+        breaks="nothing_paused_was_taken",
+        interfere=again_and_again(
+            f"delete from {SCHEMA}._private_py_queue_holds; "
+            f"update {SCHEMA}.{QUEUES} set locked_by = null, locked_at = null where locked_by = 'py:hold'; "
+            "select pg_notify('worker:py', '{\"pauses\":1}')"
+        ),
+        load=Load(failing=0.0, pause=0.03, longest=1.0, wide=0.3, pauses=("queue",)),
+        seconds=5.0,
+    ),
+    Guard(
+        name="workers do not see that a task is paused",
+        breaks="nothing_paused_was_started",
+        interfere=trigger("after insert or update", PAUSES, f"delete from {SCHEMA}.{PAUSES}; return null;"),
+        load=Load(failing=0.0, pause=0.03, longest=1.0, limited=0.3, pauses=("task",)),
+        seconds=7.0,
     ),
     Guard(
         name="a sweep takes the jobs of the living",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from chaos.cut_offs import CutOffs
-from chaos.history import AT_ONCE, LIMITED, Added, History, JobRow, Run
+from chaos.history import AT_ONCE, LIMITED, WIDE, WIDTH, Added, History, JobRow, Paused, Run
 
 MAX_RECOVERIES = 5  # of the worker's defaults: a job whose worker died more often is given up
 
@@ -82,7 +82,7 @@ def no_queue_ran_two_jobs_at_once(history: History) -> Iterator[str]:
     cut_offs = CutOffs(history)
     queues: dict[str, list[Run]] = defaultdict(list)
     for run in history.runs:
-        if run.queue is not None:
+        if run.queue is not None and not run.queue.startswith(WIDE):
             queues[run.queue].append(run)
     for name, runs in queues.items():
         open_runs: list[Run] = []
@@ -96,16 +96,56 @@ def no_queue_ran_two_jobs_at_once(history: History) -> Iterator[str]:
 
 def no_limit_was_exceeded(history: History) -> Iterator[str]:
     """No more limited jobs run at once than may, without those of workers that were killed or cut off."""
+    limited = [run for run in history.runs if run.token.endswith(LIMITED)]
+    for runs in _too_many(history, limited, AT_ONCE):
+        yield f"{len(runs)} limited jobs ran at once: {_runs(runs)}"
+
+
+def no_width_was_exceeded(history: History) -> Iterator[str]:
+    """No more jobs of a wide queue run at once than may, with the same exceptions."""
+    queues: dict[str, list[Run]] = defaultdict(list)
+    for run in history.runs:
+        if run.queue is not None and run.queue.startswith(WIDE):
+            queues[run.queue].append(run)
+    for name, found in queues.items():
+        for runs in _too_many(history, found, WIDTH):
+            yield f"queue {name} ran {len(runs)} jobs at once: {_runs(runs)}"
+
+
+def _too_many(history: History, runs: list[Run], allowed: int) -> Iterator[list[Run]]:
+    """More runs at once than are allowed, without those of workers that were killed or cut off."""
     cut_offs = CutOffs(history)
     open_runs: list[Run] = []
-    for second in sorted(history.runs, key=lambda run: run.started):
-        if not second.token.endswith(LIMITED):
-            continue
+    for second in sorted(runs, key=lambda run: run.started):
         open_runs = [run for run in open_runs if _over(history, run) > second.started]
         counted = [first for first in open_runs if not cut_offs.excuse(first, second)]
-        if len(counted) >= AT_ONCE:
-            yield f"{len(counted) + 1} limited jobs ran at once: {_runs([*counted, second])}"
+        if len(counted) >= allowed:
+            yield [*counted, second]
         open_runs.append(second)
+
+
+def nothing_paused_was_taken(history: History) -> Iterator[str]:
+    """No worker locks a job of a queue while it is paused, whatever it knows: the database keeps it."""
+    for pause in history.pauses:
+        for run in history.runs:
+            if pause.kind == "queue" and pause.stops(run) and pause.began_at < run.locked_at < pause.ended_at:
+                after = run.locked_at - pause.began_at
+                yield f"{_pause(pause)}, and a job was locked {after:.3f} s after that: {_run(run)}"
+
+
+def nothing_paused_was_started(history: History) -> Iterator[str]:
+    """A worker that could know of a pause starts nothing that is paused, not even what it had locked."""
+    cut_offs = CutOffs(history)
+    is_listening = {worker.name: worker.shows_by == "lock" for worker in history.workers}
+    limits = history.limits
+    for pause in history.pauses:
+        for run in history.runs:
+            known = pause.began + (limits.told_within if is_listening[run.worker] else limits.looks_within)
+            if not pause.stops(run) or not known <= run.started < pause.ended:
+                continue
+            if not cut_offs.has_not_heard(run):
+                after = run.started - pause.began
+                yield f"{_pause(pause)}, and a job was started {after:.3f} s after that: {_run(run)}"
 
 
 def no_key_fell_back(history: History) -> Iterator[str]:
@@ -253,6 +293,9 @@ RULES: list[Rule] = [
     no_job_ran_twice,
     no_queue_ran_two_jobs_at_once,
     no_limit_was_exceeded,
+    no_width_was_exceeded,
+    nothing_paused_was_taken,
+    nothing_paused_was_started,
     no_key_fell_back,
     nothing_is_locked_by_the_dead,
     no_queue_is_held_for_nothing,
@@ -332,6 +375,11 @@ def _job(added: Added) -> str:
     marks = [f"key {added.key}" if added.key else "", f"queue {added.queue}" if added.queue else ""]
     more = ", ".join(filter(None, marks))
     return f"job {added.job_id} ({added.token}{', ' + more if more else ''})"
+
+
+def _pause(pause: Paused) -> str:
+    what = "everything" if pause.kind == "all" else f"{pause.kind} {pause.name}"
+    return f"{what} was paused from {pause.began:.3f} to {pause.ended:.3f}"
 
 
 def _run(run: Run) -> str:

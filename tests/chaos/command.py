@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.adders import MANY_KEPT, Load
+from chaos.adders import MANY_KEPT, Load, load_of
 from chaos.checker import Violation, check
 from chaos.history import History
 from chaos.report import Figures, figures, table
@@ -82,7 +82,7 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
         say(f"\nseed {seed}")
         began = time.monotonic()
         history = await run(
-            Setup(seed=seed, seconds=seconds, timing=timing, load=_load(options)),
+            Setup(seed=seed, seconds=seconds, timing=timing, load=_load(options, seed)),
             server,
             say=say,
             keep=partial(_keep_logs, place / f"seed-{seed}"),
@@ -100,8 +100,8 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
     return 1 if any(line.violations for line in lines) else 0
 
 
-def _load(options: argparse.Namespace) -> Load:
-    return msgspec.structs.replace(MANY_KEPT, jobs=KEPT_JOBS) if options.kept else Load()
+def _load(options: argparse.Namespace, seed: int) -> Load:
+    return msgspec.structs.replace(MANY_KEPT, jobs=KEPT_JOBS) if options.kept else load_of(seed)
 
 
 def _same(options: argparse.Namespace) -> str:

@@ -56,6 +56,18 @@ class CutOffs:
         # The other way round: the second was held by a worker that had lost it, and did not know.
         return is_cut or self.between(second.worker, second.started, second.started)
 
+    def has_not_heard(self, run: Run) -> bool:
+        """Whether the worker may not have known, when the run began, what operators had asked for."""
+        if self.between(run.worker, run.started, run.started):
+            return True
+        limits = self._history.limits
+        slack = {"partition": limits.deaf_for, "stop": limits.told_within}
+        return any(
+            run.worker in fault.workers
+            and fault.at <= run.started <= fault.until + slack.get(fault.kind, 0.0)
+            for fault in self._history.faults
+        )
+
     def may_not_be_written(self, run: Run) -> bool:
         """Whether the worker may have had no chance to write how the task ended."""
         assert run.ended is not None

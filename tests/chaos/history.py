@@ -14,12 +14,17 @@ Fails = Literal["never", "once", "always"]
 Outcome = Literal["end", "failed", "cancelled"]
 Ending = Literal["alive", "killed", "ended", "not started"]
 FaultKind = Literal["kill", "stop", "terminate", "restart", "partition"]
+PauseKind = Literal["queue", "task", "all"]
 
 
 AT_ONCE = 2
 """How many jobs of the limited task may run at once."""
 LIMITED = "/limited"
 """The end of the token of a job of the limited task."""
+WIDTH = 3
+"""How many jobs of a wide queue may run at once."""
+WIDE = "wide "
+"""The beginning of the names of wide queues."""
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     job_id: int
     token: str
+    task: str = ""
     queue: str | None = None
     attempts: int = 1
     """As the task saw it."""
@@ -80,6 +86,23 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     workers: list[str]
     detail: str = ""
+
+
+class Paused(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause of a queue, of a task, or of everything, as long as it was certainly in force."""
+
+    kind: PauseKind
+    name: str = ""
+    began: float = 0.0
+    ended: float = 0.0
+    began_at: float = 0.0
+    """By the server's clock."""
+    ended_at: float = 0.0
+    """By the server's clock."""
+
+    def stops(self, run: Run) -> bool:
+        """Whether it is about this job."""
+        return self.kind == "all" or self.name == (run.queue if self.kind == "queue" else run.task)
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +150,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0
     """A ready job runs within this time after the last fault."""
+    told_within: float = 2.0
+    """A worker that listens starts nothing that is paused after this time."""
+    looks_within: float = 7.0
+    """The same behind a pooler, where it looks every five seconds."""
+    deaf_for: float = 35.0
+    """After a partition a worker may believe for so long that it listens, and looks every half minute."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +170,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[QueueRow]
     ends: list[EndRow] | None = None
     """None: what was kept is not judged."""
+    pauses: list[Paused] = []
     last_fault_at: float
     seen_at: float
     """When `jobs` and `queues` were read."""

@@ -17,7 +17,7 @@ from graphile_worker import Job
 
 TABLES = """
 create table if not exists runs (
-  number integer primary key, token text, queue text, job_id integer, pool text, attempts integer,
+  number integer primary key, token text, task text, queue text, job_id integer, pool text, attempts integer,
   locked_at real, started real, ended real, outcome text
 );
 create table if not exists pools (id text);
@@ -39,9 +39,12 @@ class Journal:
         locked_at = job.locked_at.timestamp() if job.locked_at is not None else 0.0
         with self._mutex:
             cursor = self._connection.execute(
-                "insert into runs (token, queue, job_id, pool, attempts, locked_at, started) "
-                "values (?, ?, ?, ?, ?, ?, ?)",
-                (token, queue, job.id, job.locked_by, job.attempts, locked_at, time.monotonic()),
+                "insert into runs (token, task, queue, job_id, pool, attempts, locked_at, started) "
+                "values (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(token, job.task_identifier, queue, job.id, job.locked_by, job.attempts, locked_at),
+                    time.monotonic(),
+                ),
             )
             assert cursor.lastrowid is not None
             return cursor.lastrowid
@@ -64,7 +67,7 @@ def read_pools(path: Path) -> list[str]:
 
 def read_runs(path: Path, worker: str) -> list[Run]:
     """What the tasks of a process noted."""
-    columns = "pool, job_id, token, queue, attempts, locked_at, started, ended, outcome"
+    columns = "pool, job_id, token, task, queue, attempts, locked_at, started, ended, outcome"
     return [
         Run(worker=worker, **dict(zip(columns.split(", "), row, strict=True)))
         for row in _rows(path, f"select {columns} from runs order by number")

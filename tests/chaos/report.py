@@ -22,6 +22,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     terminations: int
     restarts: int
     partitions: int
+    pauses: int
     duplicates: int
     """Jobs that ran to their end more than once; unexcused ones are violations besides."""
     slowest_recovery: float | None
@@ -42,6 +43,7 @@ def figures(history: History, violations: Sequence[Violation]) -> Figures:
         terminations=kinds["terminate"],
         restarts=kinds["restart"],
         partitions=kinds["partition"],
+        pauses=len(history.pauses),
         duplicates=sum(count - 1 for count in ends.values()),
         slowest_recovery=max(recoveries, default=None),
         violations=len(violations),
@@ -66,8 +68,8 @@ def _recoveries(history: History) -> list[float]:
 
 
 HEADINGS = (
-    "seed", "jobs", "runs", "kills", "stops", "terminations", "restarts", "partitions", "duplicates",
-    "slowest recovery", "violations",
+    "seed", "jobs", "runs", "kills", "stops", "terminations", "restarts", "partitions", "pauses",
+    "duplicates", "slowest recovery", "violations",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from chaos.adders import Adder, Load, read_added
 from chaos.fleet import Fleet, fleet_on
 from chaos.history import EndRow, History, JobRow, Limits, QueueRow
 from chaos.nemesis import Nemesis
+from chaos.operators import Operator
 from chaos.plan import Action, plan
 from chaos.server import ChaosServer
 from chaos.settings import MODES, SHORT, Mode, Timing
@@ -100,7 +101,9 @@ async def _whole(
     enough, over = asyncio.Event(), asyncio.Event()
     intruder = asyncio.ensure_future(interfere(url, over)) if interfere is not None else None
     clients = [Adder(number, setup.seed, url, setup.load) for number in range(setup.load.adders)]
+    operator = Operator(setup.seed, url, setup.load)
     adders = [asyncio.ensure_future(client.run(enough)) for client in clients]
+    adders.append(asyncio.ensure_future(operator.run(enough)))
     try:
         began = time.monotonic()
         await nemesis.carry_out(actions)
@@ -132,6 +135,7 @@ async def _whole(
         jobs=jobs,
         queues=queues,
         ends=ends,
+        pauses=operator.paused,
         last_fault_at=last_fault_at,
         seen_at=time.monotonic(),
         limits=setup.limits or setup.timing.limits,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chaos.history import AT_ONCE
+from chaos.history import AT_ONCE, WIDTH
 from chaos.journal import Journal
 from graphile_worker import JobHelpers, Limit, task
 
@@ -22,6 +22,7 @@ class Tasks:
             "work": self.work,
             "work_in_thread": self.work_in_thread,
             "work_limited": task("work_limited", limit=limit)(self.work),
+            "work_wide": task("work_wide", queue_width=WIDTH)(self.work),
         }
 
     async def work(self, payload: Any, helpers: JobHelpers) -> str:

@@ -8,7 +8,18 @@ import msgspec
 import pytest
 
 from chaos.checker import check
-from chaos.history import Added, EndRow, Fault, History, JobRow, Limits, QueueRow, Run, Worker
+from chaos.history import (
+    Added,
+    EndRow,
+    Fault,
+    History,
+    JobRow,
+    Limits,
+    Paused,
+    QueueRow,
+    Run,
+    Worker,
+)
 
 ONE = Worker(name="one", mode="default", pools=["pool-one"], started=0.0)
 TWO = Worker(name="two", mode="default", pools=["pool-two"], started=0.0)
@@ -319,3 +330,79 @@ def test_jobs_of_a_killed_worker_do_not_count_for_a_limit() -> None:
     cut = [run("dead", start, None, token=f"{start}/limited") for start in (11.5, 11.6)]
     found = broken(workers=[ONE, TWO, DEAD], faults=[KILL], runs=[*cut, *limited_runs(12.5, 12.6)])
     assert "no_limit_was_exceeded" not in found
+
+
+# -- widths and pauses ---------------------------------------------------------------------------------------
+
+
+def wide_runs(*starts: float, worker: str = "one", queue: str = "wide 0") -> list[Run]:
+    return [run(worker, start, start + 1.0, token=f"{queue} {start}", queue=queue) for start in starts]
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_broken"),
+    [
+        (wide_runs(10.0, 10.1, 10.2, 11.05), False),
+        (wide_runs(10.0, 10.1, 10.2, 10.9), True),
+        ([*wide_runs(10.0, 10.1, worker="two"), *wide_runs(10.2, 10.9)], True),
+        ([*wide_runs(10.0, 10.1), *wide_runs(10.2, 10.9, queue="wide 1")], False),
+    ],
+)
+def test_a_width_that_is_exceeded_is_found(runs: list[Run], is_broken: bool) -> None:
+    found = broken(runs=runs)
+    assert ("no_width_was_exceeded" in found) is is_broken
+    assert "no_queue_ran_two_jobs_at_once" not in found
+
+
+def test_jobs_of_a_killed_worker_do_not_count_for_a_width() -> None:
+    cut = [run("dead", start, None, token=f"{start}", queue="wide 0") for start in (11.5, 11.6)]
+    found = broken(workers=[ONE, TWO, DEAD], faults=[KILL], runs=[*cut, *wide_runs(12.5, 12.6)])
+    assert "no_width_was_exceeded" not in found
+
+
+QUEUE_PAUSE = Paused(kind="queue", name="q", began=20.0, ended=30.0, began_at=1020.0, ended_at=1030.0)
+TASK_PAUSE = Paused(kind="task", name="work", began=20.0, ended=30.0, began_at=1020.0, ended_at=1030.0)
+
+
+@pytest.mark.parametrize(
+    ("locked_at", "queue", "is_broken"),
+    [
+        (1019.9, "q", False),
+        (1020.1, "q", True),
+        (1029.9, "q", True),
+        (1030.1, "q", False),
+        (1025.0, "another", False),
+    ],
+)
+def test_a_job_of_a_paused_queue_that_is_locked_is_found(
+    locked_at: float, queue: str, is_broken: bool
+) -> None:
+    """Whatever its worker knows of the pause."""
+    taken = run(started=20.5, ended=21.0, locked_at=locked_at, queue=queue)
+    partition = Fault(kind="partition", at=15.0, until=25.0, workers=["one"])
+    found = broken(runs=[taken], pauses=[QUEUE_PAUSE], faults=[partition])
+    assert ("nothing_paused_was_taken" in found) is is_broken
+
+
+@pytest.mark.parametrize("pause", [QUEUE_PAUSE, TASK_PAUSE, Paused(kind="all", began=20.0, ended=30.0)])
+@pytest.mark.parametrize(
+    ("started", "is_broken"), [(19.0, False), (21.9, False), (22.1, True), (29.9, True), (30.1, False)]
+)
+def test_a_paused_job_that_is_started_is_found(pause: Paused, started: float, is_broken: bool) -> None:
+    begun = run(started=started, ended=started + 1.0, queue="q", task="work")
+    assert ("nothing_paused_was_started" in broken(runs=[begun], pauses=[pause])) is is_broken
+
+
+def test_a_worker_that_could_not_know_may_start_a_paused_job() -> None:
+    def found(started: float, worker: Worker = ONE, **values: Any) -> list[str]:
+        begun = run(started=started, ended=started + 1.0, task="work")
+        return broken(runs=[begun], pauses=[TASK_PAUSE], workers=[worker], **values)
+
+    rule = ["nothing_paused_was_started"]
+    assert found(25.0, BEATING) == []  # it looks every five seconds
+    assert found(27.5, BEATING) == rule
+    cut = [Fault(kind="terminate", at=19.0, until=19.0, workers=["one"])]
+    assert (found(22.5, faults=cut), found(23.5, faults=cut)) == ([], rule)
+    stop = [Fault(kind="stop", at=19.0, until=24.0, workers=["one"])]
+    assert (found(24.1, faults=stop), found(26.5, faults=stop)) == ([], rule)
+    assert found(25.0, faults=[Fault(kind="partition", at=10.0, until=12.0, workers=["one"])]) == []

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from chaos.adders import Load
-from chaos.broken_guards import GUARDS, Guard, nothing
+from chaos.broken_guards import GUARDS, USUAL, Guard, nothing
 from chaos.checker import check
 from chaos.history import Limits
 from chaos.plan import Action
@@ -28,9 +28,9 @@ NOT_ALWAYS = pytest.mark.skipif(not ALL, reason="set CHAOS_GUARDS=1, or use make
 def setup(guard: Guard | None, *, quiet_within: float) -> Setup:
     return Setup(
         seed=1,
-        seconds=3.0,
+        seconds=guard.seconds if guard is not None else 3.0,
         modes=MODES[:3],
-        load=Load(failing=0.0, pause=0.03, longest=1.0),
+        load=guard.load if guard is not None else USUAL,
         actions=guard.actions if guard is not None else (),
         options=guard.options if guard is not None else {},
         limits=LIMITS,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from chaos.adders import MANY_KEPT
+from chaos.adders import CONTROL, MANY_KEPT, load_of
 from chaos.checker import check
 from chaos.report import figures
 from chaos.run import Setup, run
 from chaos.server import ChaosServer
 
-SEED = 7
+SEED = 7  # with wide queues and pauses
 SECONDS = 18.0
 
 
 async def test_nothing_is_lost_when_workers_and_the_server_fail_at_random(chaos: ChaosServer) -> None:
     said: list[str] = []
-    history = await run(Setup(seed=SEED, seconds=SECONDS), chaos, say=said.append)
+    load = load_of(SEED)
+    assert load is CONTROL
+    history = await run(Setup(seed=SEED, seconds=SECONDS, load=load), chaos, say=said.append)
     violations = check(history)
     found = figures(history, violations)
     assert not violations, "\n".join(
@@ -28,6 +30,7 @@ async def test_nothing_is_lost_when_workers_and_the_server_fail_at_random(chaos:
     )
     assert found.jobs > 100
     assert min(found.kills, found.stops, found.terminations, found.restarts, found.partitions) >= 1
+    assert found.pauses >= 1
 
 
 async def test_what_is_kept_matches_the_jobs_that_ended(chaos: ChaosServer) -> None:
