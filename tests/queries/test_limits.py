@@ -15,6 +15,7 @@ from graphile_worker.job import Job
 from graphile_worker.limit import Limit
 from graphile_worker.queries.limits import LimitState, get_limited_jobs, register_limits
 from graphile_worker.queries.names import register_tasks
+from graphile_worker.queries.widths import set_tracks
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 
@@ -66,6 +67,15 @@ async def fill(connection: Any, count: int, task: str = "limited") -> None:
         count,
         task,
     )
+
+
+async def widen(connection: Any, name: str, width: int) -> None:
+    """Move all jobs to a queue of this width."""
+    queue_id = await connection.fetchval(
+        "insert into graphile_worker._private_job_queues (queue_name) values ($1) returning id", name
+    )
+    await set_tracks(connection, SCHEMA, {queue_id: width})
+    await connection.execute(f"update {JOBS} set job_queue_id = $1", queue_id)
 
 
 async def register(connection: Any, *limits: Limit) -> None:
@@ -172,6 +182,14 @@ async def test_a_limit_in_use_by_another_fetch_is_left_alone(
     assert (jobs, state.is_missing) == ([], True)
 
 
+async def rows_read(connection: Any) -> int:
+    """Jobs that were read in this transaction."""
+    return await connection.fetchval(
+        "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables "
+        "where relname = '_private_jobs'"
+    )
+
+
 async def test_it_reads_few_rows_whatever_waits(fetches: Fetches) -> None:
     """A hundred thousand waiting jobs of the limited task: with room for ten, about ten are read."""
     connection = fetches.connection
@@ -179,18 +197,12 @@ async def test_it_reads_few_rows_whatever_waits(fetches: Fetches) -> None:
     await connection.execute(f"analyze {JOBS}")
     await register(connection, Limit("x", concurrency=10))
 
-    async def rows_read() -> int:
-        return await connection.fetchval(
-            "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables "
-            "where relname = '_private_jobs'"
-        )
-
     async with connection.transaction():
         assert len((await fetches.fetch(50, "x"))[0]) == 10
-        assert await rows_read() < 200
+        assert await rows_read(connection) < 200
     async with connection.transaction():
         assert (await fetches.fetch(50, "x"))[0] == []
-        assert await rows_read() < 100
+        assert await rows_read(connection) < 100
 
 
 async def test_ranges_are_kept(fetches: Fetches) -> None:
@@ -201,3 +213,45 @@ async def test_ranges_are_kept(fetches: Fetches) -> None:
     late = await connection.fetchval(f"select date_part('epoch', max(run_at)) - 0.0035 from {JOBS}")
     ranges = ([-32768, 0, 1], [-1, 0, 32767], [float("-inf"), late, float("-inf")])
     assert len((await fetches.fetch(10, "x", ranges=ranges))[0]) == 4
+
+
+RANGES = ([-32768], [32767], [float("-inf")])
+
+
+@pytest.mark.parametrize("ranges", [None, RANGES], ids=["all", "above watermarks"])
+async def test_a_wide_queue_gives_as_many_jobs_as_it_is_wide(fetches: Fetches, ranges: Any) -> None:
+    connection = fetches.connection
+    await fill(connection, 20)
+    await widen(connection, "q", 3)
+    await register(connection, Limit("x", concurrency=10))
+    assert len((await fetches.fetch(1, "x", is_wide=True, ranges=ranges))[0]) == 1
+    other = Fetches(connection, fetches.tasks, "pool-b")
+    jobs, state = await other.fetch(10, "x", is_wide=True, ranges=ranges)
+    assert (len(jobs), state.room, state.is_full) == (2, 9, False)
+    assert (await fetches.fetch(10, "x", is_wide=True, ranges=ranges))[0] == []
+    locked = await connection.fetch(
+        "select queue.queue_name, queue.locked_by = job.locked_by as is_own "
+        f"from {JOBS} job join graphile_worker._private_job_queues queue on queue.id = job.job_queue_id "
+        "where job.locked_at is not null order by 1"
+    )
+    assert [tuple(row) for row in locked] == [("q", True), ("q [2]", True), ("q [3]", True)]
+
+
+async def test_the_limit_bounds_a_wide_queue(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 20)
+    await widen(connection, "q", 5)
+    await register(connection, Limit("x", concurrency=2))
+    jobs, state = await fetches.fetch(10, "x", is_wide=True)
+    assert (len(jobs), state.is_full) == (2, True)
+
+
+async def test_it_reads_few_rows_of_a_wide_queue(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 50_000)
+    await widen(connection, "q", 3)
+    await connection.execute(f"analyze {JOBS}")
+    await register(connection, Limit("x", concurrency=10))
+    async with connection.transaction():
+        assert len((await fetches.fetch(50, "x", is_wide=True))[0]) == 3
+        assert await rows_read(connection) < 300
