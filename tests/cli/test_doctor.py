@@ -35,7 +35,7 @@ from support.working import Workers, until
 JOBS = "graphile_worker._private_jobs"
 EVERY_CHECK = {
     "connection", "server", "settings", "clock", "pooler", "listen", "rights", "schema", "functions",
-    "indexes", "workers", "locks", "queues", "waiting", "failures", "table", "transactions",
+    "indexes", "workers", "locks", "pauses", "queues", "waiting", "failures", "table", "transactions",
 }  # fmt: skip
 
 

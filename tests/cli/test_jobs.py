@@ -291,7 +291,7 @@ def test_a_job_is_shown_with_everything(gw: Call, some_jobs: dict[str, int]) -> 
     assert result.out.startswith("id               1\ntask_identifier  mail\nstate            ready\n")
     assert '"n": 1' in result.out
     one = gw("show", some_jobs["ready"], "--json").json
-    assert list(one) == [*JOB_KEYS, "ends", "errors", "progress"]
+    assert list(one) == [*JOB_KEYS, "ends", "errors", "progress", "is_cancelled", "cancel_reason"]
     assert [job["id"] for job in gw("show", 1, 2, "--json").json] == [1, 2]
 
 

@@ -18,7 +18,7 @@ ALWAYS = ["ts", "level", "logger", "label", "msg", "pid"]
 JOB = ["event", "pool_id", "worker_id", "task", "job_id", "attempt", "max_attempts"]
 POOL = ["event", "pool_id"]
 ERROR = ["error", "error_type"]
-RECOVERED = ["dead_pool_id", "returned", "failed", "left"]
+RECOVERED = ["dead_pool_id", "returned", "failed", "left", "cancelled"]
 
 KEYS: dict[type[events.Event], list[str]] = {
     events.JobSucceeded: [*JOB, "duration_ms"],

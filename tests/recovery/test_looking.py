@@ -88,7 +88,8 @@ async def test_the_command_sweeps(command: Any, jobs: Jobs, graveyard: Graveyard
     assert out == "pool-dead is dead: 1 job would be returned to the queue.\n"
     assert (await jobs.one())["locked_by"] == "pool-dead"
     document = json.loads(await run_in_thread(command, "sweep", "--json"))
-    assert document["recovered"] == [{"id": "pool-dead", "returned": [job_id], "failed": [], "left": []}]
+    (recovered,) = document["recovered"]
+    assert recovered == {"id": "pool-dead", "returned": [job_id], "failed": [], "left": [], "cancelled": []}
     assert (await jobs.one())["locked_by"] is None
 
 

@@ -106,7 +106,8 @@ class WorkerUtils:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
         self._is_bound = isinstance(pool, BoundConnection)
-        self._current_loop = _no_loop if self._is_bound else asyncio._get_running_loop
+        serves_any_loop = self._is_bound or getattr(pool, "serves_any_loop", False)
+        self._current_loop = _no_loop if serves_any_loop else asyncio._get_running_loop
         self._loop = self._current_loop()
 
     @classmethod
@@ -1144,7 +1145,7 @@ class WorkerUtils:
 
 
 def _no_loop() -> None:
-    """What a bound client belongs to: its connection may be one that needs no event loop."""
+    """What a client belongs to whose connections need no event loop, or open on the current one."""
 
 
 def _whole(spec: JobSpec, payload: object, options: JobOptions) -> JobSpec:

@@ -18,6 +18,8 @@ from ..db.open import connect
 class ConnectionPerUse:
     """A Pool for the database at this URL."""
 
+    serves_any_loop = True
+
     def __init__(self, url: str) -> None:
         self._dsn = Dsn.parse(url)
         self._lent = 0
