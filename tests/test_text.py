@@ -16,7 +16,11 @@ def test_a_count_has_its_noun_in_singular_or_plural() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.4, "0 s"),
+        (0.0, "0 s"),
+        (0.0004, "0 s"),
+        (0.05, "0.05 s"),
+        (0.4, "0.4 s"),
+        (0.97, "1 s"),
         (59.4, "59 s"),
         (59.6, "1 min 0 s"),
         (403, "6 min 43 s"),

@@ -140,7 +140,7 @@ class ConnectionFailedError(DatabaseError):
 
 
 class SchemaMissingError(DatabaseError):
-    """The Graphile Worker schema is not installed in this database."""
+    """The Graphile Worker schema, or a part of it, is not installed in this database."""
 
 
 class PermissionDeniedError(DatabaseError):

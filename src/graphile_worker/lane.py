@@ -12,6 +12,7 @@ from .errors import ConfigError
 
 MAIN = "main"
 """The name of the lane of all tasks that are in no other lane. Its slots are the option `concurrency`."""
+MOST_SLOTS = 1_000_000
 
 
 Order = Literal["priority", "fair"]
@@ -52,8 +53,8 @@ class Lane(_Named, frozen=True, kw_only=True):
 
 def check_lane_name(name: object) -> None:
     """Refuse what cannot be the name of a lane."""
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"lanes: expected a name, got {name!r}")
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ConfigError(f"lanes: expected a name of printable characters, got {name!r}")
     if name == MAIN:
         raise ConfigError(
             f"lanes: {MAIN!r} is the lane of all other tasks; the option concurrency sets its slots"
@@ -66,6 +67,8 @@ def check_slots(name: str, slots: object) -> None:
         raise ConfigError(f"lanes: {name}: expected a whole number of slots, got {slots!r}")
     if slots < 1:
         raise ConfigError(f"lanes: {name}: must be at least 1, got {slots}")
+    if slots > MOST_SLOTS:
+        raise ConfigError(f"lanes: {name}: must be at most {MOST_SLOTS}, got {slots}")
 
 
 def checked_slots(lanes: object) -> dict[str, int]:

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from .errors import ConfigError, InvalidArgumentError
 
 Rate = tuple[int, timedelta | float]
-"""So many starts in a period, which is a timedelta or seconds."""
+"""The number of starts and the period, a timedelta or seconds."""
 
 MOST = 1_000_000_000
+SHORTEST = 0.001  # seconds
 LONGEST_NAME = 128
 
 
@@ -36,6 +38,8 @@ class Limit(_Named, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_limit_name(self.name)
         check_bounds(self.concurrency, self.rate, self.burst)
+        if self.rate is not None:  # equal limits are equal, however their periods are written
+            force_setattr(self, "rate", (self.rate[0], timedelta(seconds=seconds_of(self.rate))))
         if self.concurrency is None and self.rate is None:
             raise InvalidArgumentError("limit", f"{self.name!r} has neither a concurrency nor a rate")
         if self.burst is not None and self.rate is None:
@@ -50,9 +54,10 @@ def seconds_of(rate: Rate) -> float:
 
 def check_limit_name(name: object) -> None:
     """Refuse what cannot be the name of a limit."""
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or "\0" in name:
+    is_name = isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= LONGEST_NAME
+    if not is_name:
         raise InvalidArgumentError(
-            "limit", f"expected a name of at most {LONGEST_NAME} characters, got {name!r}"
+            "limit", f"expected a name of at most {LONGEST_NAME} printable characters, got {name!r}"
         )
 
 
@@ -71,8 +76,12 @@ def check_bounds(concurrency: object, rate: object, burst: object) -> None:
             raise InvalidArgumentError(
                 "rate", f"expected a timedelta or seconds as its period, got {period!r}"
             )
-        if not 0 < seconds_of((1, period)) <= MOST:
-            raise InvalidArgumentError("rate", f"its period must be more than 0 seconds, got {period!r}")
+        if not SHORTEST <= seconds_of((1, period)) <= MOST:
+            raise InvalidArgumentError(
+                "rate", f"its period must be from {SHORTEST} to {MOST} seconds, got {period!r}"
+            )
+        if rate[0] > MOST * seconds_of((1, period)):
+            raise InvalidArgumentError("rate", f"at most {MOST} starts per second are possible, got {rate!r}")
     if burst is not None:
         _check_count("burst", burst, 1)
 

@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
 from .keep import MAX_KEEP, check_history_mode
-from .lane import checked_slots
+from .lane import MOST_SLOTS, checked_slots
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         SchemaName(self.schema)
         _at_least(self.max_pool_size, 1, "max_pool_size")
         _at_least(self.concurrency, 1, "concurrency")
+        if self.concurrency > MOST_SLOTS:
+            raise ConfigError(f"concurrency: must be at most {MOST_SLOTS}, got {self.concurrency}")
         if self.lanes:
             force_setattr(self, "lanes", checked_slots(self.lanes))
         for name in _DURATIONS:

@@ -18,9 +18,11 @@ def count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two largest units that matter: `7 s`, `6 min 43 s`, `6 h 7 min`."""
+    """Seconds in the two largest units that matter: `0.5 s`, `7 s`, `6 min 43 s`, `6 h 7 min`."""
     if not math.isfinite(seconds):  # from a time of infinity
         return "an unknown time"
+    if 0.001 <= seconds < 0.95:
+        return f"{seconds:.1g} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

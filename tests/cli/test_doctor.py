@@ -321,6 +321,12 @@ async def test_rights_that_are_missing_are_named_one_after_the_other(
         report = await doctor(call, "-c", url)
         assert "may not read and write" in report.one("rights", "error")["summary"]
         await connection.execute(f"grant all on all tables in schema graphile_worker to {role}")
+        await connection.execute(f"revoke all on graphile_worker._private_py_pauses from {role}")
+        report = await doctor(call, "-c", url)
+        found = report.one("rights", "error")
+        assert found["summary"].endswith("may not read and write _private_py_pauses")
+        assert found["meaning"].startswith("It may add and run jobs. But its workers cannot see pauses")
+        await connection.execute(f"grant all on graphile_worker._private_py_pauses to {role}")
         report = await doctor(call, "-c", url)
         found = report.one("rights", "error")
         assert found["summary"].startswith("row-level security hides the rows of _private_job_queues, ")

@@ -78,6 +78,15 @@ def test_pauses_are_shown_where_one_would_look(gw: Call) -> None:
     assert "stuck" not in report.replace("no named queue is stuck", "")
 
 
+def test_a_reason_with_several_lines_is_shown_on_one(gw: Call) -> None:
+    shown = "queue emails (bad file please wait)"
+    assert gw("pause", "--queue", "emails", "--reason", "bad file\nplease\twait").check().out == (
+        f"Paused {shown}.\n"
+    )
+    assert f"Paused: {shown}.\n" in gw("stats").check().out
+    assert gw("resume", "--all").check().err == f"Still paused: {shown}.\n"
+
+
 def test_many_pauses_are_summed_up(gw: Call) -> None:
     queues = [argument for number in range(12) for argument in ("--queue", f"q{number:02}")]
     gw("pause", *queues).check()

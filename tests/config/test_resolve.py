@@ -98,6 +98,7 @@ def test_tasks_in_files_are_relative_to_the_configuration(tmp_path: Path, text: 
         ("schema = 1\n", "schema: expected text, got 1"),
         ("grace = 'long'\n", "grace: expected a number of seconds, got 'long'"),
         ("concurrency = 0\n", r"graphile_worker\.toml: concurrency: must be at least 1, got 0"),
+        ("concurrency = 9999999999\n", "concurrency: must be at most 1000000, got 9999999999"),
         ("grace = -1\n", r"graphile_worker\.toml: grace: must be a finite number"),
         ("log_format = 'xml'\n", r"graphile_worker\.toml: log_format: expected text or json, got 'xml'"),
         ("processes = 0\n", "processes: expected a number from 1 to"),

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
@@ -15,7 +16,7 @@ from graphile_worker.queries import pauses
 from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Gate, Jobs, Workers, until, until_listening
+from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
 
 SCHEMA = SchemaName()
 HELD = "select count(*) from graphile_worker._private_job_queues where locked_by = 'py:hold'"
@@ -338,6 +339,27 @@ async def test_a_hold_whose_queue_was_deleted_is_forgotten(
     await utils.add_job("a")
     await workers.once({"a": passing})
     assert await jobs.connection.fetchval(HOLDS) == 0
+
+
+async def test_a_queue_that_another_session_resumes_is_left_to_it(
+    utils: WorkerUtils, jobs: Jobs, database_url: str
+) -> None:
+    """Waiting for it would be a deadlock: a resume locks the hold before the queue."""
+    await utils.pause_queue("q")
+    await jobs.connection.execute(  # as after a resume beside a running job that has ended since
+        "update graphile_worker._private_py_queue_holds set holder = 'gone', job_id = 1"
+    )
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute("select from graphile_worker._private_py_queue_holds for update")
+            async with asyncio.timeout(PATIENCE):
+                assert await pauses.end_due_holds(jobs.connection, SCHEMA) == 0
+            assert await jobs.connection.fetchval(HOLDS) == 1
+        await pauses.end_due_holds(jobs.connection, SCHEMA)
+        assert await jobs.connection.fetchval(HOLDS) == 0
+    finally:
+        other.terminate()
 
 
 @pytest.mark.parametrize("mode", [{}, {"local_queue": {"size": 100}}], ids=["default", "local queue"])

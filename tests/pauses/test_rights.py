@@ -10,8 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import WorkerUtils, make_worker_utils
-from graphile_worker.errors import GraphileWorkerError
+from graphile_worker import WorkerUtils, make_worker_utils, run_once
+from graphile_worker.errors import GraphileWorkerError, PermissionDeniedError
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
 from support.server import DatabaseServer
@@ -89,6 +89,20 @@ async def test_a_role_without_rights_runs_jobs_and_is_told_once(
     assert "cannot see pauses and cancelled jobs" in lines[0]
 
 
+async def test_a_role_that_may_not_even_see_which_tables_exist_is_told_too(
+    utils: WorkerUtils, limited: Any, role: str, jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    await jobs.connection.execute(f'revoke all on {SCHEMA}._private_py_migrations from "{role}"')
+    await utils.pause_task("a")
+    await jobs.add("a")
+    with caplog.at_level(logging.WARNING, "graphile_worker"):
+        await run_once(task_list={"a": passing}, pg_pool=limited)
+    await jobs.until_gone()
+    lines = [line for line in caplog.messages if "pauses" in line]
+    assert len(lines) == 1
+    assert "The package works without them, but workers cannot see pauses of tasks and cancelled" in lines[0]
+
+
 async def test_a_role_that_may_only_read_pauses_obeys_them_and_says_that_it_cannot_end_them(
     utils: WorkerUtils,
     limited: Any,
@@ -129,6 +143,10 @@ async def test_a_role_without_rights_is_refused_with_advice_and_still_gets_count
         for message in await refusals(clerk):
             assert message.startswith("this role may not pause or resume (permission denied for table")
             assert message.endswith("; connect as the owner of the schema")
+        with pytest.raises(PermissionDeniedError, match="may not set widths"):
+            await clerk.set_queue_width("q", 2)
+        with pytest.raises(PermissionDeniedError, match="may not pause"):
+            await clerk.pause_queue("q")
         assert (await clerk.statistics()).pauses == []
         (queue,) = await clerk.list_queues()
         assert queue.pause is not None

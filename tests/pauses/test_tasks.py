@@ -199,6 +199,7 @@ async def test_a_pause_is_seen_although_no_notification_arrives(
         ({"until": "1h"}, "until: expected a datetime"),
         ({"reason": 7}, "reason: expected text"),
         ({"reason": "a\0b"}, "reason: contains a NUL byte"),
+        ({"reason": "a" * 1001}, "reason: has 1001 characters; at most 1000 are allowed"),
     ],
 )
 async def test_terms_that_make_no_sense_are_refused(

@@ -23,7 +23,7 @@ SCHEMA = SchemaName()
 LIMITS = "graphile_worker._private_py_limits"
 HOLDS = "graphile_worker._private_py_limit_holds"
 JOBS = "graphile_worker._private_jobs"
-DIGEST = "491b03ddb178c1d7"
+DIGEST = "3f1513b39d4c5dd9"
 
 
 class Fetches:
@@ -144,6 +144,17 @@ async def test_a_clock_that_goes_back_takes_no_tokens(fetches: Fetches) -> None:
     assert len((await fetches.fetch(1, "x"))[0]) == 1
     await forward(connection, -1000)
     assert len((await fetches.fetch(10, "x"))[0]) == 2
+
+
+async def test_a_clock_that_was_set_back_does_not_stop_a_rate(fetches: Fetches) -> None:
+    await register(fetches.connection, Limit("clock", rate=(1, 1.0), burst=1))
+    await fill(fetches.connection, 2)
+    await fetches.connection.execute(
+        f"update {LIMITS} set tokens = 0, refilled_at = clock_timestamp() + interval '1 hour'"
+    )
+    assert (await fetches.fetch(1, "clock"))[0] == []
+    is_refilling = f"select refilled_at <= clock_timestamp() from {LIMITS}"
+    assert await fetches.connection.fetchval(is_refilling)
 
 
 async def test_a_fast_rate_may_be_prefetched_with_a_smaller_burst(fetches: Fetches) -> None:

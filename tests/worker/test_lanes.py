@@ -74,6 +74,8 @@ def test_mistakes_are_named(tasks: list[Any], lanes: list[Lane], message: str) -
         (lambda: Lane("", concurrency=1), "expected a name"),
         (lambda: Lane("main"), "the option concurrency sets its slots"),
         (lambda: Lane("a", concurrency=0), "a: must be at least 1, got 0"),
+        (lambda: Lane("a", concurrency=2**31), "a: must be at most 1000000, got"),
+        (lambda: Lane("a\nb"), "expected a name of printable characters"),
         (lambda: Lane("a", tasks="slow"), "expected a list of tasks"),
         (lambda: App(lanes=[Lane("a"), Lane("a")]), "two lanes with the name 'a'"),
         (lambda: App(lanes=["a"]), "expected Lane objects, got 'a'"),  # type: ignore[list-item]

@@ -50,7 +50,7 @@ def test_tasks_with_the_same_limits_share_a_lane() -> None:
         ("main", ("e",), 7, []),
         ("own", ("d",), 2, ["one"]),
         ("limit one", ("a",), 7, ["one"]),
-        ("limit one + three", ("b", "c"), 7, ["one", "three"]),
+        ("limits one + three", ("b", "c"), 7, ["one", "three"]),
     ]
 
 
@@ -72,15 +72,32 @@ def test_limits_of_one_name_must_be_the_same() -> None:
         plan(tasks)
 
 
+def test_a_period_may_be_written_in_two_ways() -> None:
+    minute = [Limit("one", rate=(5, 60)), Limit("one", rate=(5, timedelta(minutes=1)))]
+    tasks = [limited(Gate(), limit, name=name) for name, limit in zip("ab", minute, strict=True)]
+    assert plan(tasks) == [("limit one", ("a", "b"), 7, ["one"])]
+
+
+def test_two_limits_and_one_whose_name_looks_like_both_have_different_lanes() -> None:
+    both, one = Limit("one + three", concurrency=1), limited(Gate(), ONE, THREE, name="a")
+    assert [name for name, *_ in plan([one, limited(Gate(), both, name="b")])] == [
+        "limits one + three", "limit one + three",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Limit("a"), "'a' has neither a concurrency nor a rate"),
         (lambda: Limit("", concurrency=1), "expected a name"),
+        (lambda: Limit("a\nb", concurrency=1), "expected a name of at most 128 printable characters"),
+        (lambda: Limit("\ud800", concurrency=1), "expected a name of at most 128 printable characters"),
         (lambda: Limit("a", concurrency=-1), "concurrency: expected a whole number from 0"),
         (lambda: Limit("a", concurrency=1, burst=2), "burst: the limit 'a' has no rate to exceed"),
         (lambda: Limit("a", rate=(0, 1)), "rate: expected a whole number from 1"),
-        (lambda: Limit("a", rate=(1, 0)), "rate: its period must be more than 0"),
+        (lambda: Limit("a", rate=(1, 0)), "rate: its period must be from 0.001"),
+        (lambda: Limit("a", rate=(1, 1e-9)), "rate: its period must be from 0.001"),
+        (lambda: Limit("a", rate=(1_000_000_000, 0.1)), "rate: at most 1000000000 starts per second"),
         (lambda: Limit("a", rate=5), "rate: expected a number and a period"),  # type: ignore[arg-type]
         (lambda: Limit("a", rate=(5, 1), burst=0), "burst: expected a whole number from 1"),
         (lambda: limited(Gate(), "a"), "limit: expected a Limit or a list of them"),  # type: ignore[arg-type]
@@ -299,6 +316,11 @@ async def test_limits_that_do_not_exist_cannot_be_set(workers: Workers, utils: W
     await start_and_stop(workers, Limit("openai", concurrency=5))
     with pytest.raises(GraphileWorkerError, match="there is no limit 'opnai'; did you mean 'openai'"):
         await utils.set_limit("opnai", concurrency=1)
+    for name in ("", "a\0b", "\ud800"):
+        with pytest.raises(GraphileWorkerError, match="expected a name"):
+            await utils.set_limit(name, concurrency=1)
+        with pytest.raises(GraphileWorkerError, match="expected a name"):
+            await utils.reset_limit(name)
     with pytest.raises(GraphileWorkerError, match="burst: the limit 'openai' has no rate"):
         await utils.set_limit("openai", burst=1)
     with pytest.raises(GraphileWorkerError, match="nothing to set"):

@@ -85,7 +85,7 @@ async def test_a_job_that_lost_its_key_and_fails_has_failed_permanently(
     gate.open(ValueError("too late"))
     failed = await recorder.wait_for(JobFailed)
     assert (failed.job.id, failed.is_cut_off, recorder.of(JobErrored)[0].will_retry) == (old, True, False)
-    await until(lambda: "its key was removed or reused while it ran" in caplog.text)
+    await until(lambda: "its key was removed or reused, while it ran" in caplog.text)
     assert "retrying" not in caplog.text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..db.connection import Connection
 from ..errors import InvalidArgumentError
-from ..limit import Rate, check_bounds
+from ..limit import Rate, check_bounds, check_limit_name
 from ..queries import limits
 from ..queries.limits import LimitSummary
 from ..schema_name import SchemaName
@@ -21,6 +21,7 @@ async def change_limit(
     burst: int | None,
 ) -> LimitSummary:
     """Set bounds of a limit by hand; the limit as it is then. Raises InvalidArgumentError."""
+    check_limit_name(name)
     check_bounds(concurrency, rate, burst)
     if concurrency is None and rate is None and burst is None:
         raise InvalidArgumentError("limit", "nothing to set; give a concurrency, a rate or a burst")
@@ -32,6 +33,7 @@ async def change_limit(
 
 async def restore_limit(connection: Connection, schema: SchemaName, name: str) -> LimitSummary:
     """Remove what was set by hand; the limit as it is then. Raises InvalidArgumentError."""
+    check_limit_name(name)
     await limits.reset_limit(connection, schema, name)
     return await _find(connection, schema, name)
 

@@ -795,8 +795,9 @@ class WorkerUtils:
         """
         from ..queries.widths import set_queue_width
 
-        async with self._connection(connection) as session:
-            await set_queue_width(session, self.schema, queue_name, width)
+        await self._manage(
+            connection, lambda session: set_queue_width(session, self.schema, queue_name, width)
+        )
 
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None

@@ -1,4 +1,4 @@
-"""What is paused: the reason why jobs wait, and why nobody should look for another one."""
+"""What is paused: why jobs wait."""
 
 from __future__ import annotations
 

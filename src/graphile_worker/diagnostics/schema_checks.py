@@ -26,6 +26,10 @@ SHARED_INDEXES = (
     "tasks_pkey",
 )
 USED_UP = 0.5
+WITHOUT_OWN = (
+    "It may add and run jobs. But its workers cannot see pauses of tasks and cancelled jobs, cannot run "
+    "limited tasks, and do not recover the jobs of dead workers."
+)
 WEAKNESS: dict[Origin, str] = {
     "Python": "",
     "Node": "A keyed add can get lost (returning no job) if a worker takes the same job at that moment. "
@@ -77,10 +81,14 @@ def check_own_objects(applied: Collection[int]) -> Iterator[Finding]:
     if missing:
         yield Finding(
             "schema", "warning", f"Python-only objects are missing: {some(missing)}",
-            "Jobs run without them, but named queues are slower, and orphaned jobs come back after hours "
-            "instead of seconds.",
+            "Jobs run without them, but named queues are slower, orphaned jobs come back after hours "
+            "instead of seconds, and workers may miss pauses of tasks and cancelled jobs.",
             "Run `graphile-worker migrate` as the role that owns the schema.",
         )  # fmt: skip
+
+
+def _are_own(tables: Sequence[str]) -> bool:
+    return all(name.startswith("_private_py_") for name in tables)
 
 
 def check_rights(
@@ -101,13 +109,13 @@ def check_rights(
     if denied:
         yield Finding(
             "rights", "error", f"role {role} may not read and write {some(denied)}",
-            "It can neither add nor run jobs.", as_owner,
+            WITHOUT_OWN if _are_own(denied) else "It can neither add nor run jobs.", as_owner,
         )  # fmt: skip
     elif hidden:
         yield Finding(
             "rights", "error", f"row-level security hides the rows of {some(hidden)} from role {role}",
-            "Only the owner of the tables can read them. For this role the queue is empty, and adding jobs "
-            "fails.",
+            WITHOUT_OWN if _are_own(hidden) else "Only the owner of the tables can read them. For this role "
+            "the queue is empty, and adding jobs fails.",
             as_owner,
         )  # fmt: skip
     if locked_out:

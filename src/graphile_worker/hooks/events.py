@@ -343,7 +343,7 @@ class JobFailed(JobEvent, frozen=True, kw_only=True):
     error: BaseException
     duration: float
     is_cut_off: bool = False
-    """Whether attempts were left, but the job's key was removed or reused while the task ran."""
+    """Whether attempts were left, but the job was cancelled, or its key removed or reused, while it ran."""
     given_up: str | None = None
     """Why the job was given up although attempts were left; None if it was not."""
     batch_job_errors: Sequence[BaseException] | None = None

@@ -20,6 +20,8 @@ from ..sql import FOLDER, load
 from .shared import read_committed
 from .state import SchemaState, read_state
 
+BLIND = ", but workers cannot see pauses of tasks and cancelled jobs"
+
 logger = logging.getLogger("graphile_worker.migrate")
 
 
@@ -66,9 +68,10 @@ async def migrate_own_objects(
             raise
         logger.warning(
             "This role may not create the Python-only objects in the schema %s (%s). The package works "
-            "without them; the owner of the schema can create them with: graphile-worker migrate",
+            "without them%s; the owner of the schema can create them with: graphile-worker migrate",
             schema.quoted,
             error,
+            BLIND if any(step.name == "control" for step in missing) else "",
         )
         return (), frozenset(step.name for step in missing)
     return tuple(step.number for step in missing), frozenset()

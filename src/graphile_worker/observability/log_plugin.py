@@ -201,7 +201,9 @@ class LogPlugin:
         job = event.job
         if not has_output(self._worker, logging.ERROR):
             return
-        why = " (its key was removed or reused while it ran)" if event.is_cut_off else ""
+        why = ""
+        if event.is_cut_off:
+            why = " (it was cancelled, or its key was removed or reused, while it ran)"
         if event.given_up is not None:
             why = f" ({event.given_up})"
         self._log_failure(

@@ -14,12 +14,13 @@ from .. import sqlstates
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection, Row
 from ..db.errors import sqlstate_of
-from ..errors import GraphileWorkerError, InvalidArgumentError
+from ..errors import GraphileWorkerError, InvalidArgumentError, PermissionDeniedError, SchemaMissingError
 from ..job import instant
 from ..pauses import Pause
 from ..schema_name import SchemaName
-from ..spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, check_text, is_track_name
+from ..spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, is_track_name
 from ..sql import load
+from .lock_waits import yielding_locks
 from .spec_columns import time_and_delay
 from .widths import track_names
 
@@ -27,6 +28,9 @@ EVERY_TASK = ""
 """The name under which every task is paused."""
 UNAVAILABLE = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
 """The tables are missing, or this role may not use them."""
+
+MAX_REASON_LENGTH = 1_000
+"""Workers read the reasons every few seconds."""
 
 Until = datetime | timedelta | None
 
@@ -46,11 +50,15 @@ async def pause_queue(
 ) -> Pause:
     """Hold a queue; it is created if no job was ever added to it."""
     check_queue_name(queue_name)
+
+    async def hold() -> Row:
+        row = await _pause(connection, schema, "hold_queue", queue_name, until, reason)
+        for track in await track_names(connection, schema, queue_name):
+            await _pause(connection, schema, "hold_queue", track, until, reason)
+        return row
+
     with _refusals():
-        async with connection.transaction():
-            row = await _pause(connection, schema, "hold_queue", queue_name, until, reason)
-            for track in await track_names(connection, schema, queue_name):
-                await _pause(connection, schema, "hold_queue", track, until, reason)
+        row = await yielding_locks(connection, schema, hold)
     return _pause_with(row, queue_name=queue_name)
 
 
@@ -61,7 +69,8 @@ async def _pause(
     if reason is not None:
         if not isinstance(reason, str):
             raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
-        check_text("reason", reason)
+        if reason:
+            check_name("reason", reason, MAX_REASON_LENGTH)
     with _refusals():
         (row,) = await connection.fetch(
             load(f"control/{statement}", schema), name, *time_and_delay(until, None), reason or None
@@ -81,12 +90,18 @@ async def resume_task(connection: Connection, schema: SchemaName, identifier: st
 async def resume_queue(connection: Connection, schema: SchemaName, queue_name: str) -> bool:
     """Free a queue that is held, or return it to the pool that runs a job of it; whether it was held."""
     check_queue_name(queue_name)
-    with _refusals():
+
+    async def resume() -> bool:
         tracks = await track_names(connection, schema, queue_name)
         was_held = await _end_holds(connection, schema, "held_queue", queue_name) > 0
         for track in tracks:
             await _end_holds(connection, schema, "held_queue", track)
-    return was_held
+        return was_held
+
+    with _refusals():
+        if connection.is_in_transaction():
+            return await yielding_locks(connection, schema, resume)
+        return await resume()  # a transaction for each row
 
 
 async def end_due_holds(connection: Connection, schema: SchemaName) -> int:
@@ -95,21 +110,31 @@ async def end_due_holds(connection: Connection, schema: SchemaName) -> int:
 
 
 async def _end_holds(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
-    # Statements must see what was committed while they waited for locks: a new snapshot for each.
-    isolation = None if connection.is_in_transaction() else "read_committed"
     teach_arrays(connection)
-    async with connection.transaction(isolation=isolation):
-        holds = await connection.fetch(load(f"control/{choice}", schema), *arguments)
-        queue_ids = [hold["queue_id"] for hold in holds]
-        running = await _lock_running_jobs(connection, schema, holds)
-        ended: int = 0
-        if holds:
-            ended = await connection.fetchval(load("control/end_holds", schema), queue_ids, running)
+    if connection.is_in_transaction():  # no savepoint: its release would tie the locks to the transaction
+        ended, running = await _unlock_queues(connection, schema, choice, *arguments)
+    else:
+        # Statements must see what was committed while they waited for locks: a new snapshot for each.
+        async with connection.transaction(isolation="read_committed"):
+            ended, running = await _unlock_queues(connection, schema, choice, *arguments)
     if running:  # a write may have waited for our transaction
         await connection.fetch(load("control/lock_jobs", schema), running)
     if running or not arguments:
         await connection.fetch(load("control/settle_queues", schema))
     return ended
+
+
+async def _unlock_queues(
+    connection: Connection, schema: SchemaName, choice: str, *arguments: object
+) -> tuple[int, list[int]]:
+    """How many queues were unlocked, and the ids of the jobs that still run in them."""
+    holds = await connection.fetch(load(f"control/{choice}", schema), *arguments)
+    queue_ids = [hold["queue_id"] for hold in holds]
+    running = await _lock_running_jobs(connection, schema, holds)
+    ended: int = 0
+    if holds:
+        ended = await connection.fetchval(load("control/end_holds", schema), queue_ids, running)
+    return ended, running
 
 
 async def _lock_running_jobs(connection: Connection, schema: SchemaName, holds: Sequence[Row]) -> list[int]:
@@ -161,16 +186,20 @@ def _refusals() -> Iterator[None]:
     """Say what to do if the tables are missing, or this role may not use them."""
     try:
         yield
+    except GraphileWorkerError:
+        raise
     except Exception as error:
         state = sqlstate_of(error)
         if state == sqlstates.UNDEFINED_TABLE:
-            raise GraphileWorkerError(
+            raise SchemaMissingError(
                 "the tables for pauses are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate"
+                "graphile-worker migrate",
+                sqlstate=state,
             ) from error
         if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise GraphileWorkerError(
-                f"this role may not pause or resume ({error}); connect as the owner of the schema"
+            raise PermissionDeniedError(
+                f"this role may not pause or resume ({error}); connect as the owner of the schema",
+                sqlstate=state,
             ) from error
         raise
 

@@ -11,10 +11,11 @@ from .. import sqlstates
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
-from ..errors import GraphileWorkerError, InvalidArgumentError
+from ..errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError
 from ..schema_name import SchemaName
 from ..spec import check_queue_name, check_width
 from ..sql import load
+from .lock_waits import yielding_locks
 
 MAX_NAME_LENGTH = 120  # leaves room for the number of a track
 
@@ -30,20 +31,24 @@ async def set_queue_width(
         raise InvalidArgumentError(
             "queue_name", f"has {len(queue_name)} characters; a wide queue may have {MAX_NAME_LENGTH}"
         )
+
+    async def change() -> None:
+        queue_id = await connection.fetchval(load("widths/set_width", schema), queue_name, width)
+        await set_tracks(connection, schema, {queue_id: 1 if width is None else width})
+
     try:
-        async with connection.transaction():
-            queue_id = await connection.fetchval(load("widths/set_width", schema), queue_name, width)
-            await set_tracks(connection, schema, {queue_id: 1 if width is None else width})
+        await yielding_locks(connection, schema, change)
     except Exception as error:
         state = sqlstate_of(error)
         if state in (sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION):
-            raise GraphileWorkerError(
+            raise SchemaMissingError(
                 "the tables for wide queues are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate"
+                "graphile-worker migrate",
+                sqlstate=state,
             ) from error
         if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise GraphileWorkerError(
-                f"this role may not set widths ({error}); connect as the owner of the schema"
+            raise PermissionDeniedError(
+                f"this role may not set widths ({error}); connect as the owner of the schema", sqlstate=state
             ) from error
         raise
 

@@ -104,7 +104,8 @@ def _members(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane]) -> dict[str, l
 
 def _name_of_limited(task: AnyTask) -> str:
     """The name of the lane of tasks that have these limits and name no lane."""
-    return "limit " + " + ".join(limit.name for limit in task._limits)
+    names = " + ".join(limit.name for limit in task._limits)
+    return f"limits {names}" if len(task._limits) > 1 else f"limit {names}"
 
 
 def _limits_of_lane(name: str, tasks: Sequence[AnyTask]) -> tuple[Limit, ...]:

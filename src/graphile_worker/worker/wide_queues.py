@@ -1,7 +1,8 @@
 """WideQueues: makes the tracks of wide queues, and tells the fetchers of a pool whether there are any.
 
-`@task(queue_width=3)` names no queue, so tracks are made when a job of such a task was fetched, whoever added
-it. A clean-up of any runtime may delete idle tracks; so the queues in use are looked at from time to time.
+`@task(queue_width=3)` names no queue, so tracks are made when a job of such a task was fetched, however
+it was added. A clean-up of any runtime may delete idle tracks; so the queues in use are looked at from time
+to time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..error_text import message_of
 from ..job import Job
+from ..queries.lock_waits import yielding_locks
 from ..queries.widths import set_tracks
 from ..schema_name import SchemaName
 from .background import BackgroundTasks
@@ -106,7 +108,9 @@ class WideQueues:
     async def _set_tracks(self, chosen: dict[int, int | None]) -> None:
         try:
             changed = await self._run_statement(
-                lambda connection: set_tracks(connection, self._schema, chosen)
+                lambda connection: yielding_locks(
+                    connection, self._schema, lambda: set_tracks(connection, self._schema, chosen)
+                )
             )
         except Exception as error:
             if sqlstate_of(error) in REFUSED:

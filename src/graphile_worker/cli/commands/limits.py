@@ -23,7 +23,7 @@ COLUMNS = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "t
 
 
 class StartRate(_ParamType):
-    """So many starts in a period: `500/1m`, `10/s`."""
+    """A number of starts in a period: `500/1m`, `10/s`."""
 
     name = "rate"
 

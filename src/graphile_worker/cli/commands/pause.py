@@ -58,7 +58,7 @@ def _is_over(value: datetime | timedelta) -> bool:
 @click.option(
     "--until", type=When(), metavar="WHEN", help="Resume by itself at this time: 2030-01-31T12:00:00Z."
 )
-@click.option("--reason", metavar="TEXT", help="Why; shown wherever the pause is.")
+@click.option("--reason", metavar="TEXT", help="Why; shown with the pause.")
 async def pause_command(
     utils: WorkerUtils,
     queues: Sequence[str],
@@ -105,7 +105,7 @@ async def resume_command(
 ) -> Output:
     """End pauses.
 
-    --all ends what `pause --all` began. Queues and tasks that were paused by name stay paused.
+    --all undoes only `pause --all`. Queues and tasks that were paused by name stay paused.
 
     \b
     graphile-worker resume --queue imports
@@ -139,20 +139,25 @@ def print_pauses(found: Sequence[Pause]) -> None:
 
 def paused_notes(found: Sequence[Pause], title: str = "Paused") -> list[str]:
     """Lines about pauses, for commands that are about something else."""
-    notes = [f"{title}: {cell(pause.what + pause.terms, longest=None)}." for pause in found[:MOST_NOTES]]
+    notes = [f"{title}: {_line(pause.what + pause.terms)}." for pause in found[:MOST_NOTES]]
     if len(found) > MOST_NOTES:
         notes.append(f"{title}: {len(found) - MOST_NOTES:,} more; `graphile-worker pause` lists all.")
     return notes
 
 
+def _line(text: str) -> str:
+    """The whole text on one line."""
+    return cell(" ".join(text.split()), longest=None)
+
+
 def _print_paused(pauses: Sequence[Pause]) -> None:
     for pause in pauses:
-        click.echo(f"Paused {cell(pause.what + pause.terms, longest=None)}.")
+        click.echo(f"Paused {_line(pause.what + pause.terms)}.")
 
 
 def _print_resumed(resumed: Sequence[tuple[Pause, bool]]) -> None:
     for pause, was_paused in resumed:
-        what = cell(pause.what, longest=None)
+        what = _line(pause.what)
         click.echo(f"Resumed {what}." if was_paused else f"{what[0].upper()}{what[1:]} was not paused.")
 
 

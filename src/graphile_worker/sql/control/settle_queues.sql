@@ -3,7 +3,8 @@
 --
 -- Returns how many queues were freed.
 with
--- One snapshot: a queue that is locked while none of its jobs is, stays locked.
+-- One snapshot: a queue that is locked while none of its jobs is, stays locked. A hold that another session settles, or
+-- resumes, is left to it: to wait for it here would be a deadlock.
 settled as materialized (
   select hold.queue_id, queue.locked_by, queue.locked_at
   from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
@@ -13,6 +14,8 @@ settled as materialized (
       select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
       where job.id = hold.job_id and job.locked_by = hold.holder
     )
+  order by hold.queue_id
+  for update of hold skip locked
 ),
 stuck as materialized (
   select settled.queue_id, settled.locked_by, settled.locked_at

@@ -217,7 +217,7 @@ begin
 
     nth := 0;
     for rule in
-        select name, max_running, rate, is_awaited
+        select name, max_running, rate, refilled_at, is_awaited
         from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9) order by name
     loop
         nth := nth + 1;
@@ -237,7 +237,8 @@ begin
         elsif free_of[nth] <= 0 and taken < asked and not rule.is_awaited then
             update :GRAPHILE_WORKER_SCHEMA._private_py_limits set is_awaited = true where name = rule.name;
         end if;
-        if rule.rate is not null and taken > 0 then
+        -- A clock that was set back, as by a failover, would otherwise refill nothing until it catches up.
+        if rule.rate is not null and (taken > 0 or rule.refilled_at > moment) then
             update :GRAPHILE_WORKER_SCHEMA._private_py_limits
             set tokens = tokens_of[nth], refilled_at = moment where name = rule.name;
         end if;
