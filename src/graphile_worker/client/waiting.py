@@ -128,7 +128,7 @@ class Waiters:
             await connection.execute(load("history/ping"), CHANNEL, self._ping)
 
     async def _look_until_idle(self) -> None:
-        """Look up the jobs that are due, until nobody has waited for a while."""
+        """Look up the jobs that are due, until there has been no waiter for a while."""
         loop = asyncio.get_running_loop()
         self._due.update(self._waiting)
         look_at = loop.time() + self._next_interval()

@@ -112,7 +112,7 @@ class Sink:
         self._on_room: Callable[[], None] = lambda: None
         self._loop_task: asyncio.Task[None] | None = None
         self.on_ended: Callable[[Sequence[Finished]], None] | None = None
-        """Called with the outcomes that were written, if somebody has to know."""
+        """Called with the outcomes that were written; None if nothing has to know."""
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None

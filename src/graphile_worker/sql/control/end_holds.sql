@@ -17,7 +17,7 @@ resumed as (
   where queue.id = wanted.id and queue.locked_by = 'py:hold'
   returning queue.id
 ),
-given_back as (
+returned as (
   update :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
   set until = now(), job_id = running.id
   from running
@@ -34,5 +34,5 @@ told_all as materialized (
   from resumed having count(*) > 0
 ),
 told_us as materialized (select pg_notify('worker:py', '{"pauses":1}'))
-select (select count(*) from given_back) + (select count(*) from ended) as queues
+select (select count(*) from returned) + (select count(*) from ended) as queues
 from told_us left join told_all on true
