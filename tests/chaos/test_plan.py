@@ -54,5 +54,5 @@ def test_a_run_is_told_in_figures() -> None:
     assert (line.jobs, line.runs, line.kills, line.duplicates, line.violations) == (2, 4, 1, 1, 0)
     assert line.slowest_recovery == 4.5
     lines = table([line, line]).splitlines()
-    assert lines[2].split() == ["7", "2", "4", "1", "0", "0", "0", "0", "1", "4.5", "s", "0"]
-    assert lines[-1].split() == ["all", "4", "8", "2", "0", "0", "0", "0", "2", "4.5", "s", "0"]
+    assert lines[2].split() == ["7", "2", "4", "1", "0", "0", "0", "0", "0", "1", "4.5", "s", "0"]
+    assert lines[-1].split() == ["all", "4", "8", "2", "0", "0", "0", "0", "0", "2", "4.5", "s", "0"]

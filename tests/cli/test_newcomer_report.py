@@ -241,10 +241,9 @@ def test_the_doctor_says_how_to_retry_failed_jobs_and_that_works(gw: Call) -> No
     gw("add", "declined").check()
     gw("fail", 1).check()
     said = " ".join(gw("doctor").out.split())
-    retry = "graphile-worker reschedule --state failed --run-at now --attempts 0"
-    assert f"Retry them: {retry}. Delete them: graphile-worker cleanup DELETE_PERMAFAILED_JOBS" in said
-    result = gw(*retry.split()[1:], "--yes").check()
-    assert result.out == "Rescheduled 1 job (declined).\n"
+    assert "Run them again: graphile-worker redrive --all." in said
+    result = gw("redrive", "--all", "--yes").check()
+    assert result.out == "Redriven 1 job (declined).\n"
 
 
 def test_retrying_failed_jobs_without_attempts_names_the_whole_command(gw: Call) -> None:

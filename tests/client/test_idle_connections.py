@@ -29,9 +29,10 @@ async def add_at_once(utils: WorkerUtils, count: int) -> None:
 
 
 async def test_the_next_call_finds_the_connection_of_the_last(utils: WorkerUtils) -> None:
+    utils._new_names = None  # its search for workers with the task takes a connection too
     for _ in range(4):
         await utils.add_job("note")
-        assert utils.pool.get_size() == 1
+        assert (utils.pool.get_size(), utils.pool.get_idle_size()) == (1, 0)
 
 
 async def test_half_of_the_pool_is_always_there_for_others(utils: WorkerUtils) -> None:
