@@ -37,7 +37,7 @@ def python_worker(database: SharedDatabase, *tasks: str) -> Any:
 
 
 async def until_node_has_reset_locks(database: SharedDatabase, times: int) -> None:
-    """Plant a stale lock and wait until Node has cleared it, so many times."""
+    """Plant a stale lock and wait until Node has cleared it, this many times."""
     for _ in range(times):
         await database.connection.execute(
             "UPDATE graphile_worker._private_jobs "

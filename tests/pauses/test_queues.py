@@ -189,7 +189,7 @@ async def test_a_write_that_is_older_than_the_pause_may_take_the_next_job_and_th
 
 
 async def until_write_waits(utils: WorkerUtils, sessions: int = 1) -> None:
-    """Until so many sessions wait for a lock."""
+    """Until this many sessions wait for a lock."""
 
     async def waits() -> bool:
         async with utils.with_pg_client() as other:

@@ -3,7 +3,7 @@
 -- $1 text[]              names
 -- $2 integer[]           how many jobs may run at once, or null
 -- $3 double precision[]  how many may start ...
--- $4 double precision[]  ... in so many seconds, or null
+-- $4 double precision[]  ... in a period of this many seconds, or null
 -- $5 double precision[]  how many may start at once after a rest, or null
 -- $6 text[]              identifiers of the tasks of each limit, as array literals
 insert into :GRAPHILE_WORKER_SCHEMA._private_py_limits

@@ -3,7 +3,7 @@
 -- $1 text              name
 -- $2 integer           how many jobs may run at once; null leaves it as it is
 -- $3 double precision  how many may start ...
--- $4 double precision  ... in so many seconds; null leaves the rate as it is
+-- $4 double precision  ... in a period of this many seconds; null leaves the rate as it is
 -- $5 double precision  how many may start at once after a rest; null leaves it as it is
 -- Returns the name; no row if there is no such limit. Notifies workers.
 with changed as (

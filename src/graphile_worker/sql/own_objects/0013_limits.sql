@@ -7,8 +7,8 @@
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
     name text not null,
     code_concurrency integer,
-    code_starts double precision, -- so many starts ...
-    code_period double precision, -- ... in so many seconds
+    code_starts double precision, -- this many starts ...
+    code_period double precision, -- ... in a period of this many seconds
     code_burst double precision,
     tasks text[] not null default '{}', -- identifiers of the tasks that have this limit
     started_at timestamptz not null default now(), -- when a worker last brought these bounds
