@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[embedded,watch,fast,pydantic]' --group dev
+	$(BIN)/pip install --quiet --editable '.[embedded,watch,fast,pydantic,admin]' --group dev
 	@touch $@
 
 demo: $(STAMP)
