@@ -36,7 +36,7 @@ class Route:
     """The type of the JSON answer; None for pages."""
     status: int = 200
     json_of: str | None = None
-    """Of a page: the path of the API with the same content, for `PATH.json` and `Accept: application/json`."""
+    """Of a page: the API path with the same content, for `PATH.json` and `Accept: application/json`."""
 
     @property
     def is_write(self) -> bool:
