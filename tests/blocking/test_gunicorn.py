@@ -26,7 +26,9 @@ REQUESTS = 40
 
 
 @contextmanager
-def serving(url: str, folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def serving(
+    url: str, folder: Path, *options: str, application: str = "wsgi:application", where: Path = HERE
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """gunicorn with two processes, and its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -34,8 +36,8 @@ def serving(url: str, folder: Path, *options: str) -> Iterator[tuple[subprocess.
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
                 [sys.executable, "-m", "gunicorn", "--workers=2", "--bind", f"fd://{listener.fileno()}",
-                 "--chdir", str(HERE), "--worker-tmp-dir", str(folder), "--no-control-socket", *options,
-                 "wsgi:application"],
+                 "--chdir", str(where), "--worker-tmp-dir", str(folder), "--no-control-socket", *options,
+                 application],
                 env=clean_environment(DATABASE_URL=url),
                 pass_fds=[listener.fileno()],
                 stdout=log,

@@ -7,6 +7,8 @@ run statements as the user's code would; they never begin, commit or roll back t
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..connection import Connection
 from ..single import is_connection
 
@@ -28,3 +30,12 @@ def as_blocking_connection(given: object) -> Connection:
     from .recognition import adapted
 
     return adapted(given, blocking=True)
+
+
+def is_blocking(given: object) -> bool:
+    """Whether it is a connection or session of a blocking library."""
+    from .recognition import kind_of
+
+    cls: Any = type(given)
+    kind = kind_of(cls)
+    return kind is not None and kind.is_blocking

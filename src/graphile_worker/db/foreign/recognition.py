@@ -25,7 +25,7 @@ class _Kind(NamedTuple):
 def adapted(given: object, *, blocking: bool) -> Connection:
     """The adapter for this object, or InvalidArgumentError."""
     cls: Any = type(given)
-    kind = _kind_of(cls)
+    kind = kind_of(cls)
     if kind is not None and kind.is_blocking is blocking:
         return cast(Connection, kind.adapt(given))
     if kind is None and not blocking and _is_protocol(given):
@@ -151,7 +151,8 @@ def _names(cls: type) -> list[tuple[str, str]]:
 
 
 @lru_cache(maxsize=64)
-def _kind_of(cls: Any) -> _Kind | None:
+def kind_of(cls: Any) -> _Kind | None:
+    """What kind of connection objects of this class are; None for anything else."""
     return next((_KINDS[name] for name in _names(cls) if name in _KINDS), None)
 
 
