@@ -1,0 +1,54 @@
+"""Adding and managing jobs on Django's own connection, inside whatever `atomic()` is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from ...client.sync_worker_utils import SyncWorkerUtils
+from ...job import Job
+from ...spec import JobOptions, JobSpec, TaskLike
+from .conf import worker_settings
+
+
+def utils(using: str | None = None) -> SyncWorkerUtils:
+    """A client on Django's connection: the jobs belong to the transaction that is open there.
+
+    `using` is the alias of the database, by default that of the setting GRAPHILE_WORKER.
+    """
+    chosen = worker_settings()
+    connection: Any = connections[using or chosen.database]
+    return SyncWorkerUtils.bound(connection, options=chosen.worker_options())
+
+
+def add_job(
+    task: str | TaskLike[Any], payload: Any = None, *, using: str | None = None, **options: Unpack[JobOptions]
+) -> Job:
+    """Add a job; it is rolled back with the transaction, and no worker sees it before the commit."""
+    return utils(using).add_job(task, payload, **options)
+
+
+def add_jobs(specs: Iterable[JobSpec], *, using: str | None = None, return_jobs: bool = True) -> list[Job]:
+    """Add many jobs."""
+    return utils(using).add_jobs(specs, return_jobs=return_jobs)
+
+
+async def aadd_job(
+    task: str | TaskLike[Any], payload: Any = None, *, using: str | None = None, **options: Unpack[JobOptions]
+) -> Job:
+    """`add_job` for asynchronous code."""
+    job: Job = await sync_to_async(add_job, thread_sensitive=True)(task, payload, using=using, **options)
+    return job
+
+
+async def aadd_jobs(
+    specs: Iterable[JobSpec], *, using: str | None = None, return_jobs: bool = True
+) -> list[Job]:
+    """`add_jobs` for asynchronous code."""
+    jobs: list[Job] = await sync_to_async(add_jobs, thread_sensitive=True)(
+        list(specs), using=using, return_jobs=return_jobs
+    )
+    return jobs

@@ -1,0 +1,87 @@
+"""`manage.py graphile_worker`: runs a worker, or one of our commands on Django's database."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import connections
+
+from graphile_worker.config.sources import PREFIX
+from graphile_worker.contrib.django.conf import connection_string, worker_settings
+from graphile_worker.contrib.django.worker import make_app
+
+
+class Command(BaseCommand):
+    """The arguments of a worker; any further words are one of our commands."""
+
+    help = (
+        "Run a worker for Graphile Worker. Further words are a command of graphile-worker on Django's "
+        "database, such as `manage.py graphile_worker list --state failed`."
+    )
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Called by Django."""
+        add = parser.add_argument
+        add("--queue", action="append", default=[], metavar="NAME", help="Serve this queue of TASKS only.")
+        add("--exclude-queue", action="append", default=[], metavar="NAME", help="Do not serve this queue.")
+        add("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.")
+        add("--processes", type=int, metavar="N", help="Worker processes.")
+        add("--once", action="store_true", help="Run until no job is ready, then exit.")
+        add(
+            "--reload",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help="Restart when code changes; running jobs end first.  [default: with DEBUG]",
+        )
+        add("--grace", type=float, metavar="SECONDS", help="How long running jobs may go on at the end.")
+        add("--health-file", metavar="FILE", help="Where worker processes record their health.")
+        add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Called by Django."""
+        words = options.get("words") or []
+        if words:
+            self._run_command(words)
+        chosen = worker_settings()
+        worker = chosen.worker_options(
+            connection_string=connection_string(), concurrency=options.get("jobs"), grace=options.get("grace")
+        )
+        app = make_app(options.get("queue") or (), options.get("exclude_queue") or ())
+        connections.close_all()  # they must not be shared with processes that are forked
+        if options.get("once") and not self._is_command_line():
+            from graphile_worker.runner import run_once
+
+            asyncio.run(run_once(app=app, options=worker))
+            return
+        from graphile_worker.service.serve import serve
+
+        serve(
+            app,
+            options=worker,
+            processes=options.get("processes"),
+            once=bool(options.get("once")),
+            watch=self._reloads(options),
+            health_file=options.get("health_file"),
+        )
+
+    def _run_command(self, words: list[str]) -> None:
+        from graphile_worker.cli.main import run_main
+
+        os.environ[f"{PREFIX}CONNECTION_STRING"] = connection_string()
+        os.environ[f"{PREFIX}SCHEMA"] = worker_settings().schema
+        sys.exit(run_main(words))
+
+    def _is_command_line(self) -> bool:
+        return bool(getattr(self, "_called_from_command_line", False))
+
+    @staticmethod
+    def _reloads(options: dict[str, Any]) -> bool:
+        wanted = options.get("reload")
+        return bool(settings.DEBUG and not options.get("once")) if wanted is None else bool(wanted)

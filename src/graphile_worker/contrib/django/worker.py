@@ -1,0 +1,62 @@
+"""What a worker in a Django project runs: the tasks of the installed applications."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from importlib import import_module
+from typing import Any
+
+from django.utils.module_loading import autodiscover_modules, import_string
+
+from ...app import App
+from ...tasks.task import AnyTask
+from ...tasks.task import Task as WorkerTask
+from .conf import WorkerSettings, worker_settings
+from .running import with_connections, worker_task
+
+
+def make_app(queues: Collection[str] = (), excluded: Collection[str] = ()) -> App:
+    """An App with the tasks of the project; `queues` and `excluded` are queues of Django's framework."""
+    chosen = worker_settings()
+    tasks = [*own_tasks(chosen), *django_tasks(queues, excluded)]
+    plugins = [import_string(path)() for path in chosen.plugins]
+    return App(tasks=tasks, plugins=plugins, crontab=chosen.crontab)
+
+
+def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:
+    """Tasks made with `graphile_worker.task` in the modules of the settings."""
+    autodiscover_modules(*chosen.task_modules)
+    modules = [import_module(name) for name in [*_discovered(chosen), *chosen.tasks]]
+    found = {id(value): value for module in modules for value in vars(module).values()}
+    return [with_connections(value) for value in found.values() if isinstance(value, WorkerTask)]
+
+
+def _discovered(chosen: WorkerSettings) -> Iterable[str]:
+    import sys
+
+    from django.apps import apps
+
+    for config in apps.get_app_configs():
+        for module in chosen.task_modules:
+            if (name := f"{config.name}.{module}") in sys.modules and config.name != __package__:
+                yield name
+
+
+def django_tasks(queues: Collection[str] = (), excluded: Collection[str] = ()) -> list[Any]:
+    """Tasks of Django's framework, once for each queue that the worker serves."""
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        from .backend import GraphileWorkerBackend
+        from .tasks import backend_of, defined_tasks
+    except ImproperlyConfigured:  # neither Django 6 nor django-tasks
+        return []
+    found = []
+    for task in defined_tasks().values():
+        backend = backend_of(task)
+        if not isinstance(backend, GraphileWorkerBackend):
+            continue
+        served = set(queues) or backend.queues or {task.queue_name}
+        served = (served & backend.queues if backend.queues else served) - set(excluded)
+        found += [worker_task(task.using(queue_name=queue)) for queue in sorted(served)]
+    return found

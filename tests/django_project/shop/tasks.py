@@ -1,0 +1,125 @@
+"""Tasks of every kind."""
+
+import asyncio
+import threading
+from typing import Any
+
+import django
+from django.db import connection
+
+from graphile_worker import task as worker_task
+from graphile_worker.contrib.django import task as graphile_task
+
+from .models import Order
+
+if django.VERSION >= (6,):
+    from django.tasks import task
+else:
+    from django_tasks import task
+
+RAN: list[Any] = []
+"""What ran in this process."""
+
+
+@task
+def add(a, b=0):
+    return a + b
+
+
+@task
+async def add_later(a, b=0):
+    await asyncio.sleep(0)
+    return a + b
+
+
+@task(takes_context=True)
+def attempt(context):
+    return [context.attempt, context.task_result.id, len(context.task_result.worker_ids)]
+
+
+@task
+def note(text):
+    RAN.append(text)
+
+
+@task(priority=10)
+def urgent():
+    RAN.append("urgent")
+
+
+@task(queue_name="mails")
+def mail(text):
+    RAN.append(text)
+
+
+@task
+def fails(text):
+    raise ValueError(text)
+
+
+@task
+async def fails_later(text):
+    raise ValueError(text)
+
+
+@task
+def exits():
+    raise SystemExit(3)
+
+
+@task
+def returns_unserialisable():
+    return threading.Lock()
+
+
+@graphile_task(backend="retrying")
+def fails_twice():
+    RAN.append("attempt")
+    if RAN.count("attempt") < 3:
+        raise OSError("not yet")
+    return "at last"
+
+
+@graphile_task(max_attempts=2, job_key="only-one")
+def unique():
+    return None
+
+
+@task
+def create_order(text):
+    return Order.objects.create(note=text).pk
+
+
+@task
+async def create_order_later(text):
+    order = await Order.objects.acreate(note=text)
+    return order.pk
+
+
+@task
+def backend_pid():
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_backend_pid()")
+        return cursor.fetchone()[0]
+
+
+@task
+async def wait_in_database(seconds):
+    from asgiref.sync import sync_to_async
+
+    def wait():
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_sleep(%s), pg_backend_pid()", [seconds])
+            return cursor.fetchone()[1]
+
+    return await sync_to_async(wait)()
+
+
+@task(backend="without_results")
+def forgotten():
+    return 1
+
+
+@worker_task
+def own_task(payload: dict[str, str]) -> None:
+    RAN.append(Order.objects.create(note=payload["text"]).note)

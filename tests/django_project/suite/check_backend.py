@@ -1,0 +1,323 @@
+"""What Django's Tasks framework asks of a backend; run by `manage.py test --pattern "check_*.py"`."""
+
+import threading
+from datetime import timedelta
+
+import django
+from django.core.management import call_command
+from django.db import connection, connections, transaction
+from django.test import TransactionTestCase, override_settings
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from graphile_worker.contrib.django import aadd_job, add_job, utils
+from graphile_worker.contrib.django.compat import (
+    InvalidTask,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from shop import tasks
+from shop.models import Order
+
+if django.VERSION >= (6,):
+    from django.tasks.exceptions import TaskResultMismatch
+else:
+    from django_tasks.exceptions import TaskResultMismatch
+
+FIELDS = (
+    "id", "status", "enqueued_at", "started_at", "finished_at", "last_attempted_at", "args", "kwargs",
+    "backend", "errors", "worker_ids",
+)  # fmt: skip
+
+
+def work(**options):
+    call_command("graphile_worker", once=True, **options)
+
+
+class BackendCase(TransactionTestCase):
+    def setUp(self):
+        tasks.RAN.clear()
+        with connection.cursor() as cursor:
+            cursor.execute("delete from graphile_worker._private_jobs")
+
+    def assertSame(self, first, second):
+        for name in FIELDS:
+            self.assertEqual(getattr(first, name), getattr(second, name), name)
+        self.assertEqual(first.task, second.task)
+
+
+class Enqueue(BackendCase):
+    def test_the_result_is_that_of_get_result(self):
+        result = tasks.add.enqueue(1, b=2)
+        self.assertEqual(result.status, TaskResultStatus.READY)
+        self.assertEqual(result.attempts, 0)
+        self.assertSame(result, tasks.add.get_result(result.id))
+        self.assertSame(result, task_backends["default"].get_result(result.id))
+
+    async def test_the_asynchronous_forms(self):
+        result = await tasks.add_later.aenqueue(1, b=2)
+        self.assertSame(result, await tasks.add_later.aget_result(result.id))
+        await result.arefresh()
+        self.assertEqual(result.status, TaskResultStatus.READY)
+
+    def test_one_statement_each(self):
+        tasks.add.enqueue(1)  # names are new now
+        with CaptureQueriesContext(connection) as queries:
+            result = tasks.add.enqueue(1)
+        self.assertEqual(len(queries), 1, queries.captured_queries)
+        with self.assertNumQueries(1):
+            tasks.add.get_result(result.id)
+        with self.assertNumQueries(1):
+            result.refresh()
+
+    def test_priority_and_time(self):
+        later = timezone.now() + timedelta(hours=1)
+        result = tasks.add.using(priority=5, run_after=later).enqueue(1)
+        job = utils().get_job(int(result.id))
+        self.assertEqual((job.priority, job.run_at), (-5, later))
+        self.assertEqual(tasks.add.get_result(result.id).task.priority, 5)
+        tasks.note.enqueue("usual")
+        tasks.urgent.enqueue()
+        work(jobs=1)
+        self.assertEqual(tasks.RAN, ["urgent", "usual"])
+
+    def test_arguments_must_be_json(self):
+        with self.assertRaises(TypeError):
+            tasks.add.enqueue(threading.Lock())
+
+    def test_validation(self):
+        with self.assertRaises(InvalidTask):
+            tasks.add.using(queue_name="unknown")
+        with self.assertRaises(InvalidTask):
+            tasks.add.using(priority=101)
+        with self.assertRaises(InvalidTask):
+            tasks.add.using(run_after=timezone.now().replace(tzinfo=None))
+
+    def test_it_belongs_to_the_transaction(self):
+        with self.assertRaises(ZeroDivisionError), transaction.atomic():
+            Order.objects.create(note="rolled back")
+            rolled_back = tasks.add.enqueue(1)
+            raise ZeroDivisionError
+        with self.assertRaises(TaskResultDoesNotExist):
+            tasks.add.get_result(rolled_back.id)
+        with transaction.atomic():
+            result = tasks.add.enqueue(1)
+            seen = []
+
+            def look():
+                try:
+                    seen.append(tasks.add.get_result(result.id))
+                except TaskResultDoesNotExist:
+                    seen.append(None)
+                finally:
+                    connections.close_all()
+
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+        self.assertEqual(seen, [None])
+        self.assertEqual(tasks.add.get_result(result.id).status, TaskResultStatus.READY)
+
+    def test_a_savepoint_takes_its_jobs_along(self):
+        with transaction.atomic():
+            kept = tasks.add.enqueue(1)
+            with self.assertRaises(ZeroDivisionError), transaction.atomic():
+                lost = tasks.add.enqueue(1)
+                raise ZeroDivisionError
+        tasks.add.get_result(kept.id)
+        with self.assertRaises(TaskResultDoesNotExist):
+            tasks.add.get_result(lost.id)
+
+    def test_unknown_results(self):
+        for wrong in ("", "abc", "0", "-1", "99999999", "9" * 40, "1e3", None):
+            with self.assertRaises(TaskResultDoesNotExist):
+                tasks.add.get_result(wrong)
+
+    def test_a_result_of_another_task(self):
+        result = tasks.add.enqueue(1)
+        with self.assertRaises(TaskResultMismatch):
+            tasks.note.get_result(result.id)
+
+    def test_a_job_that_is_no_task(self):
+        job = add_job("os.system", {"args": ["true"], "kwargs": {}})
+        with self.assertRaises(TaskResultDoesNotExist):
+            tasks.add.get_result(str(job.id))
+
+    def test_without_results(self):
+        self.assertFalse(task_backends["without_results"].supports_get_result)
+        result = tasks.forgotten.enqueue()
+        with self.assertRaises(NotImplementedError):
+            tasks.forgotten.get_result(result.id)
+
+    def test_job_keys(self):
+        first, second = tasks.unique.enqueue(), tasks.unique.enqueue()
+        self.assertEqual(first.id, second.id)
+        self.assertEqual(utils().get_job(int(first.id)).max_attempts, 2)
+        other = tasks.unique.using(job_key="another", max_attempts=7).enqueue()
+        self.assertEqual(utils().get_job(int(other.id)).max_attempts, 7)
+
+    def test_signals_and_pickles(self):
+        seen = []
+
+        def receive(sender, task_result, **kwargs):
+            seen.append((sender, task_result))
+
+        task_enqueued.connect(receive)
+        try:
+            result = tasks.add.enqueue(1)
+        finally:
+            task_enqueued.disconnect(receive)
+        self.assertEqual(seen, [(type(task_backends["default"]), result)])
+
+    async def test_jobs_of_ours(self):
+        job = await aadd_job(tasks.own_task, {"text": "hello"})
+        self.assertEqual(job.task_identifier, "own_task")
+
+
+class Run(BackendCase):
+    def run_one(self, task, *args, **kwargs):
+        result = task.enqueue(*args, **kwargs)
+        work()
+        result.refresh()
+        return result
+
+    def test_functions_and_coroutines(self):
+        for task in (tasks.add, tasks.add_later):
+            result = self.run_one(task, 1, b=2)
+            self.assertEqual(result.status, TaskResultStatus.SUCCESSFUL)
+            self.assertEqual(result.return_value, 3)
+            self.assertEqual((result.args, result.kwargs), ([1], {"b": 2}))
+            self.assertEqual((result.attempts, result.errors), (1, []))
+            self.assertLessEqual(result.enqueued_at, result.started_at)
+            self.assertLessEqual(result.started_at, result.finished_at)
+            self.assertTrue(result.is_finished)
+
+    def test_failures(self):
+        for task in (tasks.fails, tasks.fails_later):
+            result = self.run_one(task, "no such order")
+            self.assertEqual(result.status, TaskResultStatus.FAILED)
+            (error,) = result.errors
+            self.assertIs(error.exception_class, ValueError)
+            self.assertIn("no such order", error.traceback)
+            self.assertIn("tasks.py", error.traceback)
+            self.assertEqual(result.attempts, 1)
+            self.assertLessEqual(result.started_at, result.finished_at)
+            with self.assertRaises(ValueError):
+                _ = result.return_value
+
+    def test_exits_and_results_that_are_no_json(self):
+        self.assertIs(self.run_one(tasks.exits).errors[0].exception_class, SystemExit)
+        self.assertIs(self.run_one(tasks.returns_unserialisable).errors[0].exception_class, TypeError)
+
+    def test_context(self):
+        result = self.run_one(tasks.attempt)
+        self.assertEqual(result.return_value, [1, result.id, 1])
+
+    def test_retries(self):
+        result = self.run_one(tasks.fails_twice)
+        self.assertEqual((result.status, result.attempts, len(result.errors)), (TaskResultStatus.READY, 1, 1))
+        for _ in range(2):
+            utils().reschedule_jobs([int(result.id)], run_at=timezone.now() - timedelta(seconds=1))
+            work()
+        result.refresh()
+        self.assertEqual((result.status, result.return_value), (TaskResultStatus.SUCCESSFUL, "at last"))
+        self.assertEqual((result.attempts, len(result.errors)), (3, 2))
+        self.assertIs(result.errors[0].exception_class, OSError)
+
+    def test_queues(self):
+        tasks.note.enqueue("default")
+        tasks.mail.enqueue("mail")
+        work(queue=["mails"])
+        self.assertEqual(tasks.RAN, ["mail"])
+        tasks.mail.enqueue("later")
+        work(exclude_queue=["mails"])
+        self.assertEqual(tasks.RAN, ["mail", "default"])
+        work()
+        self.assertEqual(tasks.RAN, ["mail", "default", "later"])
+
+    def test_serial_queues(self):
+        result = tasks.note.using(queue_name="serial").enqueue("one")
+        self.assertEqual(utils().get_job(int(result.id)).queue_name, "serial")
+        self.assertEqual(tasks.note.get_result(result.id).task.queue_name, "serial")
+
+    def test_signals(self):
+        seen = []
+
+        def started(sender, task_result, **kwargs):
+            seen.append(("started", task_result.status))
+
+        def finished(sender, task_result, **kwargs):
+            seen.append(("finished", task_result.status))
+
+        task_started.connect(started)
+        task_finished.connect(finished)
+        try:
+            for task in (tasks.add, tasks.add_later):
+                self.run_one(task, 1)
+            for task in (tasks.fails, tasks.fails_later):
+                self.run_one(task, "x")
+            self.run_one(tasks.fails_twice)
+        finally:
+            task_started.disconnect(started)
+            task_finished.disconnect(finished)
+        ended = [("started", "RUNNING"), ("finished", "SUCCESSFUL")] * 2
+        failed = [("started", "RUNNING"), ("finished", "FAILED")] * 2
+        self.assertEqual(seen, [*ended, *failed, ("started", "RUNNING")])
+
+    def test_jobs_added_elsewhere(self):
+        job = add_job("shop.tasks.add", {"args": [1], "kwargs": {"b": 5}}, keep=timedelta(days=1))
+        work()
+        self.assertEqual(tasks.add.get_result(str(job.id)).return_value, 6)
+        wrong = add_job("shop.tasks.add", [1, 2], max_attempts=1)
+        work()
+        self.assertIn("payload of a Django task", tasks.add.get_result(str(wrong.id)).errors[0].traceback)
+
+    def test_tasks_of_ours(self):
+        add_job(tasks.own_task, {"text": "hello"})
+        work()
+        self.assertEqual(tasks.RAN, ["hello"])
+        self.assertEqual(Order.objects.get().note, "hello")
+
+    def test_the_orm(self):
+        for task in (tasks.create_order, tasks.create_order_later):
+            result = self.run_one(task, "ordered")
+            self.assertEqual(Order.objects.get(pk=result.return_value).note, "ordered")
+
+    def test_coroutines_use_the_database_in_parallel_and_leave_no_session(self):
+        before = sessions()
+        results = [tasks.wait_in_database.enqueue(0.05) for _ in range(12)]
+        work(jobs=4)
+        pids = set()
+        for result in results:
+            result.refresh()
+            pids.add(result.return_value)
+        self.assertEqual(len(pids), 12)  # a session each
+        self.assertLessEqual(sessions(), before)
+
+    def test_a_connection_that_died_is_replaced(self):
+        first = self.run_one(tasks.backend_pid).return_value
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_terminate_backend(%s)", [first])
+        self.assertNotEqual(self.run_one(tasks.backend_pid).return_value, None)
+
+
+def sessions():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select count(*) from pg_stat_activity "
+            "where datname = current_database() and backend_type = 'client backend'"
+        )
+        return cursor.fetchone()[0]
+
+
+class WithoutZones(BackendCase):
+    @override_settings(USE_TZ=False)
+    def test_times_are_naive(self):
+        later = timezone.now() + timedelta(hours=1)
+        result = tasks.add.using(run_after=later).enqueue(1)
+        self.assertTrue(timezone.is_naive(result.enqueued_at))
+        self.assertEqual(utils().get_job(int(result.id)).run_at, timezone.make_aware(later))
