@@ -13,6 +13,7 @@ from django.db import connections
 
 from ...errors import ConfigError
 from ...options import WorkerOptions
+from ...schema_name import SchemaName
 from ...text import closest
 
 SETTING = "GRAPHILE_WORKER"
@@ -76,6 +77,15 @@ def worker_settings() -> WorkerSettings:
     except ConfigError as error:
         raise ImproperlyConfigured(f"{SETTING}['OPTIONS']: {error}") from None
     return found
+
+
+def table_name(name: str) -> str:
+    """A table in the schema of the jobs, for a model: Django leaves names alone that are quoted already."""
+    try:
+        schema = worker_settings().schema
+    except ImproperlyConfigured:  # the system checks say so
+        schema = WorkerSettings().schema
+    return SchemaName(schema).quoted + f'."{name}"'
 
 
 def connection_string() -> str:

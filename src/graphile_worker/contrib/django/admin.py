@@ -1,0 +1,156 @@
+"""Django's admin: jobs and workers. It never counts all jobs, and never searches in payloads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from django.contrib import admin, messages
+from django.core.paginator import Paginator
+from django.db.models import F, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from ...client.sync_worker_utils import SyncWorkerUtils
+from ...errors import GraphileWorkerError
+from .client import utils
+from .models import Job, Worker
+
+COUNTED = 10_000
+"""Beyond this many, the pages are not counted."""
+MANAGE = "graphile_worker.manage_jobs"
+PAYLOAD = "graphile_worker.view_payload"
+
+
+class BoundedPaginator(Paginator):
+    """Counts up to a limit, so that a large table costs no more than a small one."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        return int(rows.order_by()[:COUNTED].count())
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Jobs of one state."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in ("ready", "scheduled", "locked", "failed")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        state, now = self.value(), timezone.now()
+        if state == "locked":
+            return queryset.filter(locked_at__isnull=False)
+        if state is None:
+            return queryset
+        waiting = queryset.filter(locked_at__isnull=True)
+        if state == "failed":
+            return waiting.filter(attempts__gte=F("max_attempts"))
+        waiting = waiting.filter(attempts__lt=F("max_attempts"))
+        return waiting.filter(run_at__lte=now) if state == "ready" else waiting.filter(run_at__gt=now)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Rows that can be looked at."""
+
+    show_full_result_count = False
+    paginator = BoundedPaginator
+    list_per_page = 50
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    """Jobs by descending id, with actions through the client."""
+
+    list_display = ("id", "task_identifier", "state", "queue_name", "priority", "run_at", "tried", "key")
+    list_filter = (StateFilter,)
+    search_fields = ("=id", "=key")
+    ordering = ("-id",)
+    actions = ("run_now", "retry", "give_up", "delete_jobs")
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        return super().get_actions(request) if request.user.has_perm(MANAGE) else {}
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        names = [each.name for each in Job._meta.fields]
+        return [*names, "payload"] if request.user.has_perm(PAYLOAD) else names
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return self.get_fields(request, obj)
+
+    @admin.display(description="payload")
+    def payload(self, job: Job) -> str:
+        """The payload as indented JSON."""
+        found = utils().get_job(job.id)
+        if found is None:
+            return "The job is gone."
+        return msgspec.json.format(found.raw_payload.encode(), indent=2).decode()
+
+    @admin.display(description="attempts")
+    def tried(self, job: Job) -> str:
+        return f"{job.attempts} of {job.max_attempts}"
+
+    @admin.action(description="Run now")
+    def run_now(self, request: HttpRequest, queryset: QuerySet) -> None:
+        self._change(
+            request, queryset, "due now", lambda client, ids: client.reschedule_jobs(ids, run_at=_now())
+        )
+
+    @admin.action(description="Retry, with all attempts")
+    def retry(self, request: HttpRequest, queryset: QuerySet) -> None:
+        self._change(
+            request,
+            queryset,
+            "retried",
+            lambda client, ids: client.reschedule_jobs(ids, run_at=_now(), attempts=0),
+        )
+
+    @admin.action(description="Give up")
+    def give_up(self, request: HttpRequest, queryset: QuerySet) -> None:
+        reason = f"given up by {request.user}"
+        self._change(
+            request, queryset, "given up", lambda client, ids: client.permanently_fail_jobs(ids, reason)
+        )
+
+    @admin.action(description="Delete")
+    def delete_jobs(self, request: HttpRequest, queryset: QuerySet) -> None:
+        self._change(request, queryset, "deleted", lambda client, ids: client.complete_jobs(ids))
+
+    def _change(self, request: HttpRequest, queryset: QuerySet, done: str, change: Any) -> None:
+        ids = list(queryset.values_list("pk", flat=True)[:COUNTED])
+        client: SyncWorkerUtils = utils()
+        try:
+            changed = len(change(client, ids))
+        except GraphileWorkerError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return
+        self.message_user(request, f"{changed} jobs {done}.", messages.SUCCESS)
+        if changed < len(ids):
+            text = f"{len(ids) - changed} jobs were running or gone, and are as they were."
+            self.message_user(request, text, messages.WARNING)
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    """Workers."""
+
+    list_display = ("id", "host", "pid", "version", "concurrency", "started_at", "last_seen_at")
+    ordering = ("-started_at",)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

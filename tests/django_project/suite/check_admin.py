@@ -1,0 +1,76 @@
+"""Django's admin, through its test client."""
+
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import TransactionTestCase
+from django.urls import reverse
+
+from graphile_worker.contrib.django import add_job, utils
+from graphile_worker.contrib.django.models import Job, Worker
+from shop import tasks
+
+JOBS = reverse("admin:graphile_worker_job_changelist")
+
+
+class Admin(TransactionTestCase):
+    def setUp(self):
+        with connection.cursor() as cursor:
+            cursor.execute("delete from graphile_worker._private_jobs")
+        self.user = User.objects.create_user("ada", password="x", is_staff=True)
+        self.allow("view_job", "view_worker")
+        self.client.force_login(self.user)
+
+    def allow(self, *names):
+        self.user.user_permissions.add(*Permission.objects.filter(codename__in=names))
+
+    def act(self, action, *ids):
+        data = {"action": action, "_selected_action": ids}
+        return self.client.post(JOBS, data, follow=True).content.decode()
+
+    def test_lists_and_filters(self):
+        failed = add_job("charge", {}, job_key="k")
+        utils().permanently_fail_jobs([failed.id], "no money")
+        tasks.add.enqueue(1)
+        page = self.client.get(JOBS).content.decode()
+        self.assertIn("charge", page)
+        self.assertIn("shop.tasks.add", page)
+        for state, shown in (("failed", "charge"), ("ready", "shop.tasks.add")):
+            page = self.client.get(JOBS, {"state": state}).content.decode()
+            self.assertIn(shown, page)
+            self.assertIn("1 job", page)
+        self.assertIn("charge", self.client.get(JOBS, {"q": "k"}).content.decode())
+        self.assertEqual(self.client.get(reverse("admin:graphile_worker_worker_changelist")).status_code, 200)
+
+    def test_the_payload_needs_a_permission(self):
+        job = add_job("charge", {"card": "4111"})
+        address = reverse("admin:graphile_worker_job_change", args=[job.id])
+        self.assertNotIn("4111", self.client.get(address).content.decode())
+        self.allow("view_payload")
+        self.assertIn("4111", self.client.get(address).content.decode())
+
+    def test_actions(self):
+        job = add_job("charge", {})
+        self.assertNotIn("give_up", self.client.get(JOBS).content.decode())
+        self.act("give_up", job.id)
+        self.assertEqual(utils().get_job(job.id).attempts, 0)
+        self.allow("manage_jobs")
+        self.assertIn("1 jobs given up", self.act("give_up", job.id))
+        self.assertEqual(utils().get_job(job.id).last_error, "given up by ada")
+        self.assertIn("1 jobs retried", self.act("retry", job.id))
+        self.assertEqual(utils().get_job(job.id).state, "ready")
+        self.assertIn("1 jobs due now", self.act("run_now", job.id))
+        with connection.cursor() as cursor:
+            cursor.execute("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'x'")
+        self.assertIn("1 jobs were running", self.act("delete_jobs", job.id))
+        with connection.cursor() as cursor:
+            cursor.execute("update graphile_worker._private_jobs set locked_at = null, locked_by = null")
+        self.assertIn("1 jobs deleted", self.act("delete_jobs", job.id))
+        self.assertFalse(Job.objects.exists())
+
+    def test_models_are_not_written(self):
+        add_job("charge", {})
+        with self.assertRaisesMessage(TypeError, "utils()"):
+            Job.objects.get().save()
+        with self.assertRaisesMessage(TypeError, "utils()"):
+            Job.objects.get().delete()
+        self.assertFalse(Worker.objects.exists())
