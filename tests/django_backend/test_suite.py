@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ from support.command_line import clean_environment
 
 PROJECT = Path(__file__).parent.parent / "django_project"
 PATIENCE = 280.0
+PYTHON = os.environ.get("DJANGO_PYTHON", sys.executable)
+"""The Python whose Django is tested; `make integrations` runs this with several."""
 
 
 def manage(url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `manage.py`; its output, which the test shows if it fails."""
     return subprocess.run(
-        [sys.executable, "manage.py", *arguments],
+        [PYTHON, "manage.py", *arguments],
         cwd=PROJECT,
         env=clean_environment(DATABASE_URL=url, **environment),
         capture_output=True,

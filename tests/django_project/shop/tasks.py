@@ -123,3 +123,9 @@ def forgotten():
 @worker_task
 def own_task(payload: dict[str, str]) -> None:
     RAN.append(Order.objects.create(note=payload["text"]).note)
+
+
+@task
+async def endless():
+    print("endless: started", flush=True)
+    await asyncio.Event().wait()
