@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo shop test check format reference docs interop bench chaos fuzz soak clean
+.PHONY: setup demo shop test check format reference docs integrations interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,11 @@ reference: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Minutes: the suite of the Django backend on other versions, in virtual environments of their own. A version is
+# skipped if there is no Python for it.
+integrations: $(STAMP)
+	$(BIN)/python -m scripts.integrations
 
 interop: $(STAMP)
 	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)
