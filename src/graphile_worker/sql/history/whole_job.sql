@@ -18,8 +18,8 @@ ended as (
 ),
 failed as (
   select
-    json_agg(
-      json_build_object(
+    pg_catalog.json_agg(
+      pg_catalog.json_build_object(
         'error_type', error.error_type, 'message', error.message, 'traceback', error.traceback,
         'pool_id', error.pool_id, 'failed_at', date_part('epoch', error.failed_at), 'duration', error.duration
       ) order by error.failed_at, error.attempt
