@@ -36,8 +36,8 @@ PAGES = {
     ),
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
-        "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers Extensions "
-        "AbortSignal get_current_job get_current_helpers"
+        "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers "
+        "Extensions Depends AbortSignal get_current_job get_current_helpers"
     ),
     "jobs.md": (
         "Job JobSpec JobOptions JobKeyMode Unique Outcome Completed Failed Snoozed Expired Cancelled "

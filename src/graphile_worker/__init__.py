@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from .spec import JobOptions as JobOptions
     from .spec import JobSpec as JobSpec
     from .tasks import AbortSignal as AbortSignal
+    from .tasks import Depends as Depends
     from .tasks import Extensions as Extensions
     from .tasks import JobHelpers as JobHelpers
     from .tasks import SyncHelpers as SyncHelpers
@@ -160,7 +161,7 @@ export_lazily(
         "runner.runner": "Runner",
         "service.serve": "serve",
         "spec": "JobKeyMode JobOptions JobSpec",
-        "tasks": "AbortSignal Extensions JobHelpers SyncHelpers Task "
+        "tasks": "AbortSignal Depends Extensions JobHelpers SyncHelpers Task "
         "get_current_helpers get_current_job task",
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",

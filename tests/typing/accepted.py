@@ -454,3 +454,19 @@ async def test_send(
     assert_type(ran.check(), JobsRun)
     assert [job.payload for job in ran.of(send).succeeded] == [{"to": "a"}]
     assert_type(ran.failed[0].error, BaseException | None)
+
+
+@task
+async def injected(payload: Letter, *, mailer: threading.Lock) -> int:
+    return 1
+
+
+@task(max_attempts=2)
+def injected_with_helpers(payload: Letter, helpers: JobHelpers, *, mailer: threading.Lock) -> int:
+    return 1
+
+
+async def use_injected(utils: WorkerUtils, letter: Letter) -> None:
+    await utils.add_job(injected, letter)
+    await utils.add_job(injected_with_helpers, letter)
+    assert_type(await injected(letter, mailer=threading.Lock()), int)

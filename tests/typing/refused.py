@@ -75,14 +75,6 @@ def post(payload: Letter) -> None: ...
 
 
 @task  # wrong
-async def three(payload: Letter, helpers: JobHelpers, more: int) -> None: ...
-
-
-@task  # wrong
-async def swapped(helpers: JobHelpers, payload: Letter) -> None: ...
-
-
-@task  # wrong
 async def named(*, payload: Letter) -> None: ...
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from ..config.calls import call_hooks, check_names
 from ..errors import ConfigError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
+Injected = ParamSpec("Injected")
 
 Lifespan = (
     Callable[[], AbstractAsyncContextManager[Any]]
@@ -106,6 +107,10 @@ class App:
     def task(self, function: Callable[[P], R], /) -> Task[P, [P], R]: ...
     @overload
     def task(self, function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], R]: ...
+    @overload
+    def task(
+        self, function: Callable[Concatenate[P, Injected], R], /
+    ) -> Task[P, Concatenate[P, Injected], R]: ...
     @overload
     def task(self, identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     def task(self, function_or_identifier: Any = None, /, **options: Any) -> Any:

@@ -27,6 +27,7 @@ from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
+from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
 from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
@@ -141,6 +142,7 @@ class WorkerBuilder:
             if self._app is not None and self._app.lifespan is not None:
                 await self._enter_app(self._app)
             check_limits(self.lanes, has_limits=self._has_limits)
+            check_extensions(self.tasks, self._extensions())
             self._install_plugins()
         except BaseException:
             await self.close()

@@ -3,6 +3,7 @@
 from .abort_signal import AbortSignal
 from .extensions import Extensions
 from .helpers import JobHelpers, get_current_helpers, get_current_job
+from .injection import Depends
 from .load import load_tasks
 from .registry import TaskList, TaskRegistry
 from .sync_helpers import SyncHelpers
@@ -14,6 +15,7 @@ from .decorator import task
 
 __all__ = [
     "AbortSignal",
+    "Depends",
     "Extensions",
     "JobHelpers",
     "SyncHelpers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from ..errors import TaskLoadError
@@ -13,6 +13,7 @@ from .task import AnyTask, Task, TaskOptions
 
 P = TypeVar("P")
 R = TypeVar("R")
+Injected = ParamSpec("Injected")
 
 declared_tasks: WeakSet[AnyTask] = WeakSet()
 """Every task that `@task` has made in this process; tests use it to tell unknown names from known ones."""
@@ -26,6 +27,8 @@ def task(function: Callable[[JobHelpers], R], /) -> Task[None, [JobHelpers], R]:
 def task(function: Callable[[P], R], /) -> Task[P, [P], R]: ...
 @overload
 def task(function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], R]: ...
+@overload
+def task(function: Callable[Concatenate[P, Injected], R], /) -> Task[P, Concatenate[P, Injected], R]: ...
 @overload
 def task(identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
@@ -62,6 +65,10 @@ class TaskDecorator:
     def __call__(self, function: Callable[[P], R], /) -> Task[P, [P], R]: ...
     @overload
     def __call__(self, function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[P, Injected], R], /
+    ) -> Task[P, Concatenate[P, Injected], R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         return _make(function, self._identifier, self._options, depth=2)
 

@@ -1,7 +1,8 @@
 """How to call a function, determined once when it becomes a task.
 
 A task takes `()`, `(payload)` or `(payload, helpers)`; if its only parameter is annotated `JobHelpers`, it
-gets the helpers alone. Other functions are refused here, with file and line, not when the first job runs.
+gets the helpers alone. Keyword-only parameters are injected by their type. Other functions are refused here,
+with file and line, not when the first job runs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from ..errors import TaskLoadError
 from .helpers import JobHelpers
+from .injection import injected_parameters
 
 Shape = Literal["nothing", "payload", "payload and helpers", "helpers"]
 
@@ -31,6 +33,8 @@ class CallSignature(msgspec.Struct, frozen=True):
     shape: Shape
     is_async: bool
     annotation: Any
+    injected: tuple[inspect.Parameter, ...] = ()
+    """Parameters that are filled by their type."""
 
     @property
     def takes(self) -> int:
@@ -48,7 +52,8 @@ def read_signature(function: Callable[..., Any]) -> CallSignature:
         annotation = positional[0].annotation
         if annotation is inspect.Parameter.empty:
             annotation = Any
-    return CallSignature(shape, is_coroutine_function(function), annotation)
+    injected = _injected_parameters(function)
+    return CallSignature(shape, is_coroutine_function(function), annotation, injected)
 
 
 def check_is_function(function: object) -> None:
@@ -150,14 +155,19 @@ def _positional_parameters(function: Callable[..., Any]) -> tuple[list[inspect.P
             function, f"the signature of {function!r} cannot be read; wrap it in a def"
         ) from None
     positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-    for parameter in parameters:
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+    return positional, any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+
+
+def _injected_parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    injected = injected_parameters(_signature(function).parameters.values())
+    for parameter in injected:
+        if parameter.annotation is parameter.empty:
             raise load_error(
                 function,
-                f"{name_of(function)} requires the keyword argument {parameter.name!r}, which a worker does "
-                f"not pass; {ALLOWED}",
+                f"{name_of(function)} requires the keyword argument {parameter.name!r}; annotate it with the "
+                "type of an extension of the worker, or give it a default",
             )
-    return positional, any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    return injected
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

@@ -28,12 +28,21 @@ from .failure_rules import FailureRules, failure_rules
 from .flow_options import OPTIONS as FLOW_OPTIONS
 from .flow_options import lane_of, limits_of
 from .helpers import JobHelpers
+from .injection import Injection
 from .keep_option import OPTIONS as KEEP_OPTIONS
 from .keep_option import TaskKeep, task_keep
 from .queue_name_option import OPTION as QUEUE_NAME
 from .queue_name_option import WIDTH as QUEUE_WIDTH
 from .queue_name_option import QueueNameFunction, check_queue_name_function, queue_names_by, queue_width_of
-from .signature import load_error, name_of, place_of, read_signature, resolve_annotation, unresolved
+from .signature import (
+    CallSignature,
+    load_error,
+    name_of,
+    place_of,
+    read_signature,
+    resolve_annotation,
+    unresolved,
+)
 from .timeout_option import OPTIONS as TIMEOUT_OPTIONS
 from .timeout_option import task_time_limit
 
@@ -118,6 +127,8 @@ class Task(Generic[P, Arguments, R]):
     line: int | None
     _takes: int
     """The number of arguments that the function gets: 0, 1 or 2."""
+    _injection: Injection | None
+    """Fills its keyword-only parameters; None if it has none."""
     _invoke: Invoke
     """Takes payload and helpers, and passes those on that the function takes."""
     _is_named: bool
@@ -153,7 +164,10 @@ class Task(Generic[P, Arguments, R]):
         self._check_own_options(spec_defaults or {})
         self.is_async = signature.is_async
         self._takes = signature.takes
-        self._set_invoke(_invoker(function, signature.shape))
+        self._injection = _injection(function, signature, local_names)
+        self._set_invoke(
+            _invoker(function, signature.shape) if self._injection is None else self._injection.invoke()
+        )
         self._takes_payload = signature.shape in ("payload", "payload and helpers")
         self._annotation = _resolved_early(function, signature.annotation, local_names)
         self._decode = self._decode_first if self._takes_payload else _decode_nothing
@@ -232,7 +246,7 @@ class Task(Generic[P, Arguments, R]):
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
         copy._time_limit = self._time_limit
         copy._lane, copy._limits = self._lane, self._limits
-        copy._invoke = self._invoke
+        copy._injection, copy._invoke = self._injection, self._invoke
         copy._annotation = self._annotation
         copy._queue_width = self._queue_width
         if self.queue_name_for is not None:
@@ -256,6 +270,8 @@ class Task(Generic[P, Arguments, R]):
 
     def _prepare(self) -> None:
         """Build the decoder now, so that an unusable annotation fails at start-up."""
+        if self._injection is not None:
+            self._check_injection(self._injection)
         if not self._takes_payload or self._decode != self._decode_first:
             return
         annotation = self.payload_annotation
@@ -263,6 +279,18 @@ class Task(Generic[P, Arguments, R]):
             self._decode = _decoder(annotation)
         except TaskLoadError as error:
             raise load_error(self.function, f"{name_of(self.function)}: {error}") from error
+
+    def _check_injection(self, injection: Injection) -> None:
+        try:
+            _ = injection.wanted
+        except TaskLoadError as error:
+            raise load_error(self.function, f"{name_of(self.function)}: {error}") from error
+        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            raise load_error(
+                self.function,
+                f"{name_of(self.function)}: the annotation of a keyword-only parameter cannot be resolved "
+                f"({error})",
+            ) from error
 
     def _decode_first(self, raw: str) -> P:
         self._prepare()
@@ -339,6 +367,27 @@ def _invoker(function: Callable[..., Any], shape: str) -> Invoke:
     if shape == "helpers":
         return lambda payload, helpers: function(helpers)
     return function
+
+
+def _injection(
+    function: Callable[..., Any], signature: CallSignature, local_names: Mapping[str, Any] | None
+) -> Injection | None:
+    if not signature.injected:
+        return None
+    calls: dict[str, Callable[..., Any]] = {
+        "nothing": lambda payload, helpers, values: function(**values),
+        "payload": lambda payload, helpers, values: function(payload, **values),
+        "helpers": lambda payload, helpers, values: function(helpers, **values),
+        "payload and helpers": lambda payload, helpers, values: function(payload, helpers, **values),
+    }
+    names = dict(local_names) if local_names is not None else None
+    return Injection(
+        function,
+        calls[signature.shape],
+        signature.injected,
+        is_async=signature.is_async,
+        resolve=lambda annotation: resolve_annotation(function, annotation, names),
+    )
 
 
 def _decoder(annotation: Any) -> Callable[[str], Any]:

@@ -1,0 +1,170 @@
+"""Keyword-only parameters of tasks: filled by type, or by functions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from graphile_worker import Depends, Job, JobHelpers, run_once, task
+from graphile_worker.errors import ConfigError, TaskLoadError
+from support.working import Jobs
+
+
+class Mailer:
+    """An extension."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+
+def sender(mailer: Mailer, job: Job) -> str:
+    mailer.log.append("sender")
+    return f"job {job.id}"
+
+
+def connection(mailer: Mailer) -> Iterator[str]:
+    mailer.log.append("open")
+    try:
+        yield "connection"
+    except ValueError as error:
+        mailer.log.append(f"failed: {error}")
+        raise
+    finally:
+        mailer.log.append("close")
+
+
+async def session(connection: Annotated[str, Depends(connection)], mailer: Mailer) -> AsyncIterator[str]:
+    mailer.log.append(f"begin on {connection}")
+    yield "session"
+    mailer.log.append("commit")
+
+
+def broken() -> str:
+    raise OSError("no server")
+
+
+async def token() -> str:
+    return "token"
+
+
+async def run_job(jobs: Jobs, url: str, function: Any, mailer: Mailer | None = None) -> Mailer:
+    mailer = mailer or Mailer()
+    made = task(function)
+    await jobs.add(made.identifier, {"n": 1}, max_attempts=1)
+    await run_once(task_list=[made], connection_string=url, extensions=[mailer])
+    return mailer
+
+
+async def test_coroutines_get_extensions_and_results_of_functions(database_url: str, jobs: Jobs) -> None:
+    got: list[Any] = []
+
+    async def welcome(
+        payload: dict[str, int],
+        helpers: JobHelpers,
+        *,
+        mailer: Mailer,
+        job: Job,
+        logger: logging.Logger,
+        session: Annotated[str, Depends(session)],
+        connection: Annotated[str, Depends(connection)],
+        token: Annotated[str, Depends(token)],
+        sender: Annotated[str, Depends(sender)],
+        optional: int = 3,
+    ) -> None:
+        got.extend(
+            [payload, helpers.job is job, session, connection, token, sender == f"job {job.id}", optional]
+        )
+        mailer.log.append("task")
+
+    mailer = await run_job(jobs, database_url, welcome)
+    assert got == [{"n": 1}, True, "session", "connection", "token", True, 3]
+    assert mailer.log == ["open", "begin on connection", "sender", "task", "commit", "close"]
+    assert await jobs.all() == []
+
+
+@pytest.mark.parametrize("shape", ["nothing", "payload", "helpers"])
+async def test_functions_in_threads(shape: str, database_url: str, jobs: Jobs) -> None:
+    got: list[Any] = []
+
+    def nothing(*, sender: Annotated[str, Depends(sender)]) -> None:
+        got.append(sender)
+
+    def payload(payload: dict[str, int], *, sender: Annotated[str, Depends(sender)]) -> None:
+        got.append(sender)
+
+    def helpers(helpers: JobHelpers, *, sender: Annotated[str, Depends(sender)]) -> None:
+        got.append(sender)
+
+    function = {"nothing": nothing, "payload": payload, "helpers": helpers}[shape]
+    await run_job(jobs, database_url, function)
+    assert got[0].startswith("job ")
+
+
+async def test_what_was_opened_is_closed_when_the_task_fails(database_url: str, jobs: Jobs) -> None:
+    async def fails(*, connection: Annotated[str, Depends(connection)]) -> None:
+        raise ValueError("no")
+
+    mailer = await run_job(jobs, database_url, fails)
+    assert mailer.log == ["open", "failed: no", "close"]
+    (job,) = await jobs.all()
+    assert job["last_error"] == "ValueError: no" or "no" in job["last_error"]
+
+
+async def test_a_failing_function_fails_the_job_alone(database_url: str, jobs: Jobs) -> None:
+    async def wants(*, value: Annotated[str, Depends(broken)]) -> None:
+        raise AssertionError
+
+    await run_job(jobs, database_url, wants)
+    (job,) = await jobs.all()
+    assert "no server" in job["last_error"]
+
+
+async def test_a_missing_extension_is_found_at_the_start(database_url: str) -> None:
+    async def wants(payload: Any, *, mailer: Mailer) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"'wants' cannot run in this worker.*Mailer"):
+        await run_once(task_list=[task(wants)], connection_string=database_url)
+
+
+def wants_nothing_known(*, value) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def wants_a_list(*, value: list[int] | None) -> None: ...
+
+
+def wants_a_coroutine_in_a_thread(*, value: Annotated[str, Depends(token)]) -> None: ...
+
+
+def loop(value: Annotated[str, Depends(lambda: "")]) -> str:
+    return value
+
+
+loop.__annotations__["value"] = Annotated[str, Depends(loop)]
+
+
+def wants_a_loop(*, value: Annotated[str, Depends(loop)]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (wants_nothing_known, "annotate it with the type of an extension"),
+        (wants_a_list, "must be annotated with a class"),
+        (wants_a_coroutine_in_a_thread, "is asynchronous"),
+        (wants_a_loop, "depends on itself"),
+    ],
+)
+def test_wrong_parameters_are_refused(function: Any, message: str) -> None:
+    with pytest.raises(TaskLoadError, match=message):
+        task(function)._prepare()
+
+
+async def test_tasks_stay_callable() -> None:
+    @task
+    async def double(payload: int, *, factor: int) -> int:
+        return payload * factor
+
+    assert await double(2, factor=3) == 6
