@@ -34,7 +34,7 @@ check: $(STAMP)
 TEST_PROCESSES ?= 3
 
 test: $(STAMP)
-	$(BIN)/pytest --ignore=tests/browser --numprocesses=$(TEST_PROCESSES) --dist=loadfile --cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
 
 # The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
 BROWSER_STAMP := $(VENV)/.browser

@@ -26,6 +26,11 @@ THEMES = ("light", "dark")
 SIZES = {"wide": (1440, 900), "phone": (390, 844)}
 
 
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    """Only on request: Playwright's event loop stays in this thread, and asynchronous tests need their own."""
+    return None if all("tests/browser" in argument for argument in config.args) else True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in item.path.parts:

@@ -78,7 +78,8 @@ WRITE_FIGURES = """
 insert into _private_py_minutes
   (minute, task, pool_id, completed, failed, permanently_failed, run_seconds, wait_seconds, longest,
    run_times, wait_times)
-select date_trunc('minute', now()) - n % 50 * interval '1 minute', value, value, n, n, n, 1, 1, 1, '{1}', '{1}'
+select
+  date_trunc('minute', now()) - n % 50 * interval '1 minute', value, value, n, n, n, 1, 1, 1, '{1}', '{1}'
 from unnest($1::text[]) with ordinality as each (value, n)
 """
 

@@ -18,7 +18,8 @@ FIND_INJECTED = """() => {
   for (const element of document.querySelectorAll("*")) {
     if (["IFRAME", "OBJECT", "EMBED", "BASE", "PORTAL", "PLAINTEXT", "MATH"].includes(element.tagName))
       found.push(element.tagName)
-    if (element.tagName === "SCRIPT" && !element.nonce) found.push("SCRIPT without a nonce")
+    if (element.tagName === "SCRIPT" && element.type !== "application/json" && !element.nonce)
+      found.push("SCRIPT without a nonce")
     for (const {name, value} of element.attributes) {
       if (name.startsWith("on") || name === "style") found.push(`${element.tagName} ${name}=${value}`)
       if (["href", "src", "action", "formaction", "data"].includes(name)) {
