@@ -3,6 +3,7 @@
 TEST_DATABASE_URL        use this server; the role must be allowed to create databases
 TEST_POSTGRES_VERSION    else start an embedded one of this version (18, 16)
 TEST_POSTGRES_BIN        else start one with the programs in this folder
+TEST_IN_MEMORY           0: keep temporary files, and so databases, on the disk (see tests/support/memory.py)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.limits import TimeLimits
+from support.memory import temporary_root
 from support.run_guard import RunGuard
 from support.server import DatabaseServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
@@ -48,7 +50,7 @@ RUN_GUARD = pytest.StashKey[RunGuard]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RUN_GUARD] = RunGuard()
+    config.stash[RUN_GUARD] = RunGuard(temporary_root())
     config.pluginmanager.register(TimeLimits(config))
 
 
@@ -89,6 +91,9 @@ def _logging_as_it_was() -> Iterator[None]:
     logger.setLevel(before[1])
 
 
+SERVER_SETTINGS = {**SETTINGS, "max_wal_size": "256MB", "min_wal_size": "64MB"}  # the folder may be in memory
+
+
 @contextmanager
 def _running_server() -> Iterator[str]:
     if url := os.environ.get("TEST_DATABASE_URL"):
@@ -96,7 +101,7 @@ def _running_server() -> Iterator[str]:
         return
     with (
         scratch_folder() as folder,
-        EmbeddedPostgres(folder, settings=SETTINGS, **chosen_programs()) as embedded,
+        EmbeddedPostgres(folder, settings=SERVER_SETTINGS, **chosen_programs()) as embedded,
     ):
         yield embedded.url()
 

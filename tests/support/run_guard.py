@@ -27,9 +27,10 @@ SERVERS_END_WITHIN = 20.0  # seconds until a server that ignores SIGQUIT is kill
 class RunGuard:
     """The test run's side: the folder for everything temporary, and the guard process."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: str | None = None) -> None:
+        """The folder is made in `root`, or in that of an outer run, or in the usual temporary folder."""
         before = tempfile.gettempdir()
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=before if MARKER in os.environ else root))
         self.folder.chmod(0o711)  # root's servers run as another user, who must get through
         environment = {name: value for name, value in os.environ.items() if name != MARKER}
         self._process = subprocess.Popen(
