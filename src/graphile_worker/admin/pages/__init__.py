@@ -1,0 +1,1 @@
+"""Handlers of the pages, one module per subject."""

@@ -1,0 +1,7 @@
+-- Bounds for the statements of one transaction.
+--
+-- $1 text  milliseconds that a statement may take
+-- $2 text  milliseconds to wait for a lock
+select
+  pg_catalog.set_config('statement_timeout', $1::text, true),
+  pg_catalog.set_config('lock_timeout', $2::text, true)
