@@ -22,7 +22,6 @@ from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.limits import TimeLimits
-from support.memory import temporary_root
 from support.run_guard import RunGuard
 from support.server import DatabaseServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
@@ -50,7 +49,7 @@ RUN_GUARD = pytest.StashKey[RunGuard]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RUN_GUARD] = RunGuard(temporary_root())
+    config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
 
 

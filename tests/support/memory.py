@@ -4,6 +4,7 @@ Most tests create a database, which is some seven hundred files. On a disk that 
 the rest of such a test; in a file system in memory it takes a few hundredths of a second.
 
 TEST_IN_MEMORY=0    use the usual temporary folder
+TMPDIR              use this folder
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NEEDED = 4 * 2**30  # bytes: some servers at a time, each with its log and a lar
 
 
 def temporary_root() -> str:
-    """The folder for temporary folders."""
+    """The folder for temporary folders of a run that was not told which."""
     if os.environ.get("TEST_IN_MEMORY", "1") != "0" and _is_suitable(SHARED_MEMORY):
         return str(SHARED_MEMORY)
     return tempfile.gettempdir()
