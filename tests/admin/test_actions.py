@@ -49,7 +49,9 @@ async def test_run_now_revives_a_failed_job_and_says_so(
     assert answer["retried"] == [job.id]
     assert "This is a retry" in answer["message"]
     details = await utils.get_job(job.id)
-    assert details is not None and details.state == "ready" and details.attempts == 0
+    assert details is not None
+    assert details.state == "ready"
+    assert details.attempts == 0
     await asyncio.wait_for(heard.wait(), 30)  # workers start at once
 
 
@@ -58,14 +60,16 @@ async def test_one_more_attempt(http: httpx.AsyncClient, utils: WorkerUtils) -> 
     await utils.permanently_fail_jobs([job.id])
     await act(http, "retry", [job.id], one_more=True)
     details = await utils.get_job(job.id)
-    assert details is not None and (details.attempts, details.max_attempts) == (3, 4)
+    assert details is not None
+    assert (details.attempts, details.max_attempts) == (3, 4)
 
 
 async def test_give_up_names_the_person(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
     job = await utils.add_job("a")
     await act(http, "give_up", [job.id], reason="bank is down")
     details = await utils.get_job(job.id)
-    assert details is not None and details.state == "failed"
+    assert details is not None
+    assert details.state == "failed"
     assert details.last_error == "Given up by anonymous: bank is down"
 
 
@@ -91,7 +95,8 @@ async def test_reschedule_needs_a_change(http: httpx.AsyncClient, utils: WorkerU
     job = await utils.add_job("a")
     await act(http, "reschedule", [job.id], run_at="2040-01-01T00:00:00Z", priority=-5)
     details = await utils.get_job(job.id)
-    assert details is not None and (details.state, details.priority) == ("scheduled", -5)
+    assert details is not None
+    assert (details.state, details.priority) == ("scheduled", -5)
 
 
 async def test_a_job_that_changed_state_is_skipped(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
