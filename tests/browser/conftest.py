@@ -27,7 +27,7 @@ SIZES = {"wide": (1440, 900), "phone": (390, 844)}
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    """Only on request: Playwright's event loop stays in this thread, and asynchronous tests need their own."""
+    """Only on request: Playwright's event loop occupies the thread of asynchronous tests."""
     return None if all("tests/browser" in argument for argument in config.args) else True
 
 
