@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from .api import session
-from .pages import overview
+from .pages import health, login, overview
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *session.ROUTES,
+    *login.ROUTES,
+    *health.ROUTES,
 )
