@@ -20,6 +20,7 @@ from ..errors import ConfigError
 from .answers import Download, Page, Problem, Redirect, not_allowed
 from .call import Call
 from .database import Database
+from .hub import Hubs
 from .identity import Authorize
 from .render import render
 from .routes import Route
@@ -58,6 +59,7 @@ class AdminApp:
                 "for those who may use it, or everyone_may"
             )
         self.databases = list(databases)
+        self.hubs = Hubs(self.databases)
         self.environment = environment
         self.static = StaticFiles()
         self._authorize = authorize
@@ -72,7 +74,8 @@ class AdminApp:
             await self._lifespan(receive, send)
 
     async def aclose(self) -> None:
-        """Close connections. Call it when the application that mounts the dashboard ends."""
+        """End live updates and close connections, when the application that mounts it ends."""
+        await self.hubs.close()
         for database in self.databases:
             await database.aclose()
 

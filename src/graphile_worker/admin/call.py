@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from .answers import Problem, not_allowed
 from .database import Database
+from .hub import Hub
 from .identity import Identity
 from .permissions import Permission
 
@@ -38,6 +39,11 @@ class Call:
     def path_values(self) -> dict[str, Any]:
         """What the path has in braces, already of the right type."""
         return dict(self.request.path_params)
+
+    @property
+    def hub(self) -> Hub:
+        """Samples and live updates of the database."""
+        return self.app.hubs.of(self.database)
 
     def require(self, permission: Permission) -> None:
         """Refuse unless the identity has the permission; for routes that list several."""

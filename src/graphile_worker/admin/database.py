@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ..client import WorkerUtils
@@ -13,6 +13,7 @@ from ..db.dsn import Dsn
 from ..db.open import close_pool, open_pool, resolve_connection
 from ..schema_name import SchemaName
 from ..sql import load
+from .service.meter import Meter
 
 MAX_CONNECTIONS = 4
 CLOSE_WITHIN = 2.0  # seconds
@@ -43,6 +44,7 @@ class Database:
         self.schema = SchemaName(schema) if schema is not None else SchemaName()
         self.is_read_only = read_only
         self.clock = clock if clock is not None else SystemClock()
+        self.meter = Meter()
         self._source = resolve_connection(connection_string, pg_pool)
         self._opening = asyncio.Lock()
         self._utils: WorkerUtils | None = None
@@ -74,7 +76,7 @@ class Database:
         """One read-only transaction for a whole page, so that its parts agree."""
         await self.open()
         async with (
-            self.utils.pool.acquire() as connection,
+            self._connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             await connection.fetchrow(load("admin/bounds", self.schema), str(READ_WITHIN), str(LOCK_WITHIN))
@@ -85,11 +87,42 @@ class Database:
         """One transaction that may change something. PostgreSQL refuses if the dashboard is read-only."""
         await self.open()
         async with (
-            self.utils.pool.acquire() as connection,
+            self._connection() as connection,
             connection.transaction(readonly=self.is_read_only),
         ):
             await connection.fetchrow(load("admin/bounds", self.schema), str(within), str(LOCK_WITHIN))
             yield connection
+
+    @asynccontextmanager
+    async def listening(self, channel: str, heard: Callable[..., None]) -> AsyncIterator[asyncio.Event]:
+        """Listen on a connection of its own; the event is set when that is lost.
+
+        A pool with few connections is left alone: the event is never set, and nothing is heard.
+        """
+        await self.open()
+        lost = asyncio.Event()
+        if self.utils.pool.get_max_size() < MAX_CONNECTIONS:
+            yield lost
+            return
+
+        def end(*_: object) -> None:
+            lost.set()
+
+        async with self._connection() as connection:
+            connection.add_termination_listener(end)
+            await connection.add_listener(channel, heard)
+            try:
+                yield lost
+            finally:
+                connection.remove_termination_listener(end)
+                if not connection.is_closed():
+                    await connection.remove_listener(channel, heard)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        async with self.utils.pool.acquire() as connection:
+            with self.meter.counting(connection):
+                yield connection
 
     async def aclose(self) -> None:
         """Close the pool, if it was made here."""

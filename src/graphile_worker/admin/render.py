@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from . import charts
 from .answers import Page
 from .call import Call
 
@@ -32,6 +33,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.globals["charts"] = charts
     return found
 
 
