@@ -4,7 +4,7 @@
     {{ charts.time_chart(series, start=start, step=60, label="Jobs per minute", zone=zone) }}
 
 Every text is escaped and everything else is a number. There are no style attributes, because the content
-security policy forbids them: colours are classes (`c1` to `c4`, `c-fail`, `c-wait`, `c-other`), and CSS is in
+security policy forbids them: colours are classes (`c1` to `c6`, `c-fail`, `c-idle`), and CSS is in
 `static/charts.css`. Text keeps its size on a phone: only the plot is stretched.
 
 For the script that shows values under the pointer, a chart has `data-start`, `data-step`, `data-zone` and

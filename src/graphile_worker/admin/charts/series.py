@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-Colour = Literal["c1", "c2", "c3", "c4", "c-fail", "c-wait", "c-other"]
+Colour = Literal["c1", "c2", "c3", "c4", "c5", "c6", "c-fail", "c-idle"]
 """A class of CSS."""
 MarkerKind = Literal["deploy", "pause", "action", "restart"]
 

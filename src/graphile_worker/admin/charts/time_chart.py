@@ -147,7 +147,7 @@ def _grid(ticks: Sequence[float], frame: _Frame) -> Markup:
     return Markup("").join(
         Markup(
             '<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
-            '<text class="tick" x="-8" y="{1:.1f}" text-anchor="end">{2}</text>'
+            '<text class="axis-text" x="-8" y="{1:.1f}" text-anchor="end">{2}</text>'
         ).format(frame.y(tick), frame.y(tick) + 4, frame.write(tick))
         for tick in ticks
     )
@@ -157,7 +157,7 @@ def _times(frame: _Frame, height: int) -> Markup:
     if frame.count < 2:
         return Markup("")
     return Markup("").join(
-        Markup('<text class="tick" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+        Markup('<text class="axis-text" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
             frame.x(moment), height - 6, _anchor(frame.x(moment)), text
         )
         for moment, text in time_ticks(frame.start, frame.end, frame.zone)
