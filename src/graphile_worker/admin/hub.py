@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..db.errors import explained
 from .answers import Problem
@@ -26,6 +26,9 @@ from .outage import is_outage
 from .sampler import Sampler
 from .server_exit import is_server_stopping
 from .stream import Event, Stream
+
+if TYPE_CHECKING:
+    from .app import AdminApp
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -52,8 +55,15 @@ SAMPLE_TOPICS = ("jobs", "queues", "tasks", "failures", "workers")
 class Hub:
     """The live side of one database."""
 
-    def __init__(self, database: Database, *, interval: float = INTERVAL) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        interval: float = INTERVAL,
+        is_stopping: Callable[[], bool] = is_server_stopping,
+    ) -> None:
         self.database = database
+        self._is_stopping = is_stopping
         self.interval = interval
         self.sampler = Sampler(database)
         self.down_since: float | None = None
@@ -214,7 +224,7 @@ class Hub:
         end = time.monotonic() + self.pause
         while (rest := end - time.monotonic()) > 0:
             await asyncio.sleep(min(rest, LOOK_EVERY))
-            if is_server_stopping():
+            if self._is_stopping():
                 self.end_streams()
                 return
 
@@ -296,8 +306,8 @@ def _facts(sample: Sample) -> tuple[object, ...]:
 class Hubs:
     """The hubs of all databases of one application, and the limits that their streams share."""
 
-    def __init__(self, databases: Iterable[Database]) -> None:
-        self._hubs = {id(database): Hub(database) for database in databases}
+    def __init__(self, databases: Iterable[Database], is_stopping: Callable[[], bool]) -> None:
+        self._hubs = {id(database): Hub(database, is_stopping=is_stopping) for database in databases}
         self._users: Counter[str] = Counter()
 
     def of(self, database: Database) -> Hub:
@@ -324,7 +334,16 @@ class Hubs:
             if not self._users[user]:
                 del self._users[user]
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all streams and samplers."""
         for hub in self._hubs.values():
             await hub.close()
+
+
+def hubs_of(app: AdminApp) -> Hubs:
+    """The hubs of an application, made at the first call."""
+
+    def is_stopping() -> bool:
+        return app.stopping.is_set() or is_server_stopping()
+
+    return app.shared("hubs", lambda: Hubs(app.databases, is_stopping))

@@ -73,6 +73,7 @@ def frame(call: Call, page: Page) -> dict[str, Any]:
         "url": call.url,
         "static": call.app.static.url,
         "may": call.may,
+        "notice": call.notice,
         "title": page.title,
         "here": page.here,
         "navigation": texts.NAVIGATION,
