@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from .api import session
+from .api import actions, session
 from .pages import overview
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *session.ROUTES,
+    *actions.ROUTES,
 )
