@@ -72,6 +72,7 @@ def frame(call: Call, page: Page) -> dict[str, Any]:
         "url": call.url,
         "static": call.app.static.url,
         "may": call.may,
+        "notice": call.notice,
         "title": page.title,
         "here": page.here,
         "navigation": texts.NAVIGATION,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from .api import actions, session
-from .pages import overview
+from .pages import health, login, overview
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
+    *login.ROUTES,
+    *health.ROUTES,
 )
