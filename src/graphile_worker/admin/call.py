@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from .answers import Notice, Problem, not_allowed
 from .database import Database
+from .hub import Hub, hubs_of
 from .identity import Identity
 from .permissions import Permission
 
@@ -57,6 +58,11 @@ class Call:
     def address(self) -> str:
         """The address that the request came from, for the audit."""
         return self.request.client.host if self.request.client is not None else ""
+
+    @property
+    def hub(self) -> Hub:
+        """Samples and live updates of the database."""
+        return hubs_of(self.app).of(self.database)
 
     def require(self, permission: Permission) -> None:
         """Refuse unless the identity has the permission; for routes that list several."""

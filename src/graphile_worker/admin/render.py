@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from . import texts, times
+from . import charts, texts, times
 from .answers import Page
 from .call import Call
 from .models.common import Count
@@ -52,6 +52,7 @@ def environment() -> Environment:
     )  # fmt: skip
     found.globals.update(url=_url, may=_may, now=_now, state_of=state_of, time_parts=_time_parts, texts=texts)
     found.globals["ui"] = found.get_template("parts/ui.html").module
+    found.globals["charts"] = charts
     return found
 
 
