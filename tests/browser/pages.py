@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from scripts.lively.addresses import addresses, is_about_one_thing, is_page, subject_of
 
 from browser.site import Site
 from graphile_worker.admin.table import ROUTES
-from support.admin_pages import addresses, is_about_one_thing, is_page, subject_of
 
 
 def page_paths() -> list[str]:

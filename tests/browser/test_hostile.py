@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from scripts.lively.addresses import is_about_one_thing
 
 from browser.attacks import ATTACKS
 from browser.conftest import Visit
 from browser.pages import addresses_of, page_paths
 from browser.site import Site, Visitor
-from support.admin_pages import is_about_one_thing
 
 pytestmark = pytest.mark.timeout(1800)  # some pages are visited two hundred times
 

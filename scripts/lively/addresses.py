@@ -39,7 +39,7 @@ def is_page(route: Route) -> bool:
 
 def is_readable(route: Route) -> bool:
     """Whether a route answers a question, as a page or as JSON, and then ends."""
-    return route.method == "GET" and not route.path.startswith((*STREAMS, "/logout"))
+    return route.method == "GET" and not route.path.startswith((*STREAMS, "/login", "/logout"))
 
 
 def subject_of(path: str) -> tuple[str, str] | None:
