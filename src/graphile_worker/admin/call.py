@@ -20,6 +20,7 @@ from .permissions import Permission
 
 if TYPE_CHECKING:
     from .app import AdminApp
+    from .surroundings import Surroundings
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -43,6 +44,8 @@ class Call:
     """For `<script nonce>` of this answer."""
     notice: Notice | None = None
     """What the page before this one wants to say."""
+    around: Surroundings | None = None
+    """What the frame shows, if the answer is a page."""
     _body: bytes | None = None
 
     @property

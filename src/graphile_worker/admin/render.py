@@ -19,7 +19,7 @@ from . import charts, texts, times
 from .answers import Page
 from .call import Call
 from .models.common import Count
-from .surroundings import surroundings
+from .surroundings import Surroundings
 
 THEME_COOKIE = "gw_theme"
 THEMES = ("light", "dark")
@@ -67,7 +67,7 @@ def render(call: Call, page: Page) -> str:
 
 def frame(call: Call, page: Page) -> dict[str, Any]:
     """What the layout needs, the same for every page."""
-    around = surroundings(call)
+    around = call.around or Surroundings()
     return {
         "call": call,
         "url": call.url,
