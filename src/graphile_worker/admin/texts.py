@@ -116,6 +116,7 @@ SCRIPT: Final = {
     "nothing": "Nothing found",
     "failed": "That did not work: {why}",
     "local": "Times in {zone}",
+    "unknown": "unknown",
     "keys": "Keyboard",
     "keys_on": "Keys without Ctrl are on",
     "commands": "Go to a page, task, queue or job, or run an action",

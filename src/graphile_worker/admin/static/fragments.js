@@ -3,7 +3,7 @@
 import { $, $$, make, say } from "./dom.js";
 import { localise } from "./times.js";
 
-const OWN = new Set(["open", "value", "checked", "disabled", "data-off"]);
+const OWN = new Set(["open", "value", "checked", "disabled", "data-off", "tabindex"]);
 const waiting = new WeakMap(); // table body -> rows that wait behind "n new"
 
 /** The page at an address as a document; an error has `status`, which is 0 if nothing answered. */

@@ -1,4 +1,5 @@
 // The browser's part, one module per subject. Pages work without it.
+import * as chart from "./chart.js";
 import * as copy from "./copy.js";
 import * as forms from "./forms.js";
 import * as frame from "./frame.js";
@@ -7,4 +8,4 @@ import * as live from "./live.js";
 import * as times from "./times.js";
 
 document.documentElement.classList.add("js");
-for (const part of [times, frame, copy, forms, keys, live]) part.start();
+for (const part of [times, frame, copy, forms, keys, chart, live]) part.start();
