@@ -119,7 +119,7 @@ class Filter:
     ) -> JobFilter:
         """The client's filter.
 
-        `redactor` is for a person who may not see secrets: then a search does not find them either. Without it, errors and payloads are searched as they are.
+        `redactor` is for a person who may not see secrets: then a search does not find them either.
         """
         at = now if now is not None else datetime.now(UTC)
         values: dict[str, Any] = {}
@@ -244,11 +244,7 @@ def _instant(name: str, text: str, now: datetime) -> datetime:
     except (ValueError, OverflowError):
         pass
     try:
-        at = (
-            datetime.combine(date.fromisoformat(text), time())
-            if len(text) <= 10
-            else datetime.fromisoformat(text)
-        )
+        at = datetime.fromisoformat(text)
     except ValueError:
         raise _bad_time(name) from None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
