@@ -1,0 +1,24 @@
+"""`/api/v1/jobs/actions`: actions on jobs that are named by id."""
+
+from __future__ import annotations
+
+from ..audit import actor_of
+from ..call import Call
+from ..models.actions import PERMISSION_FOR, ActionAnswer, ActionRequest
+from ..routes import API, Route
+from ..service import actions
+
+
+async def act(call: Call) -> ActionAnswer:
+    request = await call.json(ActionRequest)
+    call.require(PERMISSION_FOR[request.action])
+    return await actions.act(call.database, actor_of(call), request)
+
+
+ROUTES = [
+    Route(
+        method="POST", path=f"{API}/jobs/actions", handler=act,
+        permission=tuple(dict.fromkeys(PERMISSION_FOR.values())), body=ActionRequest, answer=ActionAnswer,
+        summary="Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs",
+    ),
+]  # fmt: skip
