@@ -46,6 +46,7 @@ from .security import answer_headers, check_frame_ancestors, check_origin
 from .settings import AppSettings, FormatPayload
 from .signing import Signer
 from .static_files import StaticFiles
+from .surroundings import look_around
 
 T = TypeVar("T")
 
@@ -240,7 +241,10 @@ class AdminApp:
         if route.permissions and not any(call.identity.may(each) for each in route.permissions):
             raise not_allowed(route.permissions[0])
         call.notice = read_notice(call)
-        return response_of(call, route, await route.handler(call)), True
+        answer = await route.handler(call)
+        if isinstance(answer, Page):
+            call.around = await look_around(call)
+        return response_of(call, route, answer), True
 
     async def _identify(self, request: Request, path: str) -> Identity | Response | None:
         token = self.settings.metrics_token

@@ -14,11 +14,13 @@ from starlette.requests import Request
 
 from .answers import Notice, Problem, not_allowed
 from .database import Database
+from .hub import Hub, hubs_of
 from .identity import Identity
 from .permissions import Permission
 
 if TYPE_CHECKING:
     from .app import AdminApp
+    from .surroundings import Surroundings
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -42,6 +44,8 @@ class Call:
     """For `<script nonce>` of this answer."""
     notice: Notice | None = None
     """What the page before this one wants to say."""
+    around: Surroundings | None = None
+    """What the frame shows, if the answer is a page."""
     _body: bytes | None = None
 
     @property
@@ -57,6 +61,11 @@ class Call:
     def address(self) -> str:
         """The address that the request came from, for the audit."""
         return self.request.client.host if self.request.client is not None else ""
+
+    @property
+    def hub(self) -> Hub:
+        """Samples and live updates of the database."""
+        return hubs_of(self.app).of(self.database)
 
     def require(self, permission: Permission) -> None:
         """Refuse unless the identity has the permission; for routes that list several."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..db.open import close_pool, open_pool, resolve_connection
 from ..errors import ConnectionFailedError, SchemaMissingError
 from ..schema_name import SchemaName
 from ..sql import load
+from .service.meter import Meter
 
 MAX_CONNECTIONS = 4
 CONNECT_WITHIN = 5.0  # seconds, unless the connection string has connect_timeout
@@ -52,6 +53,7 @@ class Database:
         self.schema = SchemaName(schema) if schema is not None else SchemaName()
         self.is_read_only = read_only
         self.clock = clock if clock is not None else SystemClock()
+        self.meter = Meter()
         self._source = resolve_connection(connection_string, pg_pool)
         self._opening = asyncio.Lock()
         self._utils: WorkerUtils | None = None
@@ -110,6 +112,31 @@ class Database:
         async with self._transaction(within, {"readonly": self.is_read_only}) as connection:
             yield connection
 
+    @asynccontextmanager
+    async def listening(self, channel: str, heard: Callable[..., None]) -> AsyncIterator[asyncio.Event]:
+        """Listen on a connection of its own; the event is set when that is lost.
+
+        A pool with few connections is left alone: the event is never set, and nothing is heard.
+        """
+        await self.open()
+        lost = asyncio.Event()
+        if self.utils.pool.get_max_size() < MAX_CONNECTIONS:
+            yield lost
+            return
+
+        def end(*_: object) -> None:
+            lost.set()
+
+        async with self.utils.pool.acquire(timeout=CONNECTION_WITHIN) as connection:
+            connection.add_termination_listener(end)
+            await connection.add_listener(channel, heard)
+            try:
+                yield lost
+            finally:
+                connection.remove_termination_listener(end)
+                if not connection.is_closed():
+                    await connection.remove_listener(channel, heard)
+
     async def check(self) -> None:
         """Raise if the server does not answer, or lacks the schema."""
         async with self.read() as connection:
@@ -131,6 +158,7 @@ class Database:
                     connection = await attempt.enter_async_context(
                         self.utils.pool.acquire(timeout=CONNECTION_WITHIN)
                     )
+                    attempt.enter_context(self.meter.counting(connection))
                     await attempt.enter_async_context(connection.transaction(**options))
                     bounds = load("admin/bounds", self.schema)
                     await connection.fetchrow(bounds, str(within), str(LOCK_WITHIN))
