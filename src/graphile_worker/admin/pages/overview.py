@@ -13,6 +13,7 @@ from ..answers import Page
 from ..call import Call
 from ..models.overview import Overview
 from ..models.series import Points, RangeName
+from ..render import zone_of
 from ..routes import API, Route
 from ..service.overview import OverviewPage, read_overview
 from ..service.series import RANGES, Timeline
@@ -56,6 +57,7 @@ async def overview(call: Call) -> Page:
         "markers": [charts.Marker(each.at, each.text, each.kind) for each in found.markers],
         "ranges": list(RANGES.values()),
         "range": wanted.range,
+        "zone_info": zone_of(call),
         "by": wanted.by if wanted.by == "task" else "",
         "longest_p95": max((task.run_time.p95 or 0.0 for task in found.overview.tasks), default=0.0),
     }
@@ -78,7 +80,7 @@ def tiles(page: OverviewPage) -> list[Tile]:
         Tile("failing", "Failed attempts", rate(found.rates.failed), _failed_note(found), list(hour.failed),
              "c-fail", "/failures", {}),
         Tile("oldest_wait", "Oldest wait", duration(found.oldest_wait), _wait_note(found),
-             backlog.oldest_wait if backlog else [], "c3", "/jobs", {"q": "state:ready", "order": "run_order"}),
+             backlog.oldest_wait if backlog else [], "c3", "/jobs", {"q": "state:ready"}),
     ]  # fmt: skip
 
 
@@ -142,7 +144,9 @@ def _by_task(timeline: Timeline) -> list[charts.Series]:
         for name, colour in zip(shown, COLOURS, strict=False)
     ]
     if rest:
-        parts.append(charts.Series("other tasks", _sum([timeline.tasks[name].completed for name in rest]), "c6"))
+        parts.append(
+            charts.Series("other tasks", _sum([timeline.tasks[name].completed for name in rest]), "c6")
+        )
     return parts or [charts.Series("completed", timeline.completed, "c1")]
 
 
