@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from .api import actions, events, session
 from .api import overview as overview_api
+from .api import queues as queues_api
+from .api import schedules as schedules_api
 from .api import tasks as tasks_api
-from .pages import health, login, overview, summary, tasks
+from .api import workers as workers_api
+from .pages import health, login, overview, queues, schedules, summary, tasks, workers
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -14,6 +17,12 @@ ROUTES: tuple[Route, ...] = (
     *summary.ROUTES,
     *tasks.ROUTES,
     *tasks_api.ROUTES,
+    *queues.ROUTES,
+    *queues_api.ROUTES,
+    *workers.ROUTES,
+    *workers_api.ROUTES,
+    *schedules.ROUTES,
+    *schedules_api.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from ...cron.clock_changes import clock_changes
 from ...cron.fields import FieldError, parse_pattern
 from ...cron.matcher import PatternMatcher
@@ -17,7 +19,7 @@ from ...db.connection import Connection
 from ...errors import CrontabError
 from ...job import instant
 from ...queries.audit import Actor, record
-from ...queries.schedules import RegisteredSchedule, Schedule
+from ...queries.schedules import RegisteredSchedule, Schedule, ScheduleRun
 from ...sql import load
 from ..answers import not_found
 from ..database import Database
@@ -29,6 +31,7 @@ from ..models.schedules import (
     ScheduleView,
     ScheduleWorker,
 )
+from ..redact import Redactor
 from .own_tables import HISTORY, own_tables
 
 PAGE = 25
@@ -47,7 +50,7 @@ FUNCTION = "when a function in the code says so"
 UNKNOWN = "not known: no running Python worker has it"
 
 
-async def list_schedules(database: Database, after: str | None = None) -> ScheduleListing:
+async def list_schedules(database: Database, redactor: Redactor, after: str | None = None) -> ScheduleListing:
     """One page of recurring jobs, by identifier."""
     async with database.read() as connection:
         found = await database.utils.list_schedules(after=after, limit=PAGE + 1, connection=connection)
@@ -57,13 +60,13 @@ async def list_schedules(database: Database, after: str | None = None) -> Schedu
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     now = database.clock.now()
     return ScheduleListing(
-        items=[_view(schedule, outcomes, now) for schedule in page],
+        items=[_view(schedule, outcomes, now, redactor) for schedule in page],
         next=page[-1].identifier if len(found) > PAGE else None,
         missing=None if TABLE in tables else MISSING,
     )
 
 
-async def get_schedule(database: Database, identifier: str) -> ScheduleView:
+async def get_schedule(database: Database, redactor: Redactor, identifier: str) -> ScheduleView:
     """One recurring job, with its last runs."""
     async with database.read() as connection:
         found = await database.utils.list_schedules(identifier, connection=connection)
@@ -72,12 +75,12 @@ async def get_schedule(database: Database, identifier: str) -> ScheduleView:
         tables = await own_tables(connection, database.schema)
         ids = [run.job_id for run in found[0].runs]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
-    return _view(found[0], outcomes, database.clock.now())
+    return _view(found[0], outcomes, database.clock.now(), redactor)
 
 
-async def next_schedules(database: Database, count: int = 5) -> list[ScheduleView]:
+async def next_schedules(database: Database, redactor: Redactor, count: int = 5) -> list[ScheduleView]:
     """Those that run next, for the overview; of the first page only."""
-    listing = await list_schedules(database)
+    listing = await list_schedules(database, redactor)
     upcoming = [view for view in listing.items if view.next_runs and view.pause is None]
     return sorted(upcoming, key=lambda view: view.next_runs[0])[:count]
 
@@ -94,7 +97,7 @@ async def pause(
     reason: str = "",
 ) -> ScheduleAnswer:
     """Add no more jobs of a recurring job, until a time or until it is resumed."""
-    await get_schedule(database, identifier)
+    await _check_known(database, identifier)
     why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
     async with database.write() as connection:
         found = await database.utils.pause_schedule(
@@ -129,6 +132,12 @@ async def run_now(database: Database, actor: Actor, identifier: str) -> Schedule
     return ScheduleAnswer(identifier=identifier, done=f"Added job {job.id}.", job_id=job.id)
 
 
+async def _check_known(database: Database, identifier: str) -> None:
+    async with database.read() as connection:
+        if not await database.utils.list_schedules(identifier, connection=connection):
+            raise not_found(f"recurring job {identifier[:200]}")
+
+
 # -- reading -----------------------------------------------------------------------------------------------
 
 
@@ -151,7 +160,9 @@ async def _outcomes(
     }
 
 
-def _view(schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datetime) -> ScheduleView:
+def _view(
+    schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datetime, redactor: Redactor
+) -> ScheduleView:
     current = schedule.current
     matcher = _matcher(current)
     zone = None if matcher is None else matcher.zone
@@ -162,14 +173,14 @@ def _view(schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datet
         pattern=None if current is None else current.pattern,
         words=_words(current),
         zone=None if current is None else current.zone or "UTC",
-        payload=None if current is None else current.payload,
+        payload=None if current is None else _redacted(redactor, current),
         options={} if current is None else current.options,
         source=None if current is None else current.source,
         known_since=schedule.known_since,
         last_execution=schedule.last_execution,
         next_runs=_next_runs(matcher, now),
         runs=[
-            ScheduledRun(job_id=run.job_id, due_at=run.due_at, **outcomes[run.job_id])
+            _run(run, outcomes[run.job_id], redactor)
             for run in schedule.runs
             if run.job_id in outcomes
         ],
@@ -177,7 +188,7 @@ def _view(schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datet
             paused_at=pause.paused_at, until=pause.until, reason=pause.reason
         ),
         late=_late(schedule, matcher, now),
-        workers=_workers(schedule),
+        workers=_workers(schedule, redactor),
         differs=schedule.differs,
         warnings=(
             [change.text for change in clock_changes(current.pattern, zone, now.date())]
@@ -187,7 +198,7 @@ def _view(schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datet
     )  # fmt: skip
 
 
-def _workers(schedule: Schedule) -> list[ScheduleWorker]:
+def _workers(schedule: Schedule, redactor: Redactor) -> list[ScheduleWorker]:
     first = schedule.current
     return [
         ScheduleWorker(
@@ -197,13 +208,31 @@ def _workers(schedule: Schedule) -> list[ScheduleWorker]:
             task=worker.task_identifier,
             pattern=worker.pattern,
             zone=worker.zone,
-            payload=worker.payload,
+            payload=_redacted(redactor, worker),
             options=worker.options,
             source=worker.source,
             differs=first is not None and worker.definition != first.definition,
         )
         for worker in schedule.workers
     ]
+
+
+def _redacted(redactor: Redactor, worker: RegisteredSchedule) -> Any:
+    if worker.payload is None:
+        return None
+    raw = msgspec.json.encode(worker.payload).decode()
+    return msgspec.json.decode(redactor.payload(raw, worker.task_identifier))
+
+
+def _run(run: ScheduleRun, outcome: Mapping[str, Any], redactor: Redactor) -> ScheduledRun:
+    return ScheduledRun(
+        job_id=run.job_id,
+        due_at=run.due_at,
+        state=outcome["state"],
+        finished_at=outcome["finished_at"],
+        duration=outcome["duration"],
+        error=redactor.optional_text(outcome["error"]),
+    )
 
 
 def _words(current: RegisteredSchedule | None) -> str:

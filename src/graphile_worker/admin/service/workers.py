@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from ...db.connection import Connection
 from ...errors import StackUnavailableError, WorkerNotFoundError
 from ...job import instant
@@ -30,6 +32,7 @@ from ..models.workers import (
     WorkerListing,
     WorkerState,
 )
+from ..redact import Redactor
 from .own_tables import FIGURES, WORKERS, own_tables
 
 RATE_OVER = timedelta(minutes=3)
@@ -167,6 +170,18 @@ async def job_stack(database: Database, job_id: int) -> StackView:
         taken_at=found.taken_at,
         running_for=found.running_for,
     )
+
+
+def redacted_stack(found: StackView, redactor: Redactor) -> StackView:
+    """Lines of code may hold secrets."""
+    return msgspec.structs.replace(found, stack=redactor.text(found.stack))
+
+
+async def is_dead(database: Database, worker_id: str) -> bool:
+    """Whether a worker is certainly dead."""
+    async with database.read() as connection:
+        known = await read_workers(database, connection, only=worker_id)
+    return any(each.id == worker_id and each.state == "dead" for each in known.items)
 
 
 async def _record(
