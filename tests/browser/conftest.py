@@ -18,8 +18,8 @@ if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
 from scripts.lively.background import Background
+from scripts.lively.chromium import PROGRAMS, find_chromium
 
-from browser.chromium import PROGRAMS, find_chromium
 from browser.site import Site, Visitor, empty_site, hostile_site, lively_site
 
 THEMES = ("light", "dark")

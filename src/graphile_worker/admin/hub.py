@@ -14,8 +14,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..db.errors import explained
@@ -309,30 +308,33 @@ class Hubs:
     def __init__(self, databases: Iterable[Database], is_stopping: Callable[[], bool]) -> None:
         self._hubs = {id(database): Hub(database, is_stopping=is_stopping) for database in databases}
         self._users: Counter[str] = Counter()
+        self._open: dict[int, tuple[Hub, str]] = {}
 
     def of(self, database: Database) -> Hub:
         """The hub of a database."""
         return self._hubs[id(database)]
 
-    @contextmanager
     def stream(
         self, database: Database, topics: Iterable[str], *, user: str, last_id: int | None = None
-    ) -> Iterator[Stream]:
-        """A stream for a user; raises a problem if there are too many."""
+    ) -> Stream:
+        """A stream for a user, to be ended by `end`; raises a problem if there are too many."""
         if self._users.total() >= MAX_STREAMS or self._users[user] >= MAX_STREAMS_OF_USER:
-            raise Problem(
-                429, "There are too many open streams", "Close some tabs, or read without live updates."
-            )
-        self._users[user] += 1
+            raise Problem(429, "There are too many live updates", "Close some tabs, or reload pages by hand.")
         hub = self.of(database)
         stream = hub.subscribe(topics, last_id=last_id)
-        try:
-            yield stream
-        finally:
-            hub.unsubscribe(stream)
-            self._users[user] -= 1
-            if not self._users[user]:
-                del self._users[user]
+        self._users[user] += 1
+        self._open[id(stream)] = hub, user
+        return stream
+
+    def end(self, stream: Stream) -> None:
+        """End a stream; it does not matter if that was done before."""
+        hub, user = self._open.pop(id(stream), (None, ""))
+        if hub is None:
+            return
+        hub.unsubscribe(stream)
+        self._users[user] -= 1
+        if not self._users[user]:
+            del self._users[user]
 
     async def aclose(self) -> None:
         """End all streams and samplers."""
