@@ -35,7 +35,7 @@ export function adopt(page, url) {
   morph($("nav.pages"), $("nav.pages", page));
   $("main").replaceChildren(...$("main", page).childNodes);
   document.title = page.title;
-  document.body.dataset.topics = page.body.dataset.topics;
+  document.body.dataset.topics = page.body.dataset.topics ?? "";
   if (url !== location.href) history.pushState({ adopted: true }, "", url);
   localise();
   document.dispatchEvent(new Event("gw:page"));

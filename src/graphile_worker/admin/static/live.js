@@ -74,7 +74,7 @@ function endPolling() {
 }
 
 function open() {
-  if (isStopped || document.hidden || source) return;
+  if (isStopped || document.hidden || source || !document.body.dataset.topics) return;
   show("connecting");
   const address = `${root}/api/v1/events?topics=${encodeURIComponent(document.body.dataset.topics)}`;
   source = new EventSource(address);
@@ -119,7 +119,6 @@ export function toggle() {
 }
 
 export function start() {
-  if (!document.body.dataset.topics) return;
   on("click", ".live", toggle);
   document.addEventListener("gw:zone", () => refreshSoon(0));
   document.addEventListener("gw:page", () => {
