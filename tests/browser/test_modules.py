@@ -151,7 +151,8 @@ def test_keys_move_select_and_open(visitor: Visitor, show: Show) -> None:
     page = visitor.go("/")
     for key in "jjxjjX":
         page.keyboard.press(key)
-    assert page.locator("tbody :checked").evaluate_all("all => all.map(each => each.value)") == ["2", "3", "4"]
+    values = "all => all.map(each => each.value)"
+    assert page.locator("tbody :checked").evaluate_all(values) == ["2", "3", "4"]
     assert page.get_by_text("3 selected").is_visible()
     page.keyboard.press("k")
     page.keyboard.press("Enter")
