@@ -10,7 +10,6 @@ import json
 import os
 import random
 import re
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,18 +19,13 @@ import asyncpg
 import httpx
 import pytest
 from scripts.lively.addresses import addresses, is_about_one_thing, is_readable, subject_of
+from scripts.lively.past import write_past
 
 from admin.conftest import client_of
-from docs.blocks import ROOT
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
 from graphile_worker.admin.routes import Route
 from graphile_worker.admin.table import ROUTES
 from support.server import DatabaseServer
-
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from scripts.lively.past import write_past
 
 JOBS = int(os.environ.get("SCALE_JOBS", "40000"))
 MILLION = 1_000_000
