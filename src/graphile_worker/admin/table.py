@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .api import actions, events, session
-from .pages import health, login, overview
+from .api import jobs as jobs_api
+from .pages import health, jobs, login, overview
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -11,6 +12,8 @@ ROUTES: tuple[Route, ...] = (
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
+    *jobs.ROUTES,
+    *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
 )

@@ -75,17 +75,16 @@ class ExportQuery(FilterQuery, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=export.MAX_JOBS)] = export.MAX_JOBS
 
 
-class NamesQuery(msgspec.Struct, kw_only=True):
-    """Names for completion."""
+class CompletionQuery(msgspec.Struct, kw_only=True):
+    """The word that is being typed."""
 
-    kind: completion.NameKind
-    text: Text = ""
+    q: Text = ""
 
 
-class Names(msgspec.Struct, frozen=True):
-    """Up to 50 names."""
+class Completion(msgspec.Struct, frozen=True):
+    """Suggestions, up to 60."""
 
-    items: list[str]
+    items: list[completion.Suggestion]
 
 
 def filter_of(call: Call) -> Filter:
@@ -119,9 +118,8 @@ async def count_jobs(call: Call) -> Count:
     return await jobs.count_exactly(call.database, job_filter_of(call, filter_of(call)))
 
 
-async def complete_name(call: Call) -> Names:
-    asked = call.query(NamesQuery)
-    return Names(await completion.complete(call.database, asked.kind, asked.text))
+async def complete(call: Call) -> Completion:
+    return Completion(await completion.complete(call.database, call.query(CompletionQuery).q))
 
 
 async def export_jobs(call: Call) -> Response:
@@ -154,7 +152,7 @@ ROUTES = [
         query=ExportQuery, summary="Jobs as JSON Lines or CSV, up to 10,000; the header X-Next goes on",
     ),
     Route(
-        method="GET", path=f"{API}/jobs/names", handler=complete_name, permission="jobs.read",
-        query=NamesQuery, answer=Names, summary="Names of tasks or queues, for completion",
+        method="GET", path=f"{API}/jobs/completion", handler=complete, permission="jobs.read",
+        query=CompletionQuery, answer=Completion, summary="Suggestions for the filter box",
     ),
 ]  # fmt: skip

@@ -23,7 +23,7 @@ seen as materialized (
     limit $1::integer
 ),
 step as materialized (
-    select job.id, job.priority, job.run_at
+    select job.id as last_id, job.priority as last_priority, job.run_at as last_run_at
     from (
         (select seen.id, seen.priority, seen.run_at from seen offset $1::integer - 1)
         union all
@@ -38,9 +38,9 @@ step as materialized (
     limit 1
 )
 select
-    step.id as last_id,
-    step.priority as last_priority,
-    date_part('epoch', step.run_at) as last_run_at,
+    step.last_id,
+    step.last_priority,
+    date_part('epoch', step.last_run_at) as last_run_at,
 :include found_jobs
     case
         when $16::integer = 0 then null
