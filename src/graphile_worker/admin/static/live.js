@@ -3,7 +3,7 @@ import { $, $$, on, root, say, texts } from "./dom.js";
 import { refresh } from "./fragments.js";
 import { clock } from "./times.js";
 
-const HELLO_WITHIN = 3000, POLL_EVERY = 5000, LEAST_PAUSE = 1000;
+const HELLO_WITHIN = 3000, POLL_EVERY = 5000, LEAST_PAUSE = 3000;
 let source, helloTimer, pollTimer, isStopped = false;
 let lastGood = new Date(), soon, busy = false, again = false, took = 0;
 
