@@ -3,6 +3,7 @@
 TEST_DATABASE_URL        use this server; the role must be allowed to create databases
 TEST_POSTGRES_VERSION    else start an embedded one of this version (18, 16)
 TEST_POSTGRES_BIN        else start one with the programs in this folder
+TEST_IN_MEMORY           0: keep temporary files, and so databases, on the disk (see tests/support/memory.py)
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ def _logging_as_it_was() -> Iterator[None]:
     logger.setLevel(before[1])
 
 
+SERVER_SETTINGS = {**SETTINGS, "max_wal_size": "256MB", "min_wal_size": "64MB"}  # the folder may be in memory
+
+
 @contextmanager
 def _running_server() -> Iterator[str]:
     if url := os.environ.get("TEST_DATABASE_URL"):
@@ -96,7 +100,7 @@ def _running_server() -> Iterator[str]:
         return
     with (
         scratch_folder() as folder,
-        EmbeddedPostgres(folder, settings=SETTINGS, **chosen_programs()) as embedded,
+        EmbeddedPostgres(folder, settings=SERVER_SETTINGS, **chosen_programs()) as embedded,
     ):
         yield embedded.url()
 

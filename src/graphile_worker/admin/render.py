@@ -15,11 +15,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from . import texts, times
+from . import charts, texts, times
 from .answers import Page
 from .call import Call
 from .models.common import Count
-from .surroundings import surroundings
+from .surroundings import Surroundings
 
 THEME_COOKIE = "gw_theme"
 THEMES = ("light", "dark")
@@ -52,6 +52,7 @@ def environment() -> Environment:
     )  # fmt: skip
     found.globals.update(url=_url, may=_may, now=_now, state_of=state_of, time_parts=_time_parts, texts=texts)
     found.globals["ui"] = found.get_template("parts/ui.html").module
+    found.globals["charts"] = charts
     return found
 
 
@@ -66,12 +67,13 @@ def render(call: Call, page: Page) -> str:
 
 def frame(call: Call, page: Page) -> dict[str, Any]:
     """What the layout needs, the same for every page."""
-    around = surroundings(call)
+    around = call.around or Surroundings()
     return {
         "call": call,
         "url": call.url,
         "static": call.app.static.url,
         "may": call.may,
+        "notice": call.notice,
         "title": page.title,
         "here": page.here,
         "navigation": texts.NAVIGATION,

@@ -1,13 +1,29 @@
-"""Surroundings: what the frame shows around every page, from the last sample and never from a statement."""
+"""Surroundings: what the frame shows around every page, shared by all pages for some seconds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlencode
+
+from ..db.errors import explained
+from ..pauses import Pause
+from .service.own_tables import ERRORS, PAUSES, own_tables
 
 if TYPE_CHECKING:
     from .call import Call
+
+logger = logging.getLogger("graphile_worker.admin")
+
+MAX_AGE = 10.0
+"""Seconds for which all pages share what was found."""
+RECENT = timedelta(hours=1)
+"""Error groups that occurred since then are counted beside Failures."""
+MOST_GROUPS = 99
+MOST_BANNERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +32,10 @@ class Banner:
 
     text: str
     tone: Literal["warn", "bad"] = "warn"
+    until: datetime | None = None
+    """Follows the text, as a time of the viewer's zone."""
+    rest: str = ""
+    """Follows the time."""
     action: str = ""
     """The label of a button or link."""
     path: str = ""
@@ -31,14 +51,64 @@ class Surroundings:
     failures: int | None = None
     """Error groups that need someone's attention."""
     findings: int | None = None
-    """Findings of the doctor."""
+    """Findings of the doctor, if it was asked lately."""
     banners: tuple[Banner, ...] = ()
     statements_per_minute: float | None = None
     database_seconds_per_minute: float | None = None
-    as_of: datetime | None = None
-    """When the database last answered, if it does not answer now."""
 
 
-def surroundings(call: Call) -> Surroundings:
-    """What is known now, without asking the database."""
-    return Surroundings()
+async def look_around(call: Call) -> Surroundings:
+    """What the frame shows around a page; a problem of its own never becomes one of the page."""
+    hub, cost = call.hub, call.database.meter.cost
+    found: Surroundings
+    try:
+        found = await hub.shared("frame", lambda: _gather(call), max_age=MAX_AGE)
+    except Exception as error:
+        logger.debug("no surroundings: %s", explained(error))
+        found = Surroundings()
+    return replace(
+        found,
+        banners=(*_alarms(call), *found.banners),
+        statements_per_minute=cost.statements,
+        database_seconds_per_minute=cost.milliseconds / 1000,
+    )
+
+
+async def _gather(call: Call) -> Surroundings:
+    database, now = call.database, datetime.now(UTC)
+    async with database.read() as connection:
+        tables = await own_tables(connection, database.schema)
+        pauses = await database.utils.list_pauses(connection=connection) if tables >= PAUSES else []
+        groups = (
+            await database.utils.list_error_groups(
+                since=now - RECENT, limit=MOST_GROUPS, connection=connection
+            )
+            if tables >= ERRORS
+            else None
+        )
+    return Surroundings(
+        failures=None if groups is None else len(groups),
+        banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
+    )
+
+
+def _alarms(call: Call) -> Iterator[Banner]:
+    samples = call.hub.sampler.samples
+    if call.hub.down_since is not None:
+        text = "The database does not answer. What you see is what it was before."
+        yield Banner(text=text, tone="bad")
+    elif samples and samples[-1].workers == 0 and samples[-1].ready.value:
+        text = "No Python worker is alive, and jobs are ready to run."
+        yield Banner(text=text, tone="bad", action="Workers", path="/workers")
+
+
+def _paused(pause: Pause) -> Banner:
+    what = pause.what[0].upper() + pause.what[1:]
+    because = f": {pause.reason}" if pause.reason else ""
+    if pause.queue_name is not None:
+        path = "/queue?" + urlencode({"name": pause.queue_name})
+    elif pause.task_identifier is not None:
+        path = "/task?" + urlencode({"name": pause.task_identifier})
+    else:
+        path = "/tasks"
+    return Banner(text=f"{what} is paused", until=pause.until, rest=because, action="Show", path=path)

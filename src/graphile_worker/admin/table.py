@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from .api import actions, session
-from .pages import overview
+from .api import actions, events, session
+from .pages import health, login, overview
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
+    *events.ROUTES,
+    *login.ROUTES,
+    *health.ROUTES,
 )

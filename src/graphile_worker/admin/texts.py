@@ -116,5 +116,9 @@ SCRIPT: Final = {
     "nothing": "Nothing found",
     "failed": "That did not work: {why}",
     "local": "Times in {zone}",
+    "unknown": "unknown",
+    "keys": "Keyboard",
+    "keys_on": "Keys without Ctrl are on",
+    "commands": "Go to a page, task, queue or job, or run an action",
 }
 """What the ES modules say. `{…}` is filled in there."""
