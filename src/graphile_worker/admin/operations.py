@@ -88,8 +88,12 @@ class OperationRunner:
 
     def adopt_later(self, seconds: float = 0.0) -> None:
         """The same in the background; for the start of a process, when the database may not answer yet."""
-        if self._is_closed or (self._later is not None and not self._later.done()):
+        if self._is_closed or self._database.is_read_only:
             return
+        if self._later is not None:
+            if seconds:
+                return  # a sooner look schedules the next one
+            self._later.cancel()
         self._later = asyncio.create_task(self._adopt_after(seconds), name="adopt operations")
 
     async def _adopt_after(self, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .api import actions, events, session
+from .api import actions, audit, events, operations, session
 from .pages import health, login, overview
 from .routes import Route
 
@@ -10,6 +10,8 @@ ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
+    *operations.ROUTES,
+    *audit.ROUTES,
     *events.ROUTES,
     *login.ROUTES,
     *health.ROUTES,

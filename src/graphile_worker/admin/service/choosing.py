@@ -100,11 +100,11 @@ async def _choose_of_group(
 
 
 def walk_for(
-    schema: SchemaName, text: str, change: BulkChange, position: Position, size: int, **more: Any
+    schema: SchemaName, text: str, change: BulkChange, position: Position, size: int, *, dry_run: bool = False
 ) -> BulkWalk:
     """The client's walk over the jobs that match, from this position on."""
     found = filter_from(text)
-    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True, **more)
+    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True, dry_run=dry_run)
     wanted = JobFilter(**{**_fields(found), "after": position.last_id or None})
     return BulkWalk(schema, wanted, change, options)
 

@@ -1,4 +1,4 @@
-"""Operations: counting before the start, starting, stopping and listing. `admin/operations.py` carries them out."""
+"""Operations: counting before the start, starting, stopping, listing. `admin/operations.py` does the work."""
 
 from __future__ import annotations
 
@@ -139,21 +139,20 @@ def filter_in_words(text: str) -> str:
 
 async def start(database: Database, actor: Actor, request: OperationRequest, environment: str) -> Operation:
     """Count again, check the confirmation, and begin. The runner of the dashboard does the rest."""
-    with actions.refusals():
-        await require_tables(database)
-        found = await dry_run(database, request, environment)
-        check_confirmation(found, request.confirm)
-        return await begin(
-            database,
-            actor,
-            request.action,
-            Chosen(filter=request.filter),
-            request,
-            target=found.target,
-            rate=request.rate,
-            expected=found.count,
-            up_to=found.up_to,
-        )
+    await require_tables(database)
+    found = await dry_run(database, request, environment)
+    check_confirmation(found, request.confirm)
+    return await begin(
+        database,
+        actor,
+        request.action,
+        Chosen(filter=request.filter),
+        request,
+        target=found.target,
+        rate=request.rate,
+        expected=found.count,
+        up_to=found.up_to,
+    )
 
 
 async def begin(
@@ -197,20 +196,19 @@ async def begin(
 
 async def stop(database: Database, actor: Actor, operation_id: int) -> Operation:
     """Stop after the current step."""
-    with actions.refusals():
-        await require_tables(database)
-        found = await get(database, operation_id)
-        if not found.is_active:
-            raise Problem(409, "The operation has ended", f"Its state is {found.state}.")
-        async with database.write() as connection:
-            await connection.fetchval(load("admin/stop_operation", database.schema), operation_id)
-            await record(
-                connection, database.schema, actor, "stop_operation",
-                target=f"operation {operation_id}", operation_id=operation_id,
-            )  # fmt: skip
-        database.operations.wake(operation_id)
-        await database.operations.adopt()
-        return await get(database, operation_id)
+    await require_tables(database)
+    found = await get(database, operation_id)
+    if not found.is_active:
+        raise Problem(409, "The operation has ended", f"Its state is {found.state}.")
+    async with database.write() as connection:
+        await connection.fetchval(load("admin/stop_operation", database.schema), operation_id)
+        await record(
+            connection, database.schema, actor, "stop_operation",
+            target=f"operation {operation_id}", operation_id=operation_id,
+        )  # fmt: skip
+    database.operations.wake(operation_id)
+    await database.operations.adopt()
+    return await get(database, operation_id)
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -223,7 +221,14 @@ async def get(database: Database, operation_id: int) -> Operation:
         row = await connection.fetchrow(load("admin/get_operation", database.schema), operation_id)
     if row is None:
         raise not_found("operation")
-    return operation_from(row)
+    return _continued(database, operation_from(row))
+
+
+def _continued(database: Database, found: Operation) -> Operation:
+    """Somebody looks: if no dashboard carries it out any more, this one goes on."""
+    if found.is_waiting_for_runner:
+        database.operations.adopt_later()
+    return found
 
 
 async def latest(database: Database, *, before: int | None = None, limit: int = 50) -> list[Operation] | None:
@@ -232,7 +237,7 @@ async def latest(database: Database, *, before: int | None = None, limit: int = 
         if not (await audit_tables(connection, database.schema)).may_read:
             return None
         rows = await connection.fetch(load("admin/list_operations", database.schema), before, limit)
-    return [operation_from(row) for row in rows]
+    return [_continued(database, operation_from(row)) for row in rows]
 
 
 def operation_from(row: Row) -> Operation:

@@ -21,7 +21,6 @@ from ..models.common import Count
 from ..models.operations import Chosen
 from ..permissions import Permission
 from . import audit, operations
-from .actions import refusals
 
 STEP = 1_000
 """Jobs of one transaction; an undo of more is an operation."""
@@ -53,29 +52,27 @@ def permission_for(action: str) -> Permission:
 
 async def undo(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:
     """Undo one action."""
-    with refusals():
-        if entry.undone_by is not None:
-            raise Problem(409, "It has been undone already", f"See entry {entry.undone_by} of the audit.")
-        if entry.action in RESUMES:
-            return await _resume(database, actor, entry)
-        if entry.operation_id is not None:
-            running = await operations.get(database, entry.operation_id)
-            if running.is_active:
-                raise Problem(409, "The operation is still running", "Stop it first, then undo it.")
-        async with database.read() as connection:
-            kept: int = await connection.fetchval(
-                load("admin/count_before", database.schema), entry.id, MAX_KEPT + 1
-            )
-        if not kept:
-            raise Problem(
-                409,
-                "This cannot be undone",
-                "The jobs as they were are kept for 24 hours, and only for actions on up to "
-                f"{MAX_KEPT:,} jobs.",
-            )
-        if kept > STEP:
-            return await _begin(database, actor, entry, kept)
-        return await _undo_now(database, actor, entry)
+    if entry.undone_by is not None:
+        raise Problem(409, "It has been undone already", f"See entry {entry.undone_by} of the audit.")
+    if entry.action in RESUMES:
+        return await _resume(database, actor, entry)
+    if entry.operation_id is not None:
+        running = await operations.get(database, entry.operation_id)
+        if running.is_active:
+            raise Problem(409, "The operation is still running", "Stop it first, then undo it.")
+    async with database.read() as connection:
+        kept: int = await connection.fetchval(
+            load("admin/count_before", database.schema), entry.id, MAX_KEPT + 1
+        )
+    if not kept:
+        raise Problem(
+            409,
+            "This cannot be undone",
+            f"The jobs as they were are kept for 24 hours, and only for actions on up to {MAX_KEPT:,} jobs.",
+        )
+    if kept > STEP:
+        return await _begin(database, actor, entry, kept)
+    return await _undo_now(database, actor, entry)
 
 
 async def _undo_now(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:
@@ -140,7 +137,10 @@ async def undo_step(connection: Connection, schema: SchemaName, audit_id: int, a
     kept = await connection.fetch(load("admin/before_to_undo", schema), audit_id, after, STEP)
     ids = [row["job_id"] for row in kept]
     now = {row["id"]: row for row in await connection.fetch(load("admin/lock_versions", schema), ids)}
-    changed, deleted, added, left = [], [], [], []
+    changed: list[int] = []
+    deleted: list[int] = []
+    added: list[int] = []
+    left: list[Skipped] = []
     for row in kept:
         job_id, current = row["job_id"], now.get(row["job_id"])
         if row["changed_to"] is None:
