@@ -5,22 +5,15 @@ Tests are plain functions: Playwright waits by itself, and the dashboard runs in
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-from docs.blocks import ROOT
-from support.server import DatabaseServer
-
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
 from scripts.lively.background import Background
+from scripts.lively.chromium import PROGRAMS, find_chromium
 
-from browser.chromium import PROGRAMS, find_chromium
 from browser.site import Site, Visitor, empty_site, hostile_site, lively_site
+from support.server import DatabaseServer
 
 THEMES = ("light", "dark")
 SIZES = {"wide": (1440, 900), "phone": (390, 844)}

@@ -37,7 +37,7 @@ class Site:
 
     def _with_connection(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         async def connected() -> Any:
-            connection = await asyncpg.connect(self.url)
+            connection = await asyncpg.connect(self.url, server_settings={"search_path": SCHEMA})
             try:
                 return await work(connection)
             finally:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
+from scripts.lively.addresses import is_about_one_thing
 
 from browser.attacks import ATTACKS
 from browser.conftest import Visit
-from browser.pages import FOUND, addresses_of, page_paths
+from browser.pages import addresses_of, page_paths
 from browser.site import Site, Visitor
 
 pytestmark = pytest.mark.timeout(1800)  # some pages are visited two hundred times
@@ -57,7 +56,7 @@ def test_attacks_are_shown_as_text(hostile: Site, visit: Visit, path: str) -> No
 @pytest.mark.parametrize("path", page_paths())
 def test_attacks_in_the_query_string_are_text(hostile: Site, visit: Visit, path: str) -> None:
     """Every parameter that the page has links or fields for, and the usual ones."""
-    if re.sub(r":\w+", "", path) in FOUND:
+    if is_about_one_thing(path):
         pytest.skip("visited with attacks as the name")
     visitor = visit(hostile, size="phone")
     page = visitor.go(path)

@@ -288,6 +288,8 @@ _EVERY_CONDITION: dict[str, Any] = {
     "run_until": datetime(2030, 1, 1, tzinfo=UTC),
     "key_prefix": "k",
     "text": "no",
+    "redacted_error": "no",
+    "redacted_text": "no",
     "payload": {"a.b": "1", "c": 2},
 }
 

@@ -25,7 +25,7 @@ CONDITIONS = "-- :conditions\n"
 """The line of a statement that is replaced by further conditions."""
 _TEXTS = ("task_identifier", "queue_name", "job_key", "locked_by", "flag", "error")
 _TIMES = ("created_since", "created_until", "failed_since", "failed_until")
-_FURTHER_TEXTS = ("text", "key_prefix")
+_FURTHER_TEXTS = ("text", "key_prefix", "redacted_error", "redacted_text")
 _FURTHER_TIMES = ("run_since", "run_until")
 _NUMBERS = {"id": 2**63, "priority": 2**15, "attempts": 2**15}
 """Numbers that can be bounded, and how large their columns are."""
@@ -68,6 +68,10 @@ class JobFilter:
     """The beginning of the job key."""
     text: str | None = None
     """A part of the task identifier, the job key or the last error, in upper or lower case."""
+    redacted_error: str | None = None
+    """As `error`, but not in what looks like a secret: `password=...`, or a password in a URL."""
+    redacted_text: str | None = None
+    """As `text`, with the last error as in `redacted_error`."""
     payload: Mapping[str, str | int | bool] | None = None
     """Members of the payload by their path, as in `{"user.id": 42}`; a text matches a number too."""
     order: JobOrder = "oldest"
