@@ -88,7 +88,7 @@ class Database:
                 self._failure = (time.monotonic(), error)
                 raise
             self._utils = WorkerUtils(pool, schema=self.schema, clock=self.clock, checks_names=False)
-        self.operations.adopt_later()
+        await self.operations.adopt_if_possible()
 
     async def _open_pool(self) -> Pool:
         source = self._source

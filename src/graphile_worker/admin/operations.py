@@ -87,7 +87,7 @@ class OperationRunner:
             self.adopt_later(LEASE)
 
     def adopt_later(self, seconds: float = 0.0) -> None:
-        """The same in the background; for the start of a process, when the database may not answer yet."""
+        """The same in the background."""
         if self._is_closed or self._database.is_read_only:
             return
         if self._later is not None:
@@ -99,6 +99,10 @@ class OperationRunner:
     async def _adopt_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         self._later = None
+        await self.adopt_if_possible()
+
+    async def adopt_if_possible(self) -> None:
+        """The same without errors: the schema may be missing, or the database may not answer."""
         try:
             await self.adopt()
         except Exception as error:
@@ -107,14 +111,13 @@ class OperationRunner:
     async def aclose(self) -> None:
         """Stop after the current steps; another dashboard, or the next start, goes on."""
         self._is_closed = True
-        if self._later is not None:
-            self._later.cancel()
         tasks = list(self._tasks.values())
+        waiting = [] if self._later is None else [self._later]
+        for task in (*tasks, *waiting):
+            task.cancel()
+        await asyncio.gather(*tasks, *waiting, return_exceptions=True)
         if not tasks:
             return
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with self._database.write() as connection:
                 await connection.execute(load("admin/release_operations", self._database.schema), self.name)

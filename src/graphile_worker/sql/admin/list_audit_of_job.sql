@@ -8,7 +8,7 @@ where audit.id = any (array(
         (
             select direct.id
             from :GRAPHILE_WORKER_SCHEMA._private_py_audit as direct
-            where direct.job_ids @> array[$1::bigint]
+            where direct.job_ids operator(pg_catalog.@>) array[$1::bigint]
         )
         union
         (
