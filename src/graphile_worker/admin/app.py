@@ -30,6 +30,7 @@ from .hosts import HostRule
 from .identity import NO_ONE, Authorize, Identity
 from .permissions import READING, ROLES
 from .problems import problem_of
+from .proxies import HOST_CHECKED
 from .respond import (
     page_response,
     preferred_type,
@@ -186,7 +187,7 @@ class AdminApp:
     async def _respond(self, request: Request) -> tuple[Response, bool]:
         """The response, and whether it is ours; what `authorize` answers is left as it is."""
         path = _path_below_root(request.scope)
-        if path not in ANY_HOST and not self._hosts.accepts(request.headers.get("host"), request.url.scheme):
+        if not self._is_for_us(request, path):
             return _foreign_host(), True
         database, path = self._choose(request.scope, path)
         call = Call(self, request, NO_ONE, database, request.scope[NONCE])
@@ -201,6 +202,11 @@ class AdminApp:
             )
             _log(problem, error, request)
             return self._problem(call, problem, is_api=is_api), True
+
+    def _is_for_us(self, request: Request, path: str) -> bool:
+        if path in ANY_HOST or request.scope.get(HOST_CHECKED):
+            return True
+        return self._hosts.accepts(request.headers.get("host"), request.scope.get("scheme", "http"))
 
     def _choose(self, scope: Scope, path: str) -> tuple[Database, str]:
         """The database of a path, and the path below that database's root."""
@@ -265,7 +271,7 @@ class AdminApp:
             problem = Problem(401, "Sign in first", "" if has_page else "Nothing says who you are.")
             return self._problem(call, problem, is_api=path.startswith("/api/"))
         here = self.prefix_of(call.database) + path
-        query = request.url.query
+        query = _query(request)
         target = f"{here}?{query}" if query else here
         if request.headers.get("sec-fetch-site") == "cross-site":
             # The cookie is not sent when a link of another site is followed, but it is after a refresh.
@@ -276,7 +282,7 @@ class AdminApp:
     def _no_route(self, call: Call, table: RouteTable, path: str) -> Response:
         shorter = path.rstrip("/")
         if shorter != path and shorter and table.find("GET", shorter) is not None:
-            query = call.request.url.query
+            query = _query(call.request)
             return RedirectResponse(call.url(shorter) + (f"?{query}" if query else ""), 307)
         methods = table.methods(path)
         if methods is None:
@@ -299,7 +305,7 @@ def _check_request(call: Call, route: Route) -> None:
     if route.method == "GET":
         return
     is_token = call.identity.how == "token"
-    check_origin(request.headers, request.url.scheme, is_token=is_token)
+    check_origin(request.headers, request.scope.get("scheme", "http"), is_token=is_token)
     if is_token and not route.is_api:
         raise Problem(403, "Bearer tokens are for the API", "Use the same action below /api/v1.")
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
@@ -313,6 +319,11 @@ def _path_below_root(scope: Scope) -> str:
     if root and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
     return path or "/"
+
+
+def _query(request: Request) -> str:
+    found: bytes = request.scope.get("query_string", b"")
+    return found.decode("latin-1")
 
 
 def _named(databases: Sequence[Database]) -> dict[str, Database]:

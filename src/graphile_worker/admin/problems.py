@@ -89,7 +89,7 @@ def _down(error: Exception) -> Problem:
     reason = f" ({state})" if state else ""
     return Problem(
         503, "The database does not answer",
-        f"The dashboard tries again with each request{reason}. Its log has the details.",
+        f"The dashboard tries again with each request{reason}.",
         retry_after=AGAIN_AFTER,
     )  # fmt: skip
 

@@ -74,7 +74,7 @@ def cookie_name(request: Request, what: str) -> str:
     """Cookies know no ports, so two dashboards on one machine need two names."""
     host = split_host(request.headers.get("host", ""))
     port = f"_{host[1]}" if host is not None and host[1] is not None else ""
-    prefix = "__Secure-" if request.url.scheme == "https" else ""
+    prefix = "__Secure-" if request.scope.get("scheme", "http") == "https" else ""
     return f"{prefix}graphile_worker_{what}{port}"
 
 
@@ -82,7 +82,7 @@ def set_cookie(request: Request, response: Response, what: str, value: str, *, m
     """Set a cookie that scripts cannot read and other sites cannot send; no value deletes it."""
     response.set_cookie(
         cookie_name(request, what), value, max_age=max_age if value else 0, path=cookie_path(request),
-        secure=request.url.scheme == "https", httponly=True, samesite="strict",
+        secure=request.scope.get("scheme", "http") == "https", httponly=True, samesite="strict",
     )  # fmt: skip
 
 

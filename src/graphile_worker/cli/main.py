@@ -25,6 +25,7 @@ from .support.parameters import (
 PROGRAM = "graphile-worker"
 COMMANDS = {
     "add": "add:add_command",
+    "admin": "admin:admin_group",
     "bench": "bench:bench_command",
     "cancel": "jobs:cancel_command",
     "cleanup": "cleanup:cleanup_command",
@@ -71,6 +72,7 @@ MEANT = {
     **dict.fromkeys(("stop", "hold", "quiet"), "Did you mean 'pause'?"),
     **dict.fromkeys(("unpause", "continue"), "Did you mean 'resume'?"),
     **dict.fromkeys(("inspect", "active"), "Did you mean 'workers'?"),
+    **dict.fromkeys(("dashboard", "web", "ui", "monitor", "flower"), "Did you mean 'admin'?"),
 }
 """Commands of other job queues, and ours for the same purpose."""
 MEANT_FLAGS = {
