@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from .api import actions, events, session
-from .pages import health, login, overview
+from .api import overview as overview_api
+from .api import tasks as tasks_api
+from .pages import health, login, overview, summary, tasks
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
+    *overview_api.ROUTES,
+    *summary.ROUTES,
+    *tasks.ROUTES,
+    *tasks_api.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
