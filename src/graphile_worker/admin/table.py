@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .api import actions, events, session
+from .api import actions, audit, events, operations, session
+from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import queues as queues_api
 from .api import schedules as schedules_api
 from .api import tasks as tasks_api
 from .api import workers as workers_api
-from .pages import health, login, overview, queues, schedules, summary, tasks, workers
+from .pages import health, jobs, login, overview, queues, schedules, summary, tasks, workers
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -26,6 +27,10 @@ ROUTES: tuple[Route, ...] = (
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
+    *jobs.ROUTES,
+    *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *operations.ROUTES,
+    *audit.ROUTES,
 )
