@@ -15,11 +15,15 @@ NO_PAGES = (f"{API}/", "/metrics", "/healthz", "/readyz", "/login", "/logout", "
 _JOBS = "select id from _private_jobs order by attempts = max_attempts desc, id desc"
 _GROUPS = "select fingerprint from _private_py_error_groups order by errors desc"
 _WORKERS = "select id from _private_py_workers order by id"
+_QUEUES = "select queue_name from _private_job_queues order by id"
 _SCHEDULES = "select identifier from _private_known_crontabs order by identifier"
 FOUND = {
     "/task": ("name", "select identifier from _private_tasks order by id"),
-    "/queue": ("name", "select queue_name from _private_job_queues order by id"),
+    "/queue": ("name", _QUEUES),
+    "/queues/pause": ("name", _QUEUES),
+    "/queues/width": ("name", _QUEUES),
     "/schedule": ("identifier", _SCHEDULES),
+    "/schedules/pause": ("identifier", _SCHEDULES),
     "/schedules/{identifier}": ("identifier", _SCHEDULES),
     "/worker": ("id", _WORKERS),
     "/workers/{id}": ("id", _WORKERS),
