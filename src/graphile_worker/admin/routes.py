@@ -43,6 +43,8 @@ class Route:
     json_of: str | None = None
     """Of a page: the API path with the same content, for `PATH.json` and `Accept: application/json`."""
 
+    streams: bool = False
+    """The answer does not end by itself, so there is no HEAD."""
     changes_nothing: bool = False
     """Of a POST: it only asks the database, or does not touch it, so a read-only dashboard has it too."""
 

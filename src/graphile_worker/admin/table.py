@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .api import actions, events, session
-from .pages import health, login, overview
+from .api import actions, events, openapi, session
+from .pages import api, health, login, overview
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -13,4 +13,6 @@ ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *openapi.ROUTES,
+    *api.ROUTES,
 )
