@@ -54,7 +54,7 @@ def test_text_can_be_read_in_both_themes() -> None:
 
 async def test_a_page_has_landmarks_and_one_heading(http: httpx.AsyncClient) -> None:
     page = (await http.get("/")).text
-    for landmark in ("<header", "<nav", "<main", "<footer", 'class="skip"', "<h1"):
+    for landmark in ('<header class="top"', "<nav", "<main", "<footer", 'class="skip"', "<h1"):
         assert page.count(landmark) == 1, landmark
 
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from .api import actions, events, openapi, session
-from .pages import api, health, login, overview
+from .api import jobs as jobs_api
+from .api import overview as overview_api
+from .api import tasks as tasks_api
+from .pages import api, health, jobs, login, overview, summary, tasks
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
+    *overview_api.ROUTES,
+    *summary.ROUTES,
+    *tasks.ROUTES,
+    *tasks_api.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
+    *jobs.ROUTES,
+    *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
