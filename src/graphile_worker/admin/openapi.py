@@ -50,7 +50,7 @@ def openapi(routes: Iterable[Route], *, server: str = "") -> dict[str, Any]:
     """The document for the API routes among these, served below `server`."""
     found = [route for route in routes if route.is_api]
     types = _types(found)
-    schemas, components = msgspec.json.schema_components([*types, ProblemDocument], ref_template=REFERENCE)
+    schemas, components = _schemas([*types, ProblemDocument])
     schema_of = dict(zip((*map(repr, types), repr(ProblemDocument)), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in found:
@@ -127,8 +127,9 @@ _IDEMPOTENCY_KEY: dict[str, Any] = {
 
 def _responses(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
     done: dict[str, Any] = {"description": route.summary}
-    if route.streams:
-        done["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    if route.streams or route.media_type != "application/json":
+        media_type = "text/event-stream" if route.streams else route.media_type
+        done["content"] = {media_type: {"schema": {"type": "string"}}}
     elif route.answer is not None:
         done["content"] = {"application/json": {"schema": schema_of[repr(route.answer)]}}
     expected = ["400", "401", "403", "503"]
@@ -158,6 +159,20 @@ def _operation_id(route: Route) -> str:
     return "_".join([route.method.lower(), *words])
 
 
+def _schemas(types: Sequence[Any]) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+    found, components = msgspec.json.schema_components(
+        types, schema_hook=_schema_of_others, ref_template=REFERENCE
+    )
+    return tuple(found), components
+
+
+def _schema_of_others(type: type[Any]) -> dict[str, Any]:
+    """Of types that msgspec does not know: `object` is any value."""
+    if type is object:
+        return {"description": "Any value."}  # an empty one would count as missing
+    raise NotImplementedError(type)
+
+
 def _types(routes: Sequence[Route]) -> list[Any]:
     """Every type of a body or an answer, once."""
     found = {repr(each): each for route in routes for each in (route.body, route.answer) if each is not None}
@@ -173,7 +188,7 @@ def _query_names(routes: Sequence[Route]) -> frozenset[str]:
 
 
 def _query_parameters(type: type[Any]) -> list[dict[str, Any]]:
-    (_,), components = msgspec.json.schema_components([type], ref_template=REFERENCE)
+    _, components = _schemas([type])
     own = components[type.__name__]
     required = own.get("required", ())
     return [

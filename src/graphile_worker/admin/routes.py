@@ -39,6 +39,8 @@ class Route:
     """The struct that the handler makes of the body."""
     answer: Any = None
     """The type of the JSON answer; None for pages."""
+    media_type: str = "application/json"
+    """Of the answer of an API route, if it is not JSON."""
     status: int = 200
     json_of: str | None = None
     """Of a page: the API path with the same content, for `PATH.json` and `Accept: application/json`."""
