@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .api import actions, events, openapi, session
+from .api import actions, audit, events, openapi, operations, session
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
@@ -24,4 +24,6 @@ ROUTES: tuple[Route, ...] = (
     *health.ROUTES,
     *openapi.ROUTES,
     *api.ROUTES,
+    *operations.ROUTES,
+    *audit.ROUTES,
 )
