@@ -18,7 +18,9 @@ DOCUMENT = f"{API}/openapi.json"
 
 
 async def test_the_document_is_valid_and_has_every_route(http: httpx.AsyncClient) -> None:
-    document = (await http.get(DOCUMENT)).json()
+    answer = await http.get(DOCUMENT)
+    assert answer.status_code == 200
+    document = answer.json()
     OpenAPIV31SpecValidator(document).validate()
     described = {
         (method.upper(), path) for path, operations in document["paths"].items() for method in operations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import types
+import typing
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -49,9 +51,9 @@ class ProblemDocument(msgspec.Struct, frozen=True):
 def openapi(routes: Iterable[Route], *, server: str = "") -> dict[str, Any]:
     """The document for the API routes among these, served below `server`."""
     found = [route for route in routes if route.is_api]
-    types = _types(found)
-    schemas, components = _schemas([*types, ProblemDocument])
-    schema_of = dict(zip((*map(repr, types), repr(ProblemDocument)), schemas, strict=True))
+    described = [*_types(found), ProblemDocument]
+    schemas, components = _schemas(described)
+    schema_of = dict(zip(map(repr, described), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in found:
         operations = paths.setdefault(plain_path(route.path), {})
@@ -113,7 +115,7 @@ def _operation(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
-        content = {"application/json": {"schema": schema_of[repr(route.body)]}}
+        content = {"application/json": {"schema": _schema(route.body, schema_of)}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -131,7 +133,7 @@ def _responses(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
         media_type = "text/event-stream" if route.streams else route.media_type
         done["content"] = {media_type: {"schema": {"type": "string"}}}
     elif route.answer is not None:
-        done["content"] = {"application/json": {"schema": schema_of[repr(route.answer)]}}
+        done["content"] = {"application/json": {"schema": _schema(route.answer, schema_of)}}
     expected = ["400", "401", "403", "503"]
     if "{" in route.path:
         expected.append("404")
@@ -159,9 +161,9 @@ def _operation_id(route: Route) -> str:
     return "_".join([route.method.lower(), *words])
 
 
-def _schemas(types: Sequence[Any]) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+def _schemas(described: Sequence[Any]) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
     found, components = msgspec.json.schema_components(
-        types, schema_hook=_schema_of_others, ref_template=REFERENCE
+        described, schema_hook=_schema_of_others, ref_template=REFERENCE
     )
     return tuple(found), components
 
@@ -175,8 +177,19 @@ def _schema_of_others(type: type[Any]) -> dict[str, Any]:
 
 def _types(routes: Sequence[Route]) -> list[Any]:
     """Every type of a body or an answer, once."""
-    found = {repr(each): each for route in routes for each in (route.body, route.answer) if each is not None}
+    given = [each for route in routes for each in (route.body, route.answer) if each is not None]
+    found = {repr(part): part for each in given for part in _parts(each)}
     return list(found.values())
+
+
+def _parts(type: Any) -> tuple[Any, ...]:
+    """The members of a union, which msgspec describes only if they are tagged; else the type itself."""
+    return typing.get_args(type) if isinstance(type, types.UnionType) else (type,)
+
+
+def _schema(type: Any, schema_of: dict[str, Any]) -> dict[str, Any]:
+    found = [schema_of[repr(part)] for part in _parts(type)]
+    return found[0] if len(found) == 1 else {"anyOf": found}
 
 
 def _query_names(routes: Sequence[Route]) -> frozenset[str]:
