@@ -20,6 +20,8 @@ from .own_tables import FIGURES
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 SAMPLES_KEPT = 2 * DAY
+WRITTEN_WITHIN = 20
+"""Seconds until workers have written what they counted in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Range:
 
     def start(self, now: datetime) -> datetime:
         """The first step. The last one is the current one, or of minutes the one before, which is whole."""
-        last = now.timestamp() // self.step - (1 if self.step == MINUTE else 0)
+        moment = now.timestamp()
+        last = (moment - WRITTEN_WITHIN) // self.step - 1 if self.step == MINUTE else moment // self.step
         return datetime.fromtimestamp((last - self.count + 1) * self.step, UTC)
 
 
