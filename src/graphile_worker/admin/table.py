@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .api import actions, events, session
+from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
-from .pages import health, login, overview, summary, tasks
+from .pages import health, jobs, login, overview, summary, tasks
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -17,6 +18,8 @@ ROUTES: tuple[Route, ...] = (
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
+    *jobs.ROUTES,
+    *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
 )
