@@ -6,7 +6,7 @@ from .api import actions, events, session
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
-from .pages import health, jobs, login, overview, summary, tasks
+from .pages import health, jobs, login, metrics, overview, summary, tasks
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -22,4 +22,5 @@ ROUTES: tuple[Route, ...] = (
     *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *metrics.ROUTES,
 )

@@ -61,7 +61,7 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
     pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
-    counts, kind = await _counts(connection, schema)
+    counts, kind = await count_by_task(connection, schema)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
     return TaskFacts(sources.rows(), workers, running, pauses, hour, figures, by_task)
 
@@ -160,7 +160,7 @@ async def _figures(
     return await read_figures(connection, schema, since=now - HOUR, until=None, now=now, by="task")
 
 
-async def _counts(connection: Connection, schema: SchemaName) -> tuple[dict[str, dict[str, int]], bool]:
+async def count_by_task(connection: Connection, schema: SchemaName) -> tuple[dict[str, dict[str, int]], bool]:
     """Jobs by task and state, and whether that is an estimate."""
     pages = await jobs_table_pages(connection, schema)
     percentage = min(100.0, 100.0 * COUNTED_PAGES / max(pages, 1))
