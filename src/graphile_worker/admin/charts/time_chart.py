@@ -174,10 +174,10 @@ def _times(frame: _Frame, height: int) -> Markup:
     if frame.count < 2:
         return Markup("")
     return Markup("").join(
-        Markup('<text class="axis-text" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
-            frame.x(moment), height - 6, _anchor(frame.x(moment)), text
+        Markup('<text class="axis-text{}" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+            " minor" if number % 2 else "", frame.x(moment), height - 6, _anchor(frame.x(moment)), text
         )
-        for moment, text in time_ticks(frame.start, frame.end, frame.zone)
+        for number, (moment, text) in enumerate(time_ticks(frame.start, frame.end, frame.zone))
     )
 
 

@@ -57,6 +57,7 @@ async def overview(call: Call) -> Page:
         "markers": [charts.Marker(each.at, each.text, each.kind) for each in found.markers],
         "ranges": list(RANGES.values()),
         "range": wanted.range,
+        "is_down": call.hub.down_since is not None,
         "zone_info": zone_of(call),
         "began": lambda finding: began(finding.since, zone_of(call)),
         "by": wanted.by if wanted.by == "task" else "",
