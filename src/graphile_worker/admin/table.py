@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from .api import actions, audit, events, operations, session
+from .api import actions, audit, events, openapi, operations, session
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import queues as queues_api
 from .api import schedules as schedules_api
 from .api import tasks as tasks_api
 from .api import workers as workers_api
-from .pages import health, jobs, login, overview, queues, schedules, summary, tasks, workers
+from .pages import actions as action_pages
+from .pages import api, health, jobs, login, metrics, overview, summary, tasks
+from .pages import audit as audit_pages
+from .pages import operations as operation_pages
+from .pages import queues as queue_pages
+from .pages import schedules as schedule_pages
+from .pages import workers as worker_pages
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -18,19 +24,25 @@ ROUTES: tuple[Route, ...] = (
     *summary.ROUTES,
     *tasks.ROUTES,
     *tasks_api.ROUTES,
-    *queues.ROUTES,
+    *queue_pages.ROUTES,
     *queues_api.ROUTES,
-    *workers.ROUTES,
+    *worker_pages.ROUTES,
     *workers_api.ROUTES,
-    *schedules.ROUTES,
+    *schedule_pages.ROUTES,
     *schedules_api.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
+    *action_pages.ROUTES,
+    *operation_pages.ROUTES,
+    *audit_pages.ROUTES,
     *jobs.ROUTES,
     *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *openapi.ROUTES,
+    *api.ROUTES,
+    *metrics.ROUTES,
     *operations.ROUTES,
     *audit.ROUTES,
 )
