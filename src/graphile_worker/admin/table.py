@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .api import actions, audit, events, openapi, operations, session
+from .api import doctor as doctor_api
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import queues as queues_api
@@ -12,6 +13,7 @@ from .api import workers as workers_api
 from .pages import actions as action_pages
 from .pages import api, health, jobs, login, metrics, overview, summary, tasks
 from .pages import audit as audit_pages
+from .pages import doctor as doctor_pages
 from .pages import operations as operation_pages
 from .pages import queues as queue_pages
 from .pages import schedules as schedule_pages
@@ -30,6 +32,8 @@ ROUTES: tuple[Route, ...] = (
     *workers_api.ROUTES,
     *schedule_pages.ROUTES,
     *schedules_api.ROUTES,
+    *doctor_pages.ROUTES,
+    *doctor_api.ROUTES,
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,

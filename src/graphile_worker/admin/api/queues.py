@@ -22,7 +22,7 @@ TOPICS = ("queues", "overview", "banners", "audit")
 
 async def list_queues(call: Call) -> QueueListing:
     wanted = call.query(QueueListQuery)
-    return await queues.list_queues(call.database, wanted.q, wanted.after)
+    return await queues.list_queues(call.database, wanted.q, wanted.after, wanted.limit)
 
 
 async def get_queue(call: Call) -> QueueDetails:

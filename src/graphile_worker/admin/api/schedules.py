@@ -21,7 +21,7 @@ TOPICS = ("schedules", "overview", "banners", "audit")
 
 async def list_schedules(call: Call) -> ScheduleListing:
     wanted = call.query(ScheduleListQuery)
-    return await schedules.list_schedules(call.database, redactor_of(call), wanted.after)
+    return await schedules.list_schedules(call.database, redactor_of(call), wanted.after, wanted.limit)
 
 
 async def get_schedule(call: Call) -> ScheduleView:

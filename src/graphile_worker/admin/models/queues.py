@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -71,6 +71,7 @@ class QueueListQuery(msgspec.Struct, frozen=True, kw_only=True):
     q: str = ""
     """The beginning of their names."""
     after: str = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
 
 
 class QueueQuery(msgspec.Struct, frozen=True):

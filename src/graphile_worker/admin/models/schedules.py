@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -98,6 +98,7 @@ class ScheduleListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which page."""
 
     after: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 25
 
 
 class ScheduleQuery(msgspec.Struct, frozen=True):

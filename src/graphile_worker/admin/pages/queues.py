@@ -18,7 +18,7 @@ from .pause_terms import PERIODS, end_of_pause
 
 async def list_page(call: Call) -> Page:
     wanted = call.query(QueueListQuery)
-    found = await queues.list_queues(call.database, wanted.q, wanted.after)
+    found = await queues.list_queues(call.database, wanted.q, wanted.after, wanted.limit)
     values = {"found": found, "q": wanted.q, "is_first": not wanted.after}
     return Page("queues.html", "Queues", here="queues", values=values, text=lambda: as_text(found))
 

@@ -23,7 +23,7 @@ from .pause_terms import PERIODS, end_of_pause
 
 async def list_page(call: Call) -> Page:
     wanted = call.query(ScheduleListQuery)
-    found = await schedules.list_schedules(call.database, redactor_of(call), wanted.after)
+    found = await schedules.list_schedules(call.database, redactor_of(call), wanted.after, wanted.limit)
     values = {"found": found, "is_first": wanted.after is None}
     return Page("schedules.html", "Schedules", here="schedules", values=values, text=lambda: as_text(found))
 

@@ -48,15 +48,17 @@ MISSING = (
 )
 
 
-async def list_queues(database: Database, begin: str = "", after: str = "") -> QueueListing:
+async def list_queues(
+    database: Database, begin: str = "", after: str = "", limit: int = PAGE
+) -> QueueListing:
     """One page: queues with locks or waiting jobs, or those whose names begin with `begin`."""
     async with database.read() as connection:
         tables = await own_tables(connection, database.schema)
         if begin:
-            return await _search(database, connection, begin, after, tables)
+            return await _search(database, connection, begin, after, limit)
         if WORKERS not in tables:
             return await _longest(database, connection)
-        return await _busy(database, connection, after, tables)
+        return await _busy(database, connection, after, limit)
 
 
 async def get_queue(database: Database, name: str) -> QueueDetails:
@@ -156,9 +158,7 @@ async def set_width(database: Database, actor: Actor, name: str, width: int | No
 # -- lists -------------------------------------------------------------------------------------------------
 
 
-async def _busy(
-    database: Database, connection: Connection, after: str, tables: Collection[str]
-) -> QueueListing:
+async def _busy(database: Database, connection: Connection, after: str, limit: int) -> QueueListing:
     """Locked and paused queues first, on the first page only; then those with waiting jobs, by id."""
     schema = database.schema
     locked: list[int] = []
@@ -171,13 +171,13 @@ async def _busy(
         )
         locked = [row["id"] for row in rows]
     last = _queue_id(after)
-    rows = await connection.fetch(load("admin/queues_with_jobs", schema), last, PAGE + 1)
+    rows = await connection.fetch(load("admin/queues_with_jobs", schema), last, limit + 1)
     waiting = [row["id"] for row in rows]
-    ids = list(dict.fromkeys([*locked, *waiting[:PAGE]]))
+    ids = list(dict.fromkeys([*locked, *waiting[:limit]]))
     pauses = await _pauses(database, connection)
     views = await _views(database, connection, ids, COUNTED_IN_LIST, pauses)
     return QueueListing(
-        items=views, next=str(waiting[PAGE - 1]) if len(waiting) > PAGE else None, what="busy"
+        items=views, next=str(waiting[limit - 1]) if len(waiting) > limit else None, what="busy"
     )
 
 
@@ -190,15 +190,15 @@ def _queue_id(after: str) -> int:
 
 
 async def _search(
-    database: Database, connection: Connection, begin: str, after: str, tables: Collection[str]
+    database: Database, connection: Connection, begin: str, after: str, limit: int
 ) -> QueueListing:
     rows = await connection.fetch(
         load("admin/queues_by_name", database.schema), begin[:128], after or None, READ_NAMES
     )
     matching = [row for row in rows if row["matches"] and not TRACK.search(row["queue_name"])]
-    page = matching[:PAGE]
+    page = matching[:limit]
     upcoming = None
-    if len(matching) > PAGE:
+    if len(matching) > limit:
         upcoming = page[-1]["queue_name"]
     elif len(rows) == READ_NAMES and rows[-1]["matches"]:
         upcoming = rows[-1]["queue_name"]

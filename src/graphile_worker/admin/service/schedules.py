@@ -50,18 +50,20 @@ FUNCTION = "when a function in the code says so"
 UNKNOWN = "not known: no running Python worker has it"
 
 
-async def list_schedules(database: Database, redactor: Redactor, after: str | None = None) -> ScheduleListing:
+async def list_schedules(
+    database: Database, redactor: Redactor, after: str | None = None, limit: int = PAGE
+) -> ScheduleListing:
     """One page of recurring jobs, by identifier."""
     async with database.read() as connection:
-        found = await database.utils.list_schedules(after=after, limit=PAGE + 1, connection=connection)
+        found = await database.utils.list_schedules(after=after, limit=limit + 1, connection=connection)
         tables = await own_tables(connection, database.schema)
-        page = found[:PAGE]
+        page = found[:limit]
         ids = [run.job_id for schedule in page for run in schedule.runs[:RUNS_IN_LIST]]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     now = database.clock.now()
     return ScheduleListing(
         items=[_view(schedule, outcomes, now, redactor) for schedule in page],
-        next=page[-1].identifier if len(found) > PAGE else None,
+        next=page[-1].identifier if len(found) > limit else None,
         missing=None if TABLE in tables else MISSING,
     )
 
