@@ -21,9 +21,10 @@ import pytest
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
+from support.bytecode import CompiledFiles
 from support.limits import TimeLimits
 from support.run_guard import RunGuard
-from support.server import DatabaseServer, chosen_programs
+from support.server import DatabaseServer, SharedServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
 
 
@@ -51,6 +52,7 @@ RUN_GUARD = pytest.StashKey[RunGuard]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
+    config.pluginmanager.register(CompiledFiles())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -112,12 +114,12 @@ SERVER_VERSION = pytest.StashKey[str]()
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """The running PostgreSQL. Tests that stop or restart a server start one of their own."""
     with _running_server() as url:
-        running = DatabaseServer(url)
+        running = SharedServer(url)
         request.config.stash[SERVER_VERSION] = running.version
         try:
             yield running
         finally:
-            running.drop_all()
+            running.close()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .api import actions, events, session
+from .api import actions, audit, events, operations, session
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
@@ -22,4 +22,6 @@ ROUTES: tuple[Route, ...] = (
     *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *operations.ROUTES,
+    *audit.ROUTES,
 )
