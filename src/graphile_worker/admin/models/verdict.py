@@ -47,7 +47,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
     label: str
     action: str = ""
-    """`retry`, `run_now` or `cancel` the job; `resume_…` a queue, a task or all; `unlock_…` a queue or worker."""
+    """`retry`, `run_now`, `cancel`; `resume_…` a queue, a task or all; `unlock_…` a queue or worker."""
     name: str = ""
     """The task, queue or worker that it is about."""
     page: str = ""

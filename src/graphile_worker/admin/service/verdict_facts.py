@@ -59,23 +59,23 @@ async def gather(connection: Connection, schema: SchemaName, job: JobDetails) ->
     workers: WorkerList | None = None
     has_others, quiet = False, frozenset[str]()
     if is_locked or is_ready:
-        workers = await _if_readable(connection, lambda: list_workers(connection, schema))
+        workers = await if_readable(connection, lambda: list_workers(connection, schema))
         if workers is not None:
             found = workers
             has_others = (
-                await _if_readable(connection, lambda: _has_others(connection, schema, found)) or False
+                await if_readable(connection, lambda: _has_others(connection, schema, found)) or False
             )
-            requests = await _if_readable(connection, lambda: list_requests(connection, schema)) or []
+            requests = await if_readable(connection, lambda: list_requests(connection, schema)) or []
             quiet = frozenset(request.worker_id for request in requests)
     is_cancelled = False
     if job.state in ("locked", "failed"):
-        reasons = await _if_readable(connection, lambda: cancel_reasons(connection, schema, [job.id]))
+        reasons = await if_readable(connection, lambda: cancel_reasons(connection, schema, [job.id]))
         is_cancelled = job.id in (reasons or {})
     pauses = await pauses_if_readable(connection, schema) if not is_locked else []
     queue, limits, ahead = None, [], None
     if is_ready:
         queue = await _queue(connection, schema, job, workers, now)
-        found_limits = await _if_readable(connection, lambda: list_limits(connection, schema)) or []
+        found_limits = await if_readable(connection, lambda: list_limits(connection, schema)) or []
         limits = [limit for limit in found_limits if job.task_identifier in limit.tasks]
         ahead = await _ahead(connection, schema, job)
     rate, usual = await _pace(connection, schema, job, now) if is_locked or is_ready else (None, None)
@@ -141,10 +141,10 @@ async def _pace(
         rate = finished / LATELY.total_seconds() if finished else None
         return rate, day[0].run_percentile(0.95) if day and day[0].attempts >= 20 else None
 
-    return await _if_readable(connection, read) or (None, None)
+    return await if_readable(connection, read) or (None, None)
 
 
-async def _if_readable(connection: Connection, read: Callable[[], Awaitable[T]]) -> T | None:
+async def if_readable(connection: Connection, read: Callable[[], Awaitable[T]]) -> T | None:
     """What a statement finds; None where its table is missing or may not be read."""
     try:
         async with connection.transaction():  # a savepoint: the transaction goes on
