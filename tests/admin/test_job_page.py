@@ -120,8 +120,11 @@ async def test_a_payload_is_edited_where_nothing_has_changed(
     job = await jobs.add("a", {"n": 1})
     revision = (await http.get(f"{JOBS}/{job}")).json()["revision"]
     assert (await viewer.patch(f"{JOBS}/{job}", json={"payload": 1, "revision": 0})).status_code == 403
-    changed = await http.patch(f"{JOBS}/{job}", content='{"payload": {"n": 2.50}, "revision": %d}' % revision,
-                               headers={"Content-Type": "application/json"})  # fmt: skip
+    changed = await http.patch(
+        f"{JOBS}/{job}",
+        content=f'{{"payload": {{"n": 2.50}}, "revision": {revision}}}',
+        headers={"Content-Type": "application/json"},
+    )
     assert (changed.status_code, changed.json()["payload"]) == (200, {"n": 2.5})
     assert (await jobs.one())["payload"] == '{"n": 2.50}'
     again = await http.patch(f"{JOBS}/{job}", json={"payload": {"n": 3}, "revision": revision})

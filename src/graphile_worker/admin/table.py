@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from .api import actions, audit, events, operations, session
+from .api import actions, audit, events, openapi, operations, session
 from .api import job as job_api
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
-from .pages import health, job, jobs, login, new_job, overview, summary, tasks
+from .pages import actions as action_pages
+from .pages import api, health, job, jobs, login, metrics, new_job, overview, summary, tasks
+from .pages import audit as audit_pages
+from .pages import operations as operation_pages
 from .routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -19,6 +22,9 @@ ROUTES: tuple[Route, ...] = (
     *session.ROUTES,
     *actions.ROUTES,
     *events.ROUTES,
+    *action_pages.ROUTES,
+    *operation_pages.ROUTES,
+    *audit_pages.ROUTES,
     *jobs.ROUTES,
     *jobs_api.ROUTES,
     *new_job.ROUTES,
@@ -26,6 +32,9 @@ ROUTES: tuple[Route, ...] = (
     *job_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *openapi.ROUTES,
+    *api.ROUTES,
+    *metrics.ROUTES,
     *operations.ROUTES,
     *audit.ROUTES,
 )
