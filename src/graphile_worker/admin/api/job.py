@@ -126,7 +126,7 @@ ROUTES = [
         summary="The payload of a job without redaction; recorded in the audit", changes_nothing=True,
     ),
     Route(
-        method="GET", path=f"{ONE}/payload", handler=download, permission="jobs.read",
+        method="GET", path=f"{ONE}/payload", handler=download, permission="jobs.read", answer=msgspec.Raw,
         summary="The payload of a job as a file, redacted",
     ),
 ]  # fmt: skip

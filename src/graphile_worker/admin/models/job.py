@@ -100,7 +100,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A job to add; the options as in Python."""
 
     task: str
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw | None = None
+    """Any JSON value; `{}` by default."""
     queue: str | None = None
     run_at: datetime | None = None
     max_attempts: int | None = None
