@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from .api import actions, audit, events, openapi, operations, session
+from .api import failures as failures_api
 from .api import job as job_api
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
 from .pages import actions as action_pages
-from .pages import api, health, job, jobs, login, metrics, new_job, overview, summary, tasks
+from .pages import api, failures, health, job, jobs, login, metrics, new_job, overview, summary, tasks
 from .pages import audit as audit_pages
 from .pages import operations as operation_pages
 from .routes import Route
@@ -37,4 +38,6 @@ ROUTES: tuple[Route, ...] = (
     *metrics.ROUTES,
     *operations.ROUTES,
     *audit.ROUTES,
+    *failures.ROUTES,
+    *failures_api.ROUTES,
 )
