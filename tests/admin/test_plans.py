@@ -18,7 +18,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-from scripts.lively.addresses import addresses, is_about_one_thing, is_readable, subject_of
+from scripts.lively.addresses import WHOLE, addresses, is_about_one_thing, is_readable, subject_of
 from scripts.lively.past import write_past
 
 from admin.conftest import client_of
@@ -178,21 +178,22 @@ async def large(large_url: str) -> AsyncIterator[AdminApp]:
 
 
 def readable() -> list[Route]:
-    return sorted((route for route in ROUTES if is_readable(route)), key=lambda route: route.path)
+    return sorted(
+        (route for route in ROUTES if is_readable(route) and route.path not in WHOLE),
+        key=lambda route: route.path,
+    )
 
 
-async def _address(url: str, path: str) -> str:
+async def _address(url: str, path: str) -> str | None:
+    """The address of a route with a value that exists, or None if there is none in this database."""
     if not is_about_one_thing(path):
         return path
     subject = subject_of(path)
-    if subject is None:
-        pytest.skip(f"no value is known for {path}")
+    assert subject is not None, f"scripts/lively/addresses.py does not know a value for {path}"
     connection = await asyncpg.connect(url, server_settings={"search_path": "graphile_worker"})
     value = await connection.fetchval(f"{subject[1]} limit 1")
     await connection.close()
-    if value is None:
-        pytest.skip(f"{path}: there is nothing to show")
-    return addresses(path, subject[0], [value])[0]
+    return None if value is None else addresses(path, subject[0], [value])[0]
 
 
 async def _read(client: httpx.AsyncClient, address: str) -> Reading:
@@ -213,6 +214,8 @@ async def test_no_page_reads_in_proportion_to_the_table(large: AdminApp, large_u
     async with client_of(large) as client:
         for route in readable():
             address = await _address(large_url, route.path)
+            if address is None:
+                continue
             reading = await _read(client, address)
             allowed = _allowed(route.path)
             print(f"{address}: {reading.buffers} buffers, {reading.milliseconds:.1f} ms")
