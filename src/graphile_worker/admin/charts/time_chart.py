@@ -8,7 +8,7 @@ from math import isfinite
 
 from markupsafe import Markup
 
-from ...text import duration
+from ..times import duration
 from . import paths
 from .marker_labels import PlacedMarker, place
 from .scales import time_ticks, value_ticks
@@ -157,10 +157,10 @@ def _times(frame: _Frame, height: int) -> Markup:
     if frame.count < 2:
         return Markup("")
     return Markup("").join(
-        Markup('<text class="axis-text" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
-            frame.x(moment), height - 6, _anchor(frame.x(moment)), text
+        Markup('<text class="axis-text{}" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+            " minor" if number % 2 else "", frame.x(moment), height - 6, _anchor(frame.x(moment)), text
         )
-        for moment, text in time_ticks(frame.start, frame.end, frame.zone)
+        for number, (moment, text) in enumerate(time_ticks(frame.start, frame.end, frame.zone))
     )
 
 
