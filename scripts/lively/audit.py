@@ -8,7 +8,7 @@ from typing import Any
 
 from .shop import DEPLOYED, NEW_VERSION, OLD_VERSION
 
-ACTIONS = (
+ACTIONS: tuple[tuple[int, str, str, str, int, dict[str, Any]], ...] = (
     # minutes ago, who, action, target, jobs, details
     (9, "ada", "pause_queue", "queue invoices", 0, {"reason": "the bank is down"}),
     (17, "ada", "retry", "job 48213420", 1, {}),
@@ -34,7 +34,8 @@ async def write_audit(connection: Any, now: datetime) -> None:
         await connection.execute(INSERT_ACTION, at, who, how, action, target, jobs, json.dumps(details))
     for version, minutes in ((OLD_VERSION, 3100), (NEW_VERSION, DEPLOYED)):
         await connection.execute(
-            "insert into _private_py_deploys (version, started_at, last_started_at, starts) values ($1, $2, $2, 3)",
+            "insert into _private_py_deploys (version, started_at, last_started_at, starts) "
+            "values ($1, $2, $2, 3)",
             version,
             now - timedelta(minutes=minutes),
         )

@@ -46,7 +46,7 @@ COUNTRIES = ("DE", "FR", "GB", "US", "NL", "SE", "CH", "JP")
 
 
 def pace(minutes_ago: float) -> float:
-    """How busy the shop was, around 1: fewer orders at night. Now it is ten in the morning, whenever that is."""
+    """How busy the shop was, around 1: less at night. Now it is ten in the morning, whenever that is."""
     hour = 10 - minutes_ago / 60
     day = 0.8 + 0.35 * math.sin((hour - 7) / 24 * 2 * math.pi) + 0.1 * math.sin((hour - 5) / 12 * 2 * math.pi)
     return max(0.25, day)
