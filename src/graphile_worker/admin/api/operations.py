@@ -8,12 +8,14 @@ import msgspec
 
 from ..audit import actor_of
 from ..call import Call
+from ..filters import Filter
 from ..models.actions import PERMISSION_FOR
 from ..models.common import Listing
-from ..models.operations import DryRun, Operation, OperationRequest
+from ..models.operations import Chosen, DryRun, Operation, OperationRequest
 from ..routes import API, Route
 from ..service import operations
 from ..service.undo import permission_for
+from .jobs import job_filter_of
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 
@@ -36,10 +38,17 @@ def announce_to(call: Call) -> None:
 async def start(call: Call) -> Operation | DryRun:
     request = await call.json(OperationRequest)
     call.require(PERMISSION_FOR[request.action])
+    chosen = chosen_of(call, request)
     if request.dry_run:
-        return await operations.dry_run(call.database, request, call.app.environment)
+        return await operations.dry_run(call.database, request, chosen, call.app.environment)
     announce_to(call)
-    return await operations.start(call.database, actor_of(call), request, call.app.environment)
+    return await operations.start(call.database, actor_of(call), request, chosen, call.app.environment)
+
+
+def chosen_of(call: Call, request: OperationRequest) -> Chosen:
+    """The jobs that a request names; refused if the person may not search what it searches."""
+    job_filter_of(call, Filter.parse(request.filter))
+    return operations.chosen_by(request, hides_secrets=not call.may("payload.read"))
 
 
 async def listing(call: Call) -> Listing[Operation]:

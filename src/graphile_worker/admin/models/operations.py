@@ -23,6 +23,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     filter: str | None = None
     """A filter as in the search box of the page Jobs."""
+    hides_secrets: bool = False
+    """Whether the filter is searched as for a person who may not see secrets."""
     fingerprint: str | None = None
     """The jobs of an error group."""
     audit_id: int | None = None

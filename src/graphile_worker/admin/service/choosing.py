@@ -15,8 +15,10 @@ from ...queries.bulk_changes import BulkChange, BulkOptions, BulkWalk
 from ...queries.job_filter import JobFilter
 from ...schema_name import SchemaName
 from ...sql import load
+from ..filters import Filter
 from ..models.actions import ActionName
 from ..models.operations import Chosen
+from ..redact import Redactor
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 ERRORS_PER_STEP = 5_000
@@ -54,25 +56,25 @@ async def choose(
     await connection.fetchrow(load("manage/walk_along_indexes", schema))
     if chosen.fingerprint is not None:
         return await _choose_of_group(connection, schema, chosen.fingerprint, position, size)
-    return await _choose_by_filter(connection, schema, chosen.filter or "", action, position, size)
+    return await _choose_by_filter(connection, schema, chosen, action, position, size)
 
 
 async def _choose_by_filter(
     connection: Connection,
     schema: SchemaName,
-    text: str,
+    chosen: Chosen,
     action: ActionName,
     position: Position,
     size: int,
 ) -> Choice:
     change = BulkChange("bulk_choose", (action in ("cancel", "add_again"),))
-    walk = walk_for(schema, text, change, position, size)
+    walk = walk_for(schema, chosen, change, position, size)
     await walk.begin(connection)
     ids: list[int] = []
     if not walk.report.is_complete:
         ids = await walk.step(connection)
     report = walk.report
-    at = Position(report.last_id, position.up_to)
+    at = msgspec.structs.replace(position, last_id=report.last_id)
     return Choice(ids, report.skipped, at, report.is_complete)
 
 
@@ -100,20 +102,25 @@ async def _choose_of_group(
 
 
 def walk_for(
-    schema: SchemaName, text: str, change: BulkChange, position: Position, size: int, *, dry_run: bool = False
+    schema: SchemaName,
+    chosen: Chosen,
+    change: BulkChange,
+    position: Position,
+    size: int,
+    *,
+    dry_run: bool = False,
 ) -> BulkWalk:
     """The client's walk over the jobs that match, from this position on."""
-    found = filter_from(text)
+    found = filter_from(chosen, position.until)
     options = BulkOptions(up_to=position.up_to, batch_size=size, all=True, dry_run=dry_run)
     wanted = JobFilter(**{**_fields(found), "after": position.last_id or None})
     return BulkWalk(schema, wanted, change, options)
 
 
-def filter_from(text: str) -> JobFilter:
-    """The filter that the words name."""
-    from .filter_words import job_filter
-
-    return job_filter(text)
+def filter_from(chosen: Chosen, now: datetime | None) -> JobFilter:
+    """The filter that the words name; periods in it count from `now`, when the operation began."""
+    redactor = Redactor() if chosen.hides_secrets else None
+    return Filter.parse(chosen.filter or "").job_filter(now=now, redactor=redactor)
 
 
 def _fields(filter: JobFilter) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ...queries.bulk_changes import BulkChange
 from ...sql import load
 from ..answers import Problem, not_found
 from ..database import Database
+from ..filters import Filter
 from ..models.actions import ActionName, ActionValues
 from ..models.common import Count
 from ..models.operations import Chosen, DryRun, Example, Operation, OperationAction, OperationRequest, Stage
@@ -39,10 +40,15 @@ MISSING = Problem(
 # -- before the start --------------------------------------------------------------------------------------
 
 
-async def dry_run(database: Database, request: OperationRequest, environment: str) -> DryRun:
+def chosen_by(request: OperationRequest, *, hides_secrets: bool) -> Chosen:
+    """The jobs that a request names."""
+    text = Filter.parse(request.filter).text
+    return Chosen(filter=text, hides_secrets=hides_secrets)
+
+
+async def dry_run(database: Database, request: OperationRequest, chosen: Chosen, environment: str) -> DryRun:
     """Count the jobs that match, as far as one bounded step reads, and name a few."""
     check_request(request)
-    chosen = Chosen(filter=request.filter)
     async with database.read() as connection:
         return await _dry_run_by_filter(connection, database, request, chosen, environment)
 
@@ -53,10 +59,10 @@ async def _dry_run_by_filter(
     schema, text = database.schema, chosen.filter or ""
     await connection.fetchrow(load("manage/walk_along_indexes", schema))
     start = Position(0, 2**63 - 1)
-    walk = walk_for(schema, text, BulkChange("bulk_look"), start, EXAMPLES)
+    walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, EXAMPLES)
     await walk.begin(connection)
     ids = [] if walk.report.is_complete else await walk.step(connection)
-    counting = walk_for(schema, text, BulkChange("bulk_count", (True,)), start, EXAMPLES, dry_run=True)
+    counting = walk_for(schema, chosen, BulkChange("bulk_count", (True,)), start, EXAMPLES, dry_run=True)
     await counting.begin(connection)
     if not counting.report.is_complete:
         await counting.step(connection)
@@ -137,16 +143,18 @@ def filter_in_words(text: str) -> str:
 # -- starting and stopping ---------------------------------------------------------------------------------
 
 
-async def start(database: Database, actor: Actor, request: OperationRequest, environment: str) -> Operation:
+async def start(
+    database: Database, actor: Actor, request: OperationRequest, chosen: Chosen, environment: str
+) -> Operation:
     """Count again, check the confirmation, and begin. The runner of the dashboard does the rest."""
     await require_tables(database)
-    found = await dry_run(database, request, environment)
+    found = await dry_run(database, request, chosen, environment)
     check_confirmation(found, request.confirm)
     return await begin(
         database,
         actor,
         request.action,
-        Chosen(filter=request.filter),
+        chosen,
         request,
         target=found.target,
         rate=request.rate,
