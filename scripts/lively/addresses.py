@@ -11,7 +11,7 @@ from graphile_worker.admin.routes import API, Route
 
 VALUE = re.compile(r"\{(?P<name>\w+)(?::\w+)?\}")
 STREAMS = ("/events", f"{API}/events")
-FILES = ("/summary", "/jobs/export")
+FILES = ("/jobs/export",)
 """Routes whose answer is a file to save."""
 WHOLE = (f"{API}/jobs/count", f"{API}/jobs/export", "/jobs/export")
 """Routes for those who ask for everything that matches a filter, and wait for it."""
@@ -33,6 +33,8 @@ FOUND = {
     "/jobs/{id}": ("id", _JOBS),
     "/operations/{id}": ("id", "select id from _private_py_operations order by id desc"),
     "/audit/{id}": ("id", "select id from _private_py_audit order by id desc"),
+    "/jobs/actions": ("ids", _JOBS),
+    "/operations/new": ("q", "select 'task:' || to_json(identifier)::text from _private_tasks order by id"),
     "/tasks/pause": ("name", _TASKS),
     "/queues/pause": ("name", _QUEUES),
 }
@@ -40,6 +42,9 @@ FOUND = {
 
 Longer paths, such as `/jobs/{id}/verdict`, get the values of the longest one here that they begin with.
 """
+
+FURTHER = {"/jobs/actions": {"action": "reschedule"}, "/operations/new": {"action": "retry"}}
+"""Values that a page needs besides."""
 
 
 def is_page(route: Route) -> bool:
@@ -70,4 +75,5 @@ def addresses(path: str, name: str, values: Sequence[Any]) -> list[str]:
     """The path with each of these values, in its braces or its query string."""
     if placeholder := VALUE.search(path):
         return [path.replace(placeholder[0], quote(str(value), safe="")) for value in values]
-    return [f"{path}?{urlencode({name: value})}" for value in values]
+    further = FURTHER.get(path, {})
+    return [f"{path}?{urlencode({name: value, **further})}" for value in values]
