@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .api import actions, audit, events, operations, session
+from .api import actions, audit, events, openapi, operations, session
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
 from .pages import actions as action_pages
+from .pages import api, health, jobs, login, metrics, overview, summary, tasks
 from .pages import audit as audit_pages
-from .pages import health, jobs, login, metrics, overview, summary, tasks
 from .pages import operations as operation_pages
 from .routes import Route
 
@@ -28,6 +28,8 @@ ROUTES: tuple[Route, ...] = (
     *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *openapi.ROUTES,
+    *api.ROUTES,
     *metrics.ROUTES,
     *operations.ROUTES,
     *audit.ROUTES,
