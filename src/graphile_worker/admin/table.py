@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from .api import actions, audit, events, openapi, operations, session
+from .api import failures as failures_api
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
 from .pages import actions as action_pages
-from .pages import api, health, jobs, login, metrics, overview, summary, tasks
+from .pages import api, failures, health, jobs, login, metrics, overview, summary, tasks
 from .pages import audit as audit_pages
 from .pages import operations as operation_pages
 from .routes import Route
@@ -33,4 +34,6 @@ ROUTES: tuple[Route, ...] = (
     *metrics.ROUTES,
     *operations.ROUTES,
     *audit.ROUTES,
+    *failures.ROUTES,
+    *failures_api.ROUTES,
 )
