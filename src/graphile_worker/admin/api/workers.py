@@ -5,14 +5,12 @@ from __future__ import annotations
 from ..audit import actor_of
 from ..call import Call
 from ..models.workers import (
-    StackView,
     Worker,
     WorkerAnswer,
     WorkerListing,
     WorkerQuery,
     WorkerRequest,
 )
-from ..redact import Redactor
 from ..routes import API, Route
 from ..service import workers
 
@@ -55,12 +53,6 @@ async def unlock(call: Call) -> WorkerAnswer:
     return found
 
 
-async def stack(call: Call) -> StackView:
-    """A POST, because it leaves a request in the database until the worker has answered."""
-    found = await workers.job_stack(call.database, call.path_values["id"])
-    return workers.redacted_stack(found, Redactor.of(call.app.settings))
-
-
 ROUTES = [
     Route(
         method="GET", path=f"{API}/workers", handler=list_workers, permission="jobs.read",
@@ -85,9 +77,5 @@ ROUTES = [
     Route(
         method="POST", path=f"{API}/workers/unlock", handler=unlock, permission="workers.unlock",
         body=WorkerRequest, answer=WorkerAnswer, summary="Free the locks of a dead worker",
-    ),
-    Route(
-        method="POST", path=f"{API}/jobs/{{id:int}}/stack", handler=stack, permission="jobs.read",
-        answer=StackView, summary="Where a running job is now: its stack, as its worker sees it",
     ),
 ]  # fmt: skip

@@ -152,18 +152,6 @@ class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """In words."""
 
 
-class StackView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a running job is."""
-
-    job_id: int
-    task: str | None
-    worker: str
-    kind: Literal["coroutine", "thread"]
-    stack: str
-    taken_at: datetime
-    running_for: float | None
-
-
 class DeployMark(msgspec.Struct, frozen=True, kw_only=True):
     """A version of the application was started."""
 

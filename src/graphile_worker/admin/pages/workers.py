@@ -12,10 +12,8 @@ from ..audit import actor_of
 from ..call import Call
 from ..confirm import confirmation
 from ..models.workers import Worker, WorkerForm, WorkerListing, WorkerQuery
-from ..redact import Redactor
 from ..routes import API, Route
 from ..service import workers
-from ..show import visible
 
 
 async def list_page(call: Call) -> Page:
@@ -75,14 +73,6 @@ async def unlock(call: Call) -> Page | Redirect:
     answer = await workers.unlock(call.database, actor_of(call), form.id, form.typed)
     call.hub.publish(*TOPICS, "jobs", "queues")
     return Redirect("/workers", notice=answer.done)
-
-
-async def stack(call: Call) -> Page:
-    job_id = call.path_values["id"]
-    found = await workers.job_stack(call.database, job_id)
-    shown = workers.redacted_stack(found, Redactor.of(call.app.settings))
-    values = {"found": shown, "text": visible(shown.stack)}
-    return Page("stack.html", f"Stack of job {job_id}", here="jobs", values=values)
 
 
 def _done(call: Call, worker_id: str, notice: str) -> Redirect:
@@ -146,9 +136,5 @@ ROUTES = [
     Route(
         method="POST", path="/workers/unlock", handler=unlock, permission="workers.unlock",
         summary="Free the locks of a dead worker", body=WorkerForm,
-    ),
-    Route(
-        method="POST", path="/jobs/{id:int}/stack", handler=stack, permission="jobs.read",
-        summary="The stack of a running job",
     ),
 ]  # fmt: skip

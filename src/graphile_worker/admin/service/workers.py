@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from ...db.connection import Connection
-from ...errors import StackUnavailableError, WorkerNotFoundError
+from ...errors import WorkerNotFoundError
 from ...job import instant
 from ...queries.audit import Actor, record
 from ...queries.figures import Figures
@@ -24,7 +22,6 @@ from ..models.workers import (
     Blocked,
     BusySlot,
     DeployMark,
-    StackView,
     VersionGroup,
     Worker,
     WorkerAnswer,
@@ -32,7 +29,6 @@ from ..models.workers import (
     WorkerListing,
     WorkerState,
 )
-from ..redact import Redactor
 from .own_tables import FIGURES, WORKERS, own_tables
 
 RATE_OVER = timedelta(minutes=3)
@@ -41,7 +37,6 @@ MOST_NAMED = 60
 """Running jobs whose tasks are looked up for the list."""
 REQUESTS = "_private_py_requests"
 DEPLOYS = "_private_py_deploys"
-STACK_WITHIN = 6.0  # seconds
 NO_TABLE = (
     "No Python worker has used this schema. Workers of other runtimes are listed while they have jobs locked."
 )
@@ -152,29 +147,6 @@ async def unlock(database: Database, actor: Actor, worker_id: str, typed: str = 
         await database.utils.force_unlock_workers([worker_id], connection=connection)
         await _record(database, connection, actor, "unlock_worker", worker_id, "")
     return WorkerAnswer(id=worker_id, done="Its jobs and queues were unlocked.")
-
-
-async def job_stack(database: Database, job_id: int) -> StackView:
-    """Ask the worker of a running job where it is."""
-    await database.open()
-    try:
-        found = await database.utils.get_job_stack(job_id, timeout=STACK_WITHIN)
-    except StackUnavailableError as error:
-        raise Problem(409, "There is no stack", str(error)) from None
-    return StackView(
-        job_id=job_id,
-        task=found.task_identifier,
-        worker=found.worker_id,
-        kind=found.kind,
-        stack=found.stack,
-        taken_at=found.taken_at,
-        running_for=found.running_for,
-    )
-
-
-def redacted_stack(found: StackView, redactor: Redactor) -> StackView:
-    """Lines of code may hold secrets."""
-    return msgspec.structs.replace(found, stack=redactor.text(found.stack))
 
 
 async def is_dead(database: Database, worker_id: str) -> bool:
