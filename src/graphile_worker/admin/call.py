@@ -88,8 +88,8 @@ class Call:
         return self.app_url(self.app.prefix_of(database) + path)
 
     def query(self, type: type[S]) -> S:
-        """The query string as a struct; wrong values are refused by name."""
-        return _converted(self.request.query_params.multi_items(), type)
+        """The query string as a struct; wrong values are refused by name, empty ones count as not given."""
+        return _converted([pair for pair in self.request.query_params.multi_items() if pair[1]], type)
 
     async def form(self, type: type[S]) -> S:
         """The fields of a form as a struct; empty fields count as not given.

@@ -19,6 +19,7 @@ from ..db.open import close_pool, open_pool, resolve_connection
 from ..errors import ConnectionFailedError, SchemaMissingError
 from ..schema_name import SchemaName
 from ..sql import load
+from .operations import OperationRunner
 from .service.meter import Meter
 
 MAX_CONNECTIONS = 4
@@ -58,6 +59,8 @@ class Database:
         self._opening = asyncio.Lock()
         self._utils: WorkerUtils | None = None
         self._failure: tuple[float, ConnectionFailedError] | None = None
+        self.operations = OperationRunner(self)
+        """Carries out changes to many jobs, also those that an earlier process began."""
 
     @property
     def utils(self) -> WorkerUtils:
@@ -85,6 +88,7 @@ class Database:
                 self._failure = (time.monotonic(), error)
                 raise
             self._utils = WorkerUtils(pool, schema=self.schema, clock=self.clock, checks_names=False)
+        await self.operations.adopt_if_possible()
 
     async def _open_pool(self) -> Pool:
         source = self._source
@@ -172,6 +176,7 @@ class Database:
 
     async def aclose(self) -> None:
         """Close the pool, if it was made here."""
+        await self.operations.aclose()
         if self._utils is not None and isinstance(self._source, Dsn):
             await close_pool(self._utils.pool, within=CLOSE_WITHIN)
         self._utils = None

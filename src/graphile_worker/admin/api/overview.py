@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import PlainTextResponse
 
 from ..answers import Problem
@@ -47,7 +48,9 @@ class SummaryQuery(msgspec.Struct):
 
 
 async def overview(call: Call) -> Overview:
-    return (await read_overview(call.hub)).overview
+    found = (await read_overview(call.hub)).overview
+    since = call.hub.down_since  # it may have gone down since then
+    return replace(found, down_since=None if since is None else datetime.fromtimestamp(since, UTC))
 
 
 async def series(call: Call) -> Series:
@@ -144,6 +147,7 @@ ROUTES = [
     ),
     Route(
         method="GET", path=f"{API}/summary", handler=read_summary, permission="jobs.read",
-        query=SummaryQuery, summary="The last hours in Markdown, for a chat or a post-mortem",
+        query=SummaryQuery, media_type="text/markdown",
+        summary="The last hours in Markdown, for a chat or a post-mortem",
     ),
 ]  # fmt: skip

@@ -8,7 +8,6 @@ from math import isfinite
 
 from markupsafe import Markup
 
-from ...text import duration
 from . import paths
 from .marker_labels import PlacedMarker, place
 from .scales import time_ticks, value_ticks
@@ -46,7 +45,7 @@ def time_chart(
     above = TOP + (2 * ROW + 4 if placed else 0)
     inside = height - above - AXIS
     ticks = value_ticks(_largest(series, stacked), is_duration=is_duration)
-    write = duration if is_duration else number
+    write = short_duration if is_duration else number
     frame = _Frame(start, step, count, zone, above, inside, ticks[-1], write)
     drawn = _stack(series, frame) if stacked else _lines(series, frame)
     return Markup(
@@ -102,6 +101,18 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
+def short_duration(seconds: float) -> str:
+    """A duration of an axis or a table: `0`, `0.4 s`, `30 s`, `2 min`, `1.5 h`, `3 d`."""
+    if not seconds:
+        return "0"
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1g} s"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def _largest(series: Sequence[Series], stacked: bool) -> float:
     if not stacked:
         return max((_known(value) for each in series for value in each.values), default=0.0)
@@ -122,9 +133,15 @@ def _stack(series: Sequence[Series], frame: _Frame) -> Markup:
                 each.colour, paths.area(lower, upper, frame.top, frame.inside) if frame.count else ""
             )
         )
-        drawn.append(_line(each, upper, frame))
+        drawn.append(_line(each, upper if each is series[0] else _where_it_is(each.values, upper), frame))
         lower = upper
     return Markup("").join(drawn)
+
+
+def _where_it_is(values: Sequence[float | None], upper: Sequence[float]) -> list[float | None]:
+    """A line on top of others, left out where its own values are zero."""
+    around = [0.0, *map(_known, values), 0.0]
+    return [height if any(around[number : number + 3]) else None for number, height in enumerate(upper)]
 
 
 def _lines(series: Sequence[Series], frame: _Frame) -> Markup:
@@ -157,10 +174,10 @@ def _times(frame: _Frame, height: int) -> Markup:
     if frame.count < 2:
         return Markup("")
     return Markup("").join(
-        Markup('<text class="axis-text" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
-            frame.x(moment), height - 6, _anchor(frame.x(moment)), text
+        Markup('<text class="axis-text{}" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+            " minor" if number % 2 else "", frame.x(moment), height - 6, _anchor(frame.x(moment)), text
         )
-        for moment, text in time_ticks(frame.start, frame.end, frame.zone)
+        for number, (moment, text) in enumerate(time_ticks(frame.start, frame.end, frame.zone))
     )
 
 

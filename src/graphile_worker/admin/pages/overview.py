@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
@@ -57,7 +57,9 @@ async def overview(call: Call) -> Page:
         "markers": [charts.Marker(each.at, each.text, each.kind) for each in found.markers],
         "ranges": list(RANGES.values()),
         "range": wanted.range,
+        "is_down": call.hub.down_since is not None,
         "zone_info": zone_of(call),
+        "began": lambda finding: began(finding.since, zone_of(call)),
         "by": wanted.by if wanted.by == "task" else "",
         "longest_p95": max((task.run_time.p95 or 0.0 for task in found.overview.tasks), default=0.0),
     }
@@ -195,9 +197,14 @@ def share(value: float | None) -> str:
     return f"{value:.0%}" if value == 0 or value >= 0.01 else "< 1%"
 
 
+def began(since: datetime | None, zone: tzinfo) -> str:
+    """The end of a sentence: when it began, to the minute."""
+    return "" if since is None else f", began at {since.astimezone(zone):%H:%M}"
+
+
 def _sentence(title: str, since: datetime | None, detail: str) -> str:
-    began = f", began at {since.astimezone(UTC):%H:%M} UTC" if since is not None else ""
-    return f"{title}{began}\n{detail}".rstrip()
+    suffix = f"{began(since, UTC)} UTC" if since is not None else ""
+    return f"{title}{suffix}\n{detail}".rstrip()
 
 
 ROUTES = [

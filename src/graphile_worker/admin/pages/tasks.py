@@ -25,6 +25,7 @@ from ..models.tasks import TaskDetails, TaskRow
 from ..render import zone_of
 from ..routes import API, Route
 from ..service.markers import read_markers
+from ..service.overview import error_title
 from ..service.own_tables import ERRORS
 from ..service.percentiles import read_percentiles
 from ..service.series import RANGES, TaskSeries, read_timeline
@@ -114,6 +115,7 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
             charts.Series("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
         "groups": groups,
+        "error_title": error_title,
         "markers": [charts.Marker(each.at, each.text, each.kind) for each in markers],
     }
 

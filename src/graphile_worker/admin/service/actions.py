@@ -7,13 +7,9 @@ and recorded in the audit. The answer names every id.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from ... import sqlstates
 from ...db.connection import Connection
-from ...db.errors import sqlstate_of
-from ...errors import InvalidArgumentError
 from ...queries.audit import Actor, complete_record, record
 from ...text import count
 from ..answers import Problem
@@ -36,9 +32,8 @@ MAY_BE_RUNNING: tuple[ActionName, ...] = ("cancel", "add_again")
 async def act(database: Database, actor: Actor, request: ActionRequest) -> ActionAnswer:
     """Do it, as far as the jobs allow."""
     check_values(request.action, request)
-    with refusals():
-        async with database.write() as connection:
-            return await _act(connection, database, actor, request)
+    async with database.write() as connection:
+        return await _act(connection, database, actor, request)
 
 
 async def _act(
@@ -147,23 +142,3 @@ def _main_sentence(action: ActionName, done: Changed) -> str:
     if action == "add_again":
         return f"Added {what} again as {ids_in_words(done.added)}."
     return f"{DONE[action]} {what}."
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn refusals of the database into problems that say what to do."""
-    try:
-        yield
-    except InvalidArgumentError as error:
-        raise Problem(400, "A value is not valid", str(error)) from None
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise Problem(
-                403,
-                "The database refuses this",
-                f"The role of this dashboard may not do it ({error}). Connect as the owner of the schema.",
-            ) from error
-        if state == sqlstates.READ_ONLY_SQL_TRANSACTION:
-            raise Problem(403, "This dashboard is read-only", "The database accepts no changes.") from error
-        raise

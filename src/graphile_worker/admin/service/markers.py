@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from ...db.connection import Connection, Row
 from ...pauses import Pause
+from ...queries.requests import list_deploys
 from ...schema_name import SchemaName
 from ...sql import load
 from ..models.series import Marker
@@ -43,8 +44,11 @@ async def read_markers(
 async def read_deploys(
     connection: Connection, schema: SchemaName, since: datetime, *, tables: frozenset[str]
 ) -> list[Marker]:
-    """Deploys of the application."""
-    return []
+    """Deploys of the application: the first start of a worker with another version."""
+    if DEPLOYS not in tables:
+        return []
+    found = await list_deploys(connection, schema, since)
+    return [Marker(each.started_at, "deploy", f"{each.version} was deployed") for each in reversed(found)]
 
 
 async def _actions(connection: Connection, schema: SchemaName, since: datetime) -> list[Marker]:

@@ -170,7 +170,7 @@ def _error(group: ErrorGroup, now: datetime) -> ErrorLine:
     return ErrorLine(
         fingerprint=group.fingerprint,
         task=group.task_identifier,
-        title=f"{group.error_type}: {group.message}" if group.error_type else group.message,
+        title=error_title(group),
         errors=group.errors,
         permanent=group.permanent,
         first_at=group.first_at,
@@ -178,6 +178,12 @@ def _error(group: ErrorGroup, now: datetime) -> ErrorLine:
         is_new=group.first_at >= now - DAY,
         version=group.first_version,
     )
+
+
+def error_title(group: ErrorGroup) -> str:
+    """The type without its module, and the message."""
+    kind = group.error_type.rpartition(".")[2]
+    return f"{kind}: {group.message}" if kind else group.message
 
 
 def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -> list[WorkerLine]:

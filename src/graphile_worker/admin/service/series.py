@@ -20,6 +20,8 @@ from .own_tables import FIGURES
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 SAMPLES_KEPT = 2 * DAY
+WRITTEN_WITHIN = 20
+"""Seconds until workers have written what they counted in a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Range:
 
     def start(self, now: datetime) -> datetime:
         """The first step. The last one is the current one, or of minutes the one before, which is whole."""
-        last = now.timestamp() // self.step - (1 if self.step == MINUTE else 0)
+        moment = now.timestamp()
+        last = (moment - WRITTEN_WITHIN) // self.step - 1 if self.step == MINUTE else moment // self.step
         return datetime.fromtimestamp((last - self.count + 1) * self.step, UTC)
 
 
@@ -101,6 +104,7 @@ class Timeline:
 
     range: Range
     start: datetime
+    now: datetime
     tasks: dict[str, TaskSeries] = field(default_factory=dict)
     backlog: BacklogSeries | None = None
     is_recorded: bool = True
@@ -130,6 +134,17 @@ class Timeline:
         found = [max(all - own, 0.0) for all, own in zip(known, self.completed, strict=True)]
         return found if sum(found) > max(sum(known) * 0.15, 5.0) else None
 
+    def jobs(self, rates: Sequence[float], since: datetime) -> int:
+        """How many jobs these rates are, from the step of a moment on."""
+        first = max(int((since - self.start).total_seconds() // self.range.step), 0)
+        return round(sum(rates[step] * self.seconds(step) / 60 for step in range(first, self.range.count)))
+
+    def seconds(self, step: int) -> float:
+        """How much of a step has passed: the last one may be going on."""
+        begin = self.start + timedelta(seconds=step * self.range.step)
+        passed = (self.now - begin).total_seconds()
+        return min(max(passed, float(MINUTE)), float(self.range.step))
+
     def _sum(self, parts: Sequence[Sequence[float]]) -> list[float]:
         return [sum(each) for each in zip(*parts, strict=True)] if parts else [0.0] * self.range.count
 
@@ -145,19 +160,19 @@ async def read_timeline(
     samples: Sequence[Sample] = (),
 ) -> Timeline:
     """Values of a range that ends now; `samples` stand in where no worker takes any."""
-    found = Timeline(wanted, wanted.start(now), is_recorded=tables >= FIGURES)
+    found = Timeline(wanted, wanted.start(now), now, is_recorded=tables >= FIGURES)
     if found.is_recorded:
-        found.tasks = await _read_tasks(connection, schema, found, now, task_identifier)
+        found.tasks = await _read_tasks(connection, schema, found, task_identifier)
     if wanted.has_samples and task_identifier is None:
         if found.is_recorded:
-            found.backlog = await _read_backlog(connection, schema, found, now)
+            found.backlog = await _read_backlog(connection, schema, found)
         if found.backlog is None or found.backlog.is_empty:
             found.backlog = _backlog_in_memory(found, samples)
     return found
 
 
 async def _read_tasks(
-    connection: Connection, schema: SchemaName, of: Timeline, now: datetime, task_identifier: str | None
+    connection: Connection, schema: SchemaName, of: Timeline, task_identifier: str | None
 ) -> dict[str, TaskSeries]:
     statement = load(f"admin/{'minute' if of.range.is_fine else 'hour'}_series", schema)
     rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step), task_identifier)
@@ -167,16 +182,14 @@ async def _read_tasks(
         if not 0 <= step < of.range.count:
             continue
         series = found.setdefault(row["task"], _nothing(of.range.count))
-        seconds = _seconds_of(of, step, now)
+        seconds = of.seconds(step)
         series.completed[step] = row["completed"] * 60 / seconds
         series.failed[step] = row["failed"] * 60 / seconds
         series.busy[step] = row["run_seconds"] / seconds
     return dict(sorted(found.items(), key=lambda item: (-item[1].total, item[0])))
 
 
-async def _read_backlog(
-    connection: Connection, schema: SchemaName, of: Timeline, now: datetime
-) -> BacklogSeries:
+async def _read_backlog(connection: Connection, schema: SchemaName, of: Timeline) -> BacklogSeries:
     statement = load("admin/backlog_series", schema)
     rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step))
     found = _no_backlog(of.range.count)
@@ -212,10 +225,3 @@ def _no_backlog(count: int) -> BacklogSeries:
 
 def _end(of: Timeline) -> datetime:
     return of.start + timedelta(seconds=of.range.seconds)
-
-
-def _seconds_of(of: Timeline, step: int, now: datetime) -> float:
-    """How much of a step has passed: the last one may be going on."""
-    begin = of.start + timedelta(seconds=step * of.range.step)
-    passed = (now - begin).total_seconds()
-    return min(max(passed, float(MINUTE)), float(of.range.step))

@@ -52,7 +52,7 @@ def _written(
 ) -> str:
     parts = [
         f"# Job queue, {instant(since, zone)} to {instant(now, zone)}",
-        "\n".join(_findings(found, now, zone)),
+        "\n".join(_findings(found, zone)),
         "## State now\n\n" + "\n".join(_state(found)),
         "## What failed\n\n" + "\n".join(_failures(groups, timeline, since, now, zone)),
         "## What happened\n\n" + "\n".join(_events(markers, now, zone)),
@@ -61,10 +61,10 @@ def _written(
     return "\n\n".join(parts) + "\n"
 
 
-def _findings(found: Overview, now: datetime, zone: tzinfo) -> list[str]:
+def _findings(found: Overview, zone: tzinfo) -> list[str]:
     lines = []
     for finding in found.findings:
-        began = f", began at {clock(finding.since, now, zone)}" if finding.since else ""
+        began = f", began at {finding.since.astimezone(zone):%H:%M}" if finding.since else ""
         detail = f" {plain(finding.detail)}" if finding.detail else ""
         lines.append(f"**{plain(finding.title)}{began}.**{detail}")
     return lines
@@ -92,12 +92,10 @@ def _failures(
     groups: Sequence[ErrorGroup], timeline: Timeline, since: datetime, now: datetime, zone: tzinfo
 ) -> list[str]:
     lines = []
-    minutes = timeline.range.step / 60
-    first = max(int((since - timeline.start).total_seconds() // timeline.range.step), 0)
     for name, series in timeline.tasks.items():
-        failed = round(sum(series.failed[first:]) * minutes)
+        failed = timeline.jobs(series.failed, since)
         if failed:
-            done = round(sum(series.completed[first:]) * minutes)
+            done = timeline.jobs(series.completed, since)
             lines.append(f"- {code(name)}: {count(failed, 'failed attempt')}, {done:,} completed")
     for group in groups:
         version = f", first seen in version {plain(group.first_version)}" if group.first_version else ""

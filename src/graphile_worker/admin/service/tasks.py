@@ -12,7 +12,7 @@ from ...history.records import HistoryFilter
 from ...pauses import Pause
 from ...queries.figures import FigureList, Figures, read_figures
 from ...queries.inspection import jobs_table_pages
-from ...queries.pauses import pauses_if_readable
+from ...queries.pauses import list_pauses
 from ...recovery.running_tasks import RunningTasks, running_tasks
 from ...recovery.worker_rows import WorkerList, list_workers
 from ...schema_name import SchemaName
@@ -20,7 +20,7 @@ from ...sql import load
 from ..hub import Hub
 from ..models.common import Count
 from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow
-from .own_tables import FIGURES, HISTORY, WORKERS
+from .own_tables import FIGURES, HISTORY, PAUSES, WORKERS
 from .running import RunningJobs, read_running
 from .series import RANGES, TaskSeries, Timeline, read_timeline
 
@@ -28,6 +28,8 @@ HOUR = timedelta(hours=1)
 COUNTED_PAGES = 300
 """Of the jobs table that are read to count jobs by task; of a larger table, as many are a sample."""
 MOST_TASKS = 500
+FAILING = 0.1
+"""Share of failed attempts from which on a task is listed first."""
 SLOWEST = 10
 SEARCHED_RUNS = 200
 """Kept jobs among which the slowest are searched."""
@@ -58,8 +60,8 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     by_task = {each.task_identifier or "": each for each in figures or ()}
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
-    pauses = await pauses_if_readable(connection, schema)
-    counts, kind = await _counts(connection, schema)
+    pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
+    counts, kind = await count_by_task(connection, schema)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
     return TaskFacts(sources.rows(), workers, running, pauses, hour, figures, by_task)
 
@@ -139,7 +141,8 @@ def _of_figures(figures: Figures | None) -> dict[str, Any]:
 
 
 def _busiest(row: TaskRow) -> tuple[object, ...]:
-    return row.is_known, -(row.failed_per_minute > 0), -row.ready.value, -row.completed_per_minute, row.name
+    is_failing = (row.failure_share or 0.0) >= FAILING
+    return row.is_known, not is_failing, -row.ready.value, -row.completed_per_minute, row.name
 
 
 async def _workers(connection: Connection, schema: SchemaName, tables: frozenset[str]) -> WorkerList:
@@ -157,7 +160,7 @@ async def _figures(
     return await read_figures(connection, schema, since=now - HOUR, until=None, now=now, by="task")
 
 
-async def _counts(connection: Connection, schema: SchemaName) -> tuple[dict[str, dict[str, int]], bool]:
+async def count_by_task(connection: Connection, schema: SchemaName) -> tuple[dict[str, dict[str, int]], bool]:
     """Jobs by task and state, and whether that is an estimate."""
     pages = await jobs_table_pages(connection, schema)
     percentage = min(100.0, 100.0 * COUNTED_PAGES / max(pages, 1))

@@ -26,7 +26,7 @@ function close() {
 /** Show the values of one moment. */
 function show(figure, index) {
   const { start, step, count } = figure.dataset;
-  const plot = $(".plot", figure).getBoundingClientRect();
+  const plot = $("svg", figure).getBoundingClientRect();
   at = Math.max(0, Math.min(count - 1, index));
   const time = make("b", {}, clock(new Date((Number(start) + at * Number(step)) * 1000)));
   const lines = $$("[data-values]", figure).map((line) => {
@@ -51,7 +51,7 @@ function show(figure, index) {
 }
 
 function pointed(event, figure) {
-  const plot = $(".plot", figure)?.getBoundingClientRect();
+  const plot = $("svg", figure)?.getBoundingClientRect();
   if (!plot?.width) return;
   show(figure, Math.round(((event.clientX - plot.left) / plot.width) * (figure.dataset.count - 1)));
 }

@@ -14,6 +14,7 @@ async function copy(text) {
 
 /** The text that a button copies: its own, or that of the block it stands in. */
 function textOf(button) {
+  if (button.dataset.copy === "link") return location.href;
   if (button.dataset.copy) return button.dataset.copy;
   const block = $("pre, textarea, code", button.closest(".code, .panel"));
   return block.dataset.text ?? block.value ?? block.textContent;

@@ -35,7 +35,7 @@ export function adopt(page, url) {
   morph($("nav.pages"), $("nav.pages", page));
   $("main").replaceChildren(...$("main", page).childNodes);
   document.title = page.title;
-  document.body.dataset.topics = page.body.dataset.topics;
+  document.body.dataset.topics = page.body.dataset.topics ?? "";
   if (url !== location.href) history.pushState({ adopted: true }, "", url);
   localise();
   document.dispatchEvent(new Event("gw:page"));
@@ -46,6 +46,7 @@ export function morph(from, to) {
     if (from.data !== to.data) from.data = to.data;
     return;
   }
+  if (from.matches("[data-keep]")) return;
   attributes(from, to);
   if (from.matches("tbody[data-rows]")) rows(from, to);
   else if (!from.matches("textarea, select")) children(from, to);
@@ -64,25 +65,33 @@ function attributes(from, to) {
 const keyOf = (node) => node.dataset?.key ?? node.dataset?.region ?? node.id ?? "";
 const alike = (a, b) => a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
+// What scripts have added is not in the page that comes, and stays.
+function ours(node) {
+  while (node?.classList?.contains("newer")) node = node.nextSibling;
+  return node;
+}
+
+function drop(node) {
+  const next = ours(node.nextSibling);
+  node.remove();
+  return next;
+}
+
 function children(from, to) {
-  let here = from.firstChild;
-  for (const next of [...to.childNodes]) {
-    if (here && !alike(here, next)) {
-      const later = keyOf(next) && [...from.childNodes].find((node) => alike(node, next));
-      from.insertBefore(later || document.importNode(next, true), here);
-      if (later) morph(later, next);
-      continue;
-    }
-    if (here) {
+  const nexts = [...to.childNodes];
+  let here = ours(from.firstChild);
+  nexts.forEach((next, index) => {
+    while (here && !nexts.slice(index).some((other) => alike(here, other))) here = drop(here);
+    if (here && alike(here, next)) {
       morph(here, next);
-      here = here.nextSibling;
-    } else from.append(document.importNode(next, true));
-  }
-  while (here) {
-    const gone = here;
-    here = here.nextSibling;
-    gone.remove();
-  }
+      here = ours(here.nextSibling);
+      return;
+    }
+    const moved = keyOf(next) && [...from.childNodes].find((node) => alike(node, next));
+    if (moved) morph(moved, next);
+    from.insertBefore(moved || document.importNode(next, true), here ?? null);
+  });
+  while (here) here = drop(here);
 }
 
 // Rows never move under the pointer: those that are there change in place, new ones wait.
@@ -108,7 +117,7 @@ function offer(from, to, count) {
   if (!count) return old?.remove();
   const text = say("new_rows", { n: count });
   if (old) return void (old.textContent !== text && (old.textContent = text));
-  const button = make("button", { class: "newer", type: "button", "data-keep": true }, text);
+  const button = make("button", { class: "newer", type: "button" }, text);
   button.addEventListener("click", () => {
     button.remove();
     children(from, waiting.get(from));

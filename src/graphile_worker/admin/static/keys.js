@@ -62,15 +62,16 @@ function commands(text) {
   return found;
 }
 
-async function named(word) {
-  const answer = await fetch(`${root}/api/v1/completions?q=${encodeURIComponent(word)}`).catch(() => undefined);
+// Names come as tokens of the filter, in quotes where they need them.
+async function named(kind, path, word) {
+  const address = `${root}/api/v1/jobs/completion?q=${encodeURIComponent(`${kind}:${word}`)}`;
+  const answer = await fetch(address).catch(() => undefined);
   if (!answer?.ok) return [];
-  const { tasks = [], queues = [] } = await answer.json();
-  const visit = (path, name) => () => location.assign(`${root}/${path}?name=${encodeURIComponent(name)}`);
-  return [
-    ...tasks.map((name) => ({ label: name, hint: texts.task, run: visit("task", name) })),
-    ...queues.map((name) => ({ label: name, hint: texts.queue, run: visit("queue", name) })),
-  ];
+  return (await answer.json()).items.slice(0, 10).map(({ value }) => {
+    const name = value.slice(kind.length + 1).replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
+    const run = () => location.assign(`${root}/${path}?name=${encodeURIComponent(name)}`);
+    return { label: name, hint: texts[kind], run };
+  });
 }
 
 function palette() {
@@ -91,7 +92,9 @@ function palette() {
   input.addEventListener("input", async () => {
     const text = input.value;
     put(commands(text));
-    const more = text.trim() ? await named(text.trim()) : [];
+    const word = text.trim();
+    if (!word || /["\s]/.test(word)) return;
+    const more = (await Promise.all([named("task", "task", word), named("queue", "queue", word)])).flat();
     if (more.length && input.value === text) put([...commands(text), ...more]);
   });
   input.addEventListener("keydown", (event) => {

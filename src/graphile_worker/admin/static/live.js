@@ -3,7 +3,7 @@ import { $, $$, on, root, say, texts } from "./dom.js";
 import { refresh } from "./fragments.js";
 import { clock } from "./times.js";
 
-const HELLO_WITHIN = 3000, POLL_EVERY = 5000, LEAST_PAUSE = 1000;
+const HELLO_WITHIN = 3000, POLL_EVERY = 5000, LEAST_PAUSE = 3000;
 let source, helloTimer, pollTimer, isStopped = false;
 let lastGood = new Date(), soon, busy = false, again = false, took = 0;
 
@@ -74,7 +74,7 @@ function endPolling() {
 }
 
 function open() {
-  if (isStopped || document.hidden || source) return;
+  if (isStopped || document.hidden || source || !document.body.dataset.topics) return;
   show("connecting");
   const address = `${root}/api/v1/events?topics=${encodeURIComponent(document.body.dataset.topics)}`;
   source = new EventSource(address);
@@ -119,7 +119,6 @@ export function toggle() {
 }
 
 export function start() {
-  if (!document.body.dataset.topics) return;
   on("click", ".live", toggle);
   document.addEventListener("gw:zone", () => refreshSoon(0));
   document.addEventListener("gw:page", () => {
