@@ -6,6 +6,7 @@ import asyncio
 import re
 from datetime import UTC, datetime
 
+import asyncpg
 import httpx
 import pytest
 
@@ -79,8 +80,9 @@ async def test_a_password_begins_a_session(sign_in: SignIn) -> None:
 
 async def test_a_wrong_user_and_a_wrong_password_get_the_same_answer(sign_in: SignIn) -> None:
     failures: list[FailedSignIn] = []
+    app = app_with(sign_in)
     sign_in.on_failure = failures.append
-    async with same_origin(app_with(sign_in)) as http:
+    async with same_origin(app) as http:
         answers = [
             await log_in(http, password="wrong"),
             await log_in(http, user="nobody"),
@@ -140,6 +142,21 @@ async def test_a_sign_in_leads_nowhere_else(sign_in: SignIn, target: str) -> Non
     assert answer.headers["Location"] == "/"
     assert again.headers["Location"] == "/"
     assert len(answer.headers.get_list("Set-Cookie")) == 1
+
+
+async def test_failures_are_in_the_audit_and_in_the_log(
+    sign_in: SignIn, database_url: str, connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = AdminApp([Database(connection_string=database_url)], authorize=sign_in)
+    async with same_origin(app) as http:
+        await log_in(http, user="mallory\nforged line", password="not to be logged")
+    await app.aclose()
+    row = await connection.fetchrow("select * from graphile_worker._private_py_audit")
+    assert row is not None
+    assert row["action"] == "sign_in_refused"
+    assert "mallory" in row["target"]
+    assert "mallory\\nforged line" in caplog.text
+    assert "not to be logged" not in caplog.text + str(dict(row))
 
 
 # -- sessions ----------------------------------------------------------------------------------------------

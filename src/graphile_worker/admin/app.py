@@ -23,7 +23,7 @@ from ..db.connection import AnyPool
 from ..error_text import message_of
 from ..errors import ConfigError
 from .answers import Page, Problem, not_allowed
-from .auth import SignIn
+from .auth import FailedSignIn, SignIn
 from .call import ROOT, Call
 from .database import Database
 from .hosts import HostRule
@@ -46,6 +46,7 @@ from .routes import Route
 from .routing import RouteTable
 from .security import answer_headers, check_frame_ancestors, check_origin
 from .settings import AppSettings, FormatPayload
+from .sign_in_audit import SignInAudit
 from .signing import Signer
 from .static_files import StaticFiles
 from .surroundings import look_around
@@ -136,6 +137,8 @@ class AdminApp:
         }
         self._kept = KeptAnswers(self.databases[0].clock)
         self._shared: dict[Hashable, Any] = {}
+        if isinstance(authorize, SignIn):
+            authorize.on_failure = self._record_failure
 
     @property
     def environment(self) -> str:
@@ -256,6 +259,9 @@ class AdminApp:
         if isinstance(answer, Page):
             call.around = await look_around(call)
         return response_of(call, route, answer)
+
+    def _record_failure(self, failure: FailedSignIn) -> None:
+        self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
 
     def still_knows(self, call: Call) -> bool:
         """Whether the session behind a call has not been signed out, for calls that last."""
