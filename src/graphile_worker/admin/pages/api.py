@@ -8,7 +8,7 @@ from typing import Any
 from ..answers import Page
 from ..api.openapi import description
 from ..call import Call
-from ..openapi import ABOUT, parameters_of, permissions_of, plain_path, tag_of
+from ..openapi import parameters_of, permissions_of, plain_path, tag_of
 from ..routes import Route
 
 
@@ -39,7 +39,9 @@ class Operation:
 
 async def api_page(call: Call) -> Page:
     subjects = call.app.shared("api page", lambda: _subjects(call))
-    values = {"subjects": subjects, "about": ABOUT, "base": call.url("/api/v1")}
+    request = call.request
+    origin = f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}"
+    values = {"subjects": subjects, "base": origin + call.url("/api/v1")}
     return Page("api.html", "API", here="about", values=values)
 
 
