@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from .api import actions, audit, events, openapi, operations, session
 from .api import failures as failures_api
+from .api import job as job_api
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
 from .pages import actions as action_pages
-from .pages import api, failures, health, jobs, login, metrics, overview, summary, tasks
+from .pages import api, failures, health, job, jobs, login, metrics, new_job, overview, summary, tasks
 from .pages import audit as audit_pages
 from .pages import operations as operation_pages
 from .routes import Route
@@ -27,6 +28,9 @@ ROUTES: tuple[Route, ...] = (
     *audit_pages.ROUTES,
     *jobs.ROUTES,
     *jobs_api.ROUTES,
+    *new_job.ROUTES,
+    *job.ROUTES,
+    *job_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
