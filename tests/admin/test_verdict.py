@@ -45,7 +45,8 @@ class Situation:
         """A pool that is alive by its heartbeat, for as long as a test takes."""
         await self._jobs.connection.execute(
             f"insert into {SCHEMA}._private_py_workers "
-            "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, jobs_held, running) "
+            "(id, host, pid, version, tasks, concurrency, liveness, heartbeat_interval, grace, "
+            "jobs_held, running) "
             "values ('pool', 'web-a', 7, '1', $1, $2, 'heartbeat', '1 hour', '1 hour', 0, $3::text::jsonb)",
             list(tasks), slots, running,
         )  # fmt: skip

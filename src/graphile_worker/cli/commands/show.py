@@ -34,7 +34,7 @@ async def show_command(
 ) -> Output:
     """Show all that is known of jobs, also of those that are gone if their ends are kept.
 
-    Of a job in the queue it says first why it does not run, or where it runs.
+    Of a job in the queue the last lines say why it does not run, or where it is running.
 
     With --json, one ID gives an object and several give an array.
 
@@ -95,10 +95,9 @@ def _print(known: list[JobRecord], verdicts: dict[int, Verdict | None], *, all_t
     for number, record in enumerate(known):
         if number:
             click.echo()
+        print_record(record, all_tracebacks=all_tracebacks)
         verdict = verdicts.get(record.job_id)
         if verdict is not None:
-            click.echo(cell(verdict.headline, longest=None))
+            click.echo(f"\n{cell(verdict.headline, longest=None)}")
             for line in verdict.evidence:
                 click.echo(f"  {cell(line, longest=None)}")
-            click.echo()
-        print_record(record, all_tracebacks=all_tracebacks)
