@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo shop test check format reference docs integrations interop bench chaos fuzz soak clean
+.PHONY: setup demo shop test browser screenshots scale check format reference docs integrations interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -30,11 +30,33 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # Most tests wait for processes and timers, so a few more run at the same time than there are cores. Each process
-# has a server of its own; the tests of a file stay together because they share what its fixtures start.
-TEST_PROCESSES ?= 3
+# has a server of its own; the tests of a file stay together because they share what its fixtures start. Those with
+# a browser have a target of their own, below.
+TEST_PROCESSES ?= 4
 
 test: $(STAMP)
-	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --ignore=tests/browser \
+		--cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
+
+# The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
+BROWSER_STAMP := $(VENV)/.browser
+BROWSER_PROCESSES ?= 2
+
+$(BROWSER_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --group browser
+	@touch $@
+
+browser: $(BROWSER_STAMP)
+	$(BIN)/pytest --numprocesses=$(BROWSER_PROCESSES) --dist=loadfile tests/browser $(PYTEST_ARGS)
+
+# Each page with lively data, for the documentation.
+screenshots: $(BROWSER_STAMP)
+	$(BIN)/python -m scripts.screenshots $(SCREENSHOTS_ARGS)
+
+# What each page of the dashboard reads, with a million jobs; `make test` has fewer.
+SCALE_JOBS ?= 1000000
+scale: $(STAMP)
+	SCALE_JOBS=$(SCALE_JOBS) $(BIN)/pytest --timeout=3600 tests/admin/test_plans.py $(PYTEST_ARGS)
 
 # The blocking client, which is written from the asynchronous one, and the reference pages.
 reference: $(STAMP)

@@ -3,6 +3,7 @@
 TEST_DATABASE_URL        use this server; the role must be allowed to create databases
 TEST_POSTGRES_VERSION    else start an embedded one of this version (18, 16)
 TEST_POSTGRES_BIN        else start one with the programs in this folder
+TEST_IN_MEMORY           0: keep temporary files, and so databases, on the disk (see tests/support/memory.py)
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import pytest
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
+from support.bytecode import CompiledFiles
 from support.limits import TimeLimits
 from support.run_guard import RunGuard
-from support.server import DatabaseServer, chosen_programs
+from support.scheduling import LongestFirst
+from support.server import DatabaseServer, SharedServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
 
 
@@ -50,6 +53,9 @@ RUN_GUARD = pytest.StashKey[RunGuard]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
+    config.pluginmanager.register(CompiledFiles())
+    if config.getoption("numprocesses", None) or "PYTEST_XDIST_WORKER" in os.environ:
+        config.pluginmanager.register(LongestFirst())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -89,6 +95,9 @@ def _logging_as_it_was() -> Iterator[None]:
     logger.setLevel(before[1])
 
 
+SERVER_SETTINGS = {**SETTINGS, "max_wal_size": "256MB", "min_wal_size": "64MB"}  # the folder may be in memory
+
+
 @contextmanager
 def _running_server() -> Iterator[str]:
     if url := os.environ.get("TEST_DATABASE_URL"):
@@ -96,7 +105,7 @@ def _running_server() -> Iterator[str]:
         return
     with (
         scratch_folder() as folder,
-        EmbeddedPostgres(folder, settings=SETTINGS, **chosen_programs()) as embedded,
+        EmbeddedPostgres(folder, settings=SERVER_SETTINGS, **chosen_programs()) as embedded,
     ):
         yield embedded.url()
 
@@ -108,12 +117,12 @@ SERVER_VERSION = pytest.StashKey[str]()
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """The running PostgreSQL. Tests that stop or restart a server start one of their own."""
     with _running_server() as url:
-        running = DatabaseServer(url)
+        running = SharedServer(url)
         request.config.stash[SERVER_VERSION] = running.version
         try:
             yield running
         finally:
-            running.drop_all()
+            running.close()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -185,6 +194,12 @@ async def workers(database_url: str) -> AsyncIterator[Workers]:
     """Workers inside the test's own process."""
     async for workers in workers_of(database_url):
         yield workers
+
+
+@pytest.fixture
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that were not told of a pause or a cancelled job look for it several times a second."""
+    monkeypatch.setattr("graphile_worker.worker.control.LOOK_INTERVAL", 0.2)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from graphile_worker.config.admin_options import AdminOptions
 from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
@@ -42,6 +43,12 @@ def page(_: object = None) -> str:
         first_paragraph(CommandLineOptions),
         "",
         *_table((("", CommandLineOptions),)),
+        "",
+        "## Options of the dashboard",
+        "",
+        first_paragraph(AdminOptions),
+        "",
+        *_table((("admin.", AdminOptions),)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -68,7 +75,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
         return "required"
     value = field.default
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"`{text}`"
+    return f"`{text}`" if text else ""
 
 
 def _arguments() -> dict[str, str]:

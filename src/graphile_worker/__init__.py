@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
     from .client.handle import JobReference as JobReference
+    from .client.job_stacks import JobStack as JobStack
     from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
     from .client.sync_connection import SyncConnection as SyncConnection
     from .client.sync_handle import SyncJobHandle as SyncJobHandle
@@ -86,7 +87,12 @@ if TYPE_CHECKING:
     from .queries.limits import LimitSummary as LimitSummary
     from .queries.maintenance import CleanupReport as CleanupReport
     from .queries.maintenance import CleanupTask as CleanupTask
+    from .queries.requests import Deploy as Deploy
+    from .queries.schedules import RegisteredSchedule as RegisteredSchedule
+    from .queries.schedules import Schedule as Schedule
+    from .queries.schedules import ScheduleRun as ScheduleRun
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
+    from .recovery.describe import LaneDescription as LaneDescription
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
     from .recovery.worker_rows import RunningJob as RunningJob
@@ -123,6 +129,7 @@ export_lazily(
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.following": "JobRecord JobStatus",
         "client.handle": "JobHandle JobReference",
+        "client.job_stacks": "JobStack",
         "client.sync_api": "make_sync_worker_utils",
         "client.sync_connection": "SyncConnection",
         "client.sync_handle": "SyncJobHandle SyncJobReference",
@@ -152,9 +159,12 @@ export_lazily(
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",
+        "queries.requests": "Deploy",
+        "queries.schedules": "RegisteredSchedule Schedule ScheduleRun",
         "recovery.blocked_loop": "BlockedLoop",
         "queries.cancel": "CancelReport",
         "recovery.sweep": "RecoveredWorker SweepReport",
+        "recovery.describe": "LaneDescription",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "retry": "Retry",
         "runner": "run run_once",

@@ -35,6 +35,8 @@
     ├── WorkerStoppedError           the worker stopped, by an error or a forced shutdown
     │   ├── TasksLeftBehindError     it stopped, but some tasks did not end even when cancelled
     │   └── WorkerUnhealthyError     it stopped because too many tasks ran on after their jobs were ended
+    ├── WorkerNotFoundError          no running Python worker has this id
+    ├── StackUnavailableError        the stack of a job cannot be had
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
 Each message names the cause and the fix; details are available as attributes.
@@ -309,6 +311,25 @@ class WorkerUnhealthyError(WorkerStoppedError):
             f"{number} did not end when asked to and still run{'s' if len(tasks) == 1 else ''} "
             f"(max_tasks_left_behind is {allowed}): {', '.join(self.tasks)}"
         )
+
+
+class WorkerNotFoundError(GraphileWorkerError):
+    """No running worker of this package has this id; other runtimes do not listen to requests."""
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+        super().__init__(
+            f"no running Python worker has the id {worker_id!r}; graphile-worker workers lists them. Workers "
+            "of other runtimes, and those with recovery switched off, cannot be asked for anything"
+        )
+
+
+class StackUnavailableError(GraphileWorkerError):
+    """The stack of a job cannot be had: it does not run, or its worker does not answer."""
+
+    def __init__(self, job_id: int, reason: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id}: {reason}")
 
 
 class EmbeddedPostgresError(GraphileWorkerError):

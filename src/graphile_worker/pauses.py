@@ -11,10 +11,12 @@ HELD_BY = "py:hold"
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A paused task or named queue; with neither, every task is paused."""
+    """A paused task, named queue or recurring job; with none of them, every task is paused."""
 
     task_identifier: str | None = None
     queue_name: str | None = None
+    schedule: str | None = None
+    """The identifier of a recurring job."""
     paused_at: datetime | None = None
     """None if this role may not read the table of pauses."""
     until: datetime | None = None
@@ -23,14 +25,18 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def what(self) -> str:
-        """What is paused, for people: `queue emails`, `task send_email` or `every task`."""
+        """What is paused, for people: `queue emails`, `schedule nightly` or `every task`."""
+        if self.schedule is not None:
+            return f"schedule {self.schedule}"
         if self.queue_name is not None:
             return f"queue {self.queue_name}"
         return "every task" if self.task_identifier is None else f"task {self.task_identifier}"
 
     @property
     def name(self) -> str | None:
-        """The name of the task or queue; None for every task."""
+        """The name of the task, queue or recurring job; None for every task."""
+        if self.schedule is not None:
+            return self.schedule
         return self.queue_name if self.queue_name is not None else self.task_identifier
 
     @property

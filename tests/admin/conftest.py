@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
 
 
@@ -22,6 +23,13 @@ async def admin(database_url: str) -> AsyncIterator[AdminApp]:
 async def http(admin: AdminApp) -> AsyncIterator[httpx.AsyncClient]:
     """A browser of sorts, same origin."""
     async with client_of(admin) as client:
+        yield client
+
+
+@pytest.fixture
+async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
+    """The client on the same database."""
+    async with make_worker_utils(connection_string=database_url) as client:
         yield client
 
 

@@ -83,6 +83,48 @@ async def test_list_jobs_filters_by_flag_error_and_times(utils: WorkerUtils, con
     assert await ids(utils, failed_until=hour_ago) == []
 
 
+async def test_list_jobs_filters_by_ranges_and_beginnings(utils: WorkerUtils, connection: Any) -> None:
+    first = await utils.add_job("send_email", job_key="mail:1", priority=-5)
+    second = await utils.add_job("resize", job_key="image:1", run_at=datetime(2040, 1, 1, tzinfo=UTC))
+    third = await utils.add_job("resize", priority=7)
+    await connection.execute(
+        "update graphile_worker._private_jobs set attempts = 3, last_error = 'MAIL is down' where id = $1",
+        third.id,
+    )
+    assert await ids(utils, id_from=second.id) == [second.id, third.id]
+    assert await ids(utils, id_from=second.id, id_to=second.id) == [second.id]
+    assert await ids(utils, priority_to=-1) == [first.id]
+    assert await ids(utils, priority_from=1, priority_to=7) == [third.id]
+    assert await ids(utils, attempts_from=1) == [third.id]
+    assert await ids(utils, attempts_to=2) == [first.id, second.id]
+    assert await ids(utils, run_since=datetime(2039, 1, 1, tzinfo=UTC)) == [second.id]
+    assert await ids(utils, run_until=datetime(2039, 1, 1, tzinfo=UTC)) == [first.id, third.id]
+    assert await ids(utils, key_prefix="mail:") == [first.id]
+    assert await ids(utils, key_prefix="%") == []
+    assert await ids(utils, text="mail") == [first.id, third.id]
+    assert await ids(utils, text="IMAGE") == [second.id]
+    assert await ids(utils, order="newest", id_to=second.id) == [second.id, first.id]
+    assert await ids(utils, order="run_order", id_from=first.id, priority_to=0) == [first.id, second.id]
+
+
+async def test_list_jobs_filters_by_members_of_the_payload(utils: WorkerUtils, connection: Any) -> None:
+    nested = await utils.add_job("a", {"user": {"id": 42}, "ok": True, "dotted.name": 1})
+    text = await utils.add_job("a", {"user": {"id": "42"}, "items": [{"sku": "x"}]})
+    await utils.add_job("a", "42")
+    for unreadable in (r'{"user": {"id": 42}, "x": "\u0000"}', r'{"user": {"id": 42}, "x": "\ud83d"}'):
+        await connection.execute("select graphile_worker.add_job('a', $1::text::json)", unreadable)
+    smiling = r'{"smile": "\ud83d\ude00", "user": {"id": 7}}'
+    await connection.execute("select graphile_worker.add_job('a', $1::text::json)", smiling)
+    assert await ids(utils, payload={"user.id": 42}) == [nested.id, text.id]
+    assert await ids(utils, payload={"user.id": "42", "ok": True}) == [nested.id]
+    assert await ids(utils, payload={"items.0.sku": "x"}) == [text.id]
+    assert await ids(utils, payload={"user.id": "4"}) == []
+    assert len(await ids(utils, payload={"user.id": 7})) == 1
+    report = await utils.complete_jobs(filter=JobFilter(payload={"user.id": 42}, id_to=nested.id))
+    assert (report.changed, report.up_to) == (1, nested.id)
+    assert await ids(utils, payload={"user.id": 42}) == [text.id]
+
+
 async def test_a_failed_job_says_when_it_failed(utils: WorkerUtils, workers: Any, jobs: Any) -> None:
     """Whether a worker failed it, or a person."""
 
@@ -227,6 +269,11 @@ async def test_list_queues_returns_size_and_holder(
         ),
         ({"order": "run_order", "state": "failed"}, "state: expected one of ready, scheduled with the order"),
         ({"order": "run_order", "after": 5}, "after: expected the Job itself"),
+        ({"id_from": "5"}, "id_from: expected a whole number, got '5'"),
+        ({"priority_to": 40_000}, "priority_to: must be from -32768 to 32767, got 40000"),
+        ({"run_since": datetime(2020, 1, 1)}, "run_since: .* has no time zone"),
+        ({"payload": {}}, "payload: expected values by their paths"),
+        ({"payload": {"a": None}}, "payload: expected a path and a text, number or boolean"),
     ],
 )
 def test_filters_that_make_no_sense_are_refused(conditions: dict[str, Any], message: str) -> None:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from graphile_worker.cli.main import COMMANDS, graphile_worker
+from graphile_worker.config.admin_options import AdminOptions
 from graphile_worker.config.settings import CommandLineOptions, known_settings
 from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
@@ -27,6 +28,7 @@ def _defaults() -> dict[str, Any]:
         "": WorkerOptions,
         "local_queue.": LocalQueueOptions,
         "local_queue.refetch_delay.": RefetchDelayOptions,
+        "admin.": AdminOptions,
     }
     found = {field.name: field.default for field in msgspec.structs.fields(CommandLineOptions)}
     for prefix, cls in groups.items():
@@ -40,7 +42,7 @@ def test_every_option_is_documented_with_its_default() -> None:
     defaults = _defaults()
     for name, (text, _) in rows.items():
         value = defaults[name]
-        if value is None or value is msgspec.NODEFAULT:
+        if value in (None, "") or value is msgspec.NODEFAULT:
             assert not text or text == "5 × size"
         elif isinstance(value, bool | str):
             assert text.strip("`") == str(value).lower()

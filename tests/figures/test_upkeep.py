@@ -11,7 +11,7 @@ import pytest
 
 from figures.tables import NAME, Tables, figures_of, table_of
 from graphile_worker.client import WorkerUtils
-from graphile_worker.figures import upkeep
+from graphile_worker.figures import backlog, upkeep
 from graphile_worker.figures.counter import MinuteFigures
 from graphile_worker.figures.upkeep import DeleteOldFigures, FoldMinutes, SampleJobs
 from graphile_worker.figures.write import write_minutes
@@ -172,7 +172,7 @@ async def test_the_oldest_wait_begins_when_a_job_could_run(
 async def test_few_jobs_of_a_large_table_are_counted(
     tables: Tables, utils: WorkerUtils, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "SCANNED_PAGES", 1)
+    monkeypatch.setattr(backlog, "SCANNED_PAGES", 1)
     await tables.connection.execute(
         f"select {SCHEMA}.add_job('work', run_at => now() + interval '1 d') from generate_series(1, 2000)"
     )
@@ -183,9 +183,9 @@ async def test_few_jobs_of_a_large_table_are_counted(
     )
     found = await sampled(tables, utils)
     assert (found.ready, found.failed, found.is_estimate) == (7, 20, True)
-    assert found.scheduled > upkeep.COUNTED  # from one page
+    assert found.scheduled > backlog.COUNTED  # from one page
     assert 0 < found.oldest_wait < 600
-    monkeypatch.setattr(upkeep, "COUNTED", 3000)
+    monkeypatch.setattr(backlog, "COUNTED", 3000)
     found = await sampled(tables, utils)
     assert (found.ready, found.scheduled, found.failed, found.is_estimate) == (7, 1980, 20, False)
 
@@ -193,8 +193,8 @@ async def test_few_jobs_of_a_large_table_are_counted(
 async def test_many_ready_jobs_are_estimated(
     tables: Tables, utils: WorkerUtils, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "SCANNED_PAGES", 20)
-    monkeypatch.setattr(upkeep, "MANY", 10)
+    monkeypatch.setattr(backlog, "SCANNED_PAGES", 20)
+    monkeypatch.setattr(backlog, "MANY", 10)
     await jobs.add_many("work", 5000)
     pages = await tables.connection.fetchval(
         f"select pg_relation_size('{SCHEMA}._private_jobs') / current_setting('block_size')::bigint"

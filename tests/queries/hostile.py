@@ -46,6 +46,7 @@ class Call:
     has_names: bool
 
 
+VARIANTS = ("wide", "registered", "unasked", "unkept")
 NOT_STATEMENTS = ("parts", "testing")
 
 
@@ -57,7 +58,11 @@ def paths() -> list[str]:
         if file.relative_to(FOLDER).parts[0] not in NOT_STATEMENTS
     )
     schema = SchemaName()
-    return [*files, *(f"{path}@wide" for path in files if load(f"{path}@wide", schema) != load(path, schema))]
+    variants = (f"{path}@{variant}" for path in files for variant in VARIANTS)
+    return [
+        *files,
+        *(each for each in variants if load(each, schema) != load(each.partition("@")[0], schema)),
+    ]
 
 
 def text_of(path: str) -> str:

@@ -106,6 +106,9 @@ FEW_AMONG_MANY = {
     "ready": JobFilter(state="ready"),
     "error": JobFilter(error="nothing like it"),
     "flag": JobFilter(flag="none"),
+    "key prefix": JobFilter(key_prefix="none"),
+    "payload": JobFilter(payload={"number": "none"}),
+    "text": JobFilter(text="none", attempts_from=1),
 }
 
 
@@ -118,6 +121,15 @@ async def test_few_among_many_are_found_in_steps_of_bounded_work(desk: Desk, fil
     for plan in plans:
         # The jobs to match, the same in the index alone to find the end of the step, and those to change.
         assert_bounded(plan, 2 * READ + FEW)
+
+
+@pytest.mark.usefixtures("plans")
+async def test_a_range_of_ids_reads_little_more(desk: Desk) -> None:
+    first = SIZE // 3
+    report, plans = await walk(desk, JobFilter(id_from=first, id_to=first + FEW - 1, priority_to=0))
+    assert (report.changed, report.is_complete) == (FEW, True)
+    (plan,) = plans
+    assert plan.pages <= 2 * READ, plan.describe()
 
 
 MANY = {

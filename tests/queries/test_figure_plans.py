@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from graphile_worker.figures import upkeep
-from graphile_worker.figures.upkeep import COUNTED, SCANNED_PAGES, DeleteOldFigures, FoldMinutes, SampleJobs
+from graphile_worker.figures.backlog import COUNTED, SCANNED_PAGES
+from graphile_worker.figures.upkeep import DeleteOldFigures, FoldMinutes, SampleJobs
 from graphile_worker.queries.figures import read_figures, read_samples
 from queries.backlogs import LATER, SIZE, jobs
 from queries.desks import STATISTICS, Desk, desk_in, filled_databases

@@ -278,6 +278,19 @@ _EVERY_CONDITION: dict[str, Any] = {
     "created_until": datetime(2030, 1, 1, tzinfo=UTC),
     "failed_since": datetime(2020, 1, 1, tzinfo=UTC),
     "failed_until": datetime(2030, 1, 1, tzinfo=UTC),
+    "id_from": 1,
+    "id_to": 1000,
+    "priority_from": -5,
+    "priority_to": 5,
+    "attempts_from": 0,
+    "attempts_to": 9,
+    "run_since": datetime(2020, 1, 1, tzinfo=UTC),
+    "run_until": datetime(2030, 1, 1, tzinfo=UTC),
+    "key_prefix": "k",
+    "text": "no",
+    "redacted_error": "no",
+    "redacted_text": "no",
+    "payload": {"a.b": "1", "c": 2},
 }
 
 

@@ -59,7 +59,8 @@ def test_every_parameter_has_a_cast(schema: SchemaName) -> None:
 
 REACHED_BY_CLIENTS = [
     *(f"{folder}/*" for folder in ("add", "inspect", "maintain", "manage", "migrate")),
-    *("parts/job_columns", "parts/job_details", "parts/listed_*", "parts/workers_with_liveness"),
+    *("parts/job_columns", "parts/job_details", "parts/listed_*", "parts/matching_*"),
+    "parts/workers_with_liveness",
     *(
         f"recovery/{name}"
         for name in (

@@ -29,7 +29,7 @@ class RunGuard:
 
     def __init__(self) -> None:
         before = tempfile.gettempdir()
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_root()))
         self.folder.chmod(0o711)  # root's servers run as another user, who must get through
         environment = {name: value for name, value in os.environ.items() if name != MARKER}
         self._process = subprocess.Popen(
@@ -60,6 +60,16 @@ class RunGuard:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=2 * CLEANED_WITHIN)
+
+
+def _root() -> str:
+    """Where the folder is made: beside that of an outer run, because paths of sockets must be short."""
+    from .memory import temporary_root  # not above: the guard has only this file
+
+    chosen = os.environ.get("TMPDIR")
+    if not chosen:
+        return temporary_root()
+    return os.path.dirname(chosen) if os.path.basename(chosen) == os.environ.get(MARKER) else chosen
 
 
 def marked_processes(marker: str) -> dict[int, str]:

@@ -26,10 +26,23 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """To another page of the dashboard, after a form was sent. `notice` is shown there once."""
+    """To another page of the dashboard, after a form was sent. `notice` is shown there once.
+
+    `path` is below the root of the database that the call is about, as for `call.url`.
+    """
 
     path: str
     notice: str = ""
+    undo: str = ""
+    """The id of the audit entry that can be undone; the notice offers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the page before this one wants to say; templates have it as `notice`, or None."""
+
+    text: str
+    undo: str = ""
 
 
 @dataclass(frozen=True, slots=True)

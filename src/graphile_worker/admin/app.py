@@ -1,29 +1,64 @@
-"""`admin_app`: the dashboard as an ASGI application."""
+"""`admin_app`: the dashboard as an ASGI application.
+
+A request passes, in this order: the host check, the choice of the database, the table of routes, the sign-in,
+the origin check, the permission, the handler. Every answer gets the security headers.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import inspect
 import logging
+import re
 import secrets
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
-import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route as StarletteRoute
-from starlette.routing import Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..db.connection import AnyPool
+from ..error_text import message_of
 from ..errors import ConfigError
-from .answers import Download, Page, Problem, Redirect, not_allowed
-from .call import Call
+from .answers import Page, Problem, not_allowed
+from .auth import FailedSignIn, SignIn
+from .call import ROOT, Call
 from .database import Database
-from .identity import Authorize
-from .render import render
+from .hosts import HostRule
+from .idempotency import HEADER as IDEMPOTENCY_KEY
+from .idempotency import KeptAnswers
+from .identity import NO_ONE, Authorize, Identity
+from .permissions import READING, ROLES
+from .problems import problem_of
+from .proxies import HOST_CHECKED
+from .respond import (
+    page_response,
+    preferred_type,
+    problem_document,
+    problem_response,
+    read_notice,
+    response_of,
+    with_problem_headers,
+)
 from .routes import Route
+from .routing import RouteTable
+from .security import answer_headers, check_frame_ancestors, check_origin
+from .settings import AppSettings, FormatPayload
+from .sign_in_audit import SignInAudit
+from .signing import Signer
 from .static_files import StaticFiles
+from .surroundings import look_around
+
+T = TypeVar("T")
+
+MAX_QUERY = 8192
+"""Bytes of a query string."""
+ANY_HOST = ("/healthz", "/readyz")
+"""Paths that tell nothing, and that orchestrators call by address."""
+NONCE = "graphile_worker.nonce"
+_DATABASE = re.compile(r"/~([A-Za-z0-9_-]{1,63})(?=/|$)")
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -33,22 +68,50 @@ def admin_app(
     connection_string: str | None = None,
     pg_pool: AnyPool | None = None,
     schema: str | None = None,
+    databases: Mapping[str, str | Database] | None = None,
     authorize: Authorize | None = None,
-    environment: str = "",
     read_only: bool = False,
+    environment: str = "",
+    redact: Sequence[str] = (),
+    format_payload: FormatPayload | None = None,
+    job_links: Mapping[str, str] | None = None,
+    back_link: str = "",
+    allowed_hosts: Sequence[str] | None = None,
+    frame_ancestors: Sequence[str] = (),
+    secret: str = "",
+    metrics_token: str = "",
 ) -> AdminApp:
-    """The dashboard for one database. `authorize` decides who may see and do what; it has no default."""
-    database = Database(
-        connection_string=connection_string, pg_pool=pg_pool, schema=schema, read_only=read_only
-    )
-    return AdminApp([database], authorize=authorize, environment=environment)
+    """The dashboard. `authorize` decides who may see and do what; it has no default.
+
+    `databases` names several databases, as connection strings or as `Database`; the first one is shown at the
+    root, and the others below `/~NAME`.
+    """
+    if databases is not None and (connection_string is not None or pg_pool is not None):
+        raise ConfigError("databases: give either this, or connection_string or pg_pool")
+    chosen = [
+        found
+        if isinstance(found, Database)
+        else Database(name, connection_string=found, schema=schema, read_only=read_only)
+        for name, found in (databases or {}).items()
+    ] or [Database(connection_string=connection_string, pg_pool=pg_pool, schema=schema, read_only=read_only)]
+    settings = AppSettings(
+        environment=environment, redact=tuple(redact), format_payload=format_payload,
+        job_links=dict(job_links or {}), back_link=back_link, allowed_hosts=allowed_hosts,
+        frame_ancestors=tuple(frame_ancestors), secret=secret, metrics_token=metrics_token,
+    )  # fmt: skip
+    return AdminApp(chosen, authorize=authorize, settings=settings)
 
 
 class AdminApp:
     """An ASGI application. It opens its database at the first request; `aclose` closes it."""
 
     def __init__(
-        self, databases: Sequence[Database], *, authorize: Authorize | None, environment: str = ""
+        self,
+        databases: Sequence[Database],
+        *,
+        authorize: Authorize | None,
+        settings: AppSettings | None = None,
+        hosts: HostRule | None = None,
     ) -> None:
         from .table import ROUTES
 
@@ -57,24 +120,69 @@ class AdminApp:
                 "authorize: the dashboard is closed by default; pass a function that returns an Identity "
                 "for those who may use it, or everyone_may"
             )
+        self.settings = settings if settings is not None else AppSettings()
+        check_frame_ancestors(self.settings.frame_ancestors)
         self.databases = list(databases)
-        self.environment = environment
+        self._by_name = _named(self.databases)
+        self.authorize = authorize
+        self.signer = Signer(self.settings.secret)
         self.static = StaticFiles()
-        self._authorize = authorize
-        served = [self._served(route) for route in ROUTES]
-        served.append(StarletteRoute("/static/{hash}/{name}", self.static.serve, methods=["GET"]))
-        self._router = Router(served)
+        self.stopping = asyncio.Event()
+        """Set when the server stops: streams end then."""
+        self._hosts = hosts if hosts is not None else HostRule.of(self.settings.allowed_hosts)
+        self.routes = ROUTES
+        self._tables = {
+            read_only: RouteTable([*ROUTES, self.static.route], read_only=read_only)
+            for read_only in {database.is_read_only for database in self.databases}
+        }
+        self._kept = KeptAnswers(self.databases[0].clock)
+        self._shared: dict[Hashable, Any] = {}
+        if isinstance(authorize, SignIn):
+            authorize.on_failure = self._record_failure
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._router(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+    @property
+    def environment(self) -> str:
+        return self.settings.environment
+
+    def prefix_of(self, database: Database) -> str:
+        """The path below which a database is shown."""
+        return "" if database is self.databases[0] else f"/~{database.name}"
+
+    def shared(self, key: Hashable, make: Callable[[], T]) -> T:
+        """One object for all calls, such as the sampler of a database; its `aclose` is called at the end."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        return cast(T, self._shared[key])
+
+    def stop(self) -> None:
+        """End all streams, before the server waits for connections to close."""
+        self.stopping.set()
 
     async def aclose(self) -> None:
         """Close connections. Call it when the application that mounts the dashboard ends."""
+        self.stop()
+        while self._shared:
+            _, found = self._shared.popitem()
+            close: Callable[[], Awaitable[None]] | None = getattr(found, "aclose", None)
+            if close is not None:
+                await close()
         for database in self.databases:
             await database.aclose()
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, ROOT: scope.get("root_path", ""), NONCE: secrets.token_urlsafe(16)}
+            request = Request(scope, receive)
+            response, is_ours = await self._respond(request)
+            if is_ours:
+                send = _sending(send, answer_headers(scope[NONCE], self.settings.frame_ancestors))
+            if request.method == "HEAD":
+                response = Response(status_code=response.status_code, headers=dict(response.headers))
+            await response(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -83,45 +191,214 @@ class AdminApp:
         await self.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _served(self, route: Route) -> StarletteRoute:
-        async def endpoint(request: Request) -> Response:
-            return await self._answer(route, request)
-
-        return StarletteRoute(route.path, endpoint, methods=[route.method])
-
-    async def _answer(self, route: Route, request: Request) -> Response:
-        identity = self._authorize(request)
-        if inspect.isawaitable(identity):
-            identity = await identity
-        if isinstance(identity, Response):
-            return identity
-        if identity is None:
-            return PlainTextResponse("Sign in first", 401)
-        call = Call(self, request, identity, self.databases[0], secrets.token_urlsafe(16))
+    async def _respond(self, request: Request) -> tuple[Response, bool]:
+        """The response, and whether it is ours; what `authorize` answers is left as it is."""
+        path = _path_below_root(request.scope)
+        if not self._is_for_us(request, path):
+            return _foreign_host(), True
+        database, path = self._choose(request.scope, path)
+        call = Call(self, request, NO_ONE, database, request.scope[NONCE])
+        is_api = path.startswith("/api/")
         try:
-            if not any(identity.may(permission) for permission in route.permissions):
-                raise not_allowed(route.permissions[0])
-            return _response(call, route, await route.handler(call))
-        except Problem as problem:
-            return _problem(call, route, problem)
+            return await self._answer(call, path)
+        except ClientDisconnect:
+            return Response(status_code=400), True
+        except Exception as error:
+            problem = problem_of(error) or Problem(
+                500, "Something went wrong in the dashboard", "This is a fault of the dashboard."
+            )
+            _log(problem, error, request)
+            return self._problem(call, problem, is_api=is_api), True
+
+    def _is_for_us(self, request: Request, path: str) -> bool:
+        if path in ANY_HOST or request.scope.get(HOST_CHECKED):
+            return True
+        return self._hosts.accepts(request.headers.get("host"), request.scope.get("scheme", "http"))
+
+    def _choose(self, scope: Scope, path: str) -> tuple[Database, str]:
+        """The database of a path, and the path below that database's root."""
+        found = _DATABASE.match(path)
+        if found is None or found[1] not in self._by_name:
+            return self.databases[0], path
+        scope["root_path"] = scope[ROOT] + found[0]
+        if not scope["path"].startswith(scope["root_path"]):  # a server that strips the root path
+            scope["path"] = scope["root_path"] + path[found.end() :]
+        return self._by_name[found[1]], path[found.end() :] or "/"
+
+    async def _answer(self, call: Call, path: str) -> tuple[Response, bool]:
+        request = call.request
+        if len(request.scope.get("query_string", b"")) > MAX_QUERY:
+            raise Problem(414, "The address is too long", f"At most {MAX_QUERY:,} bytes are accepted.")
+        table = self._tables[call.database.is_read_only]
+        found = table.find(request.method, path)
+        route = found.route if found is not None else None
+        if route is not None and not route.is_api and preferred_type(request) == "application/json":
+            route = table.json_route(route) or route
+        if route is None or route.access != "open":
+            identity = await self._identify(request, path)
+            if isinstance(identity, Response):
+                return identity, False
+            if identity is None:
+                return self._signed_out(call, path), True
+            call.identity = identity.limited_to(READING) if call.database.is_read_only else identity
+        if found is None or route is None:
+            return self._no_route(call, table, path), True
+        request.scope["path_params"] = dict(found.values)
+        _check_request(call, route)
+        if route.permissions and not any(call.identity.may(each) for each in route.permissions):
+            raise not_allowed(route.permissions[0])
+        key = request.headers.get(IDEMPOTENCY_KEY) if route.is_api and route.method == "POST" else None
+        if key is None:
+            return await self._handle(call, route), True
+        who = (call.identity.name, call.identity.how, call.database.name, path, key)
+        return await self._kept.once(who, await call.body(), lambda: self._handle(call, route)), True
+
+    async def _handle(self, call: Call, route: Route) -> Response:
+        call.notice = read_notice(call)
+        answer = await route.handler(call)
+        if isinstance(answer, Page):
+            call.around = await look_around(call)
+        return response_of(call, route, answer)
+
+    def _record_failure(self, failure: FailedSignIn) -> None:
+        self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
+
+    def still_knows(self, call: Call) -> bool:
+        """Whether the session behind a call has not been signed out, for calls that last."""
+        return not isinstance(self.authorize, SignIn) or self.authorize(call.request) is not None
+
+    async def _identify(self, request: Request, path: str) -> Identity | Response | None:
+        token = self.settings.metrics_token
+        if token and path == "/metrics":
+            given = request.headers.get("authorization", "")
+            if hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+                return Identity(name="metrics", permissions=ROLES["metrics"], how="token")
+        found = self.authorize(request)
+        if inspect.isawaitable(found):
+            found = await found
+        if found is not None and not isinstance(found, Identity | Response):
+            raise TypeError(f"authorize returned {type(found).__name__}, not an Identity, a Response or None")
+        return found
+
+    def _signed_out(self, call: Call, path: str) -> Response:
+        request = call.request
+        is_visit = (
+            request.method in ("GET", "HEAD")
+            and preferred_type(request) == "text/html"
+            and request.headers.get("sec-fetch-dest", "document") == "document"
+        )
+        has_page = isinstance(self.authorize, SignIn) and self.authorize.has_page
+        if path.startswith("/api/") or not is_visit or not has_page:
+            problem = Problem(401, "Sign in first", "" if has_page else "Nothing says who you are.")
+            return self._problem(call, problem, is_api=path.startswith("/api/"))
+        here = self.prefix_of(call.database) + path
+        query = _query(request)
+        target = f"{here}?{query}" if query else here
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            # The cookie is not sent when a link of another site is followed, but it is after a refresh.
+            values = {"target": call.app_url(target)}
+            return page_response(call, Page("bounce.html", "Continue", values=values))
+        return RedirectResponse(call.app_url("/login", next=target), 303)
+
+    def _no_route(self, call: Call, table: RouteTable, path: str) -> Response:
+        shorter = path.rstrip("/")
+        if shorter != path and shorter and table.find("GET", shorter) is not None:
+            query = _query(call.request)
+            return RedirectResponse(call.url(shorter) + (f"?{query}" if query else ""), 307)
+        methods = table.methods(path)
+        if methods is None:
+            raise Problem(404, "There is no such page", "Check the address, or choose a page.")
+        if not methods and call.database.is_read_only:
+            raise Problem(405, "This dashboard is read-only", allow=methods)
+        raise Problem(405, f"{call.request.method} is not possible here", allow=methods)
+
+    def _problem(self, call: Call, problem: Problem, *, is_api: bool) -> Response:
+        try:
+            return problem_response(call, problem, is_api=is_api)
+        except Exception:
+            logger.exception("the page for a problem cannot be made")
+            return with_problem_headers(problem_document(problem), problem)
 
 
-def _response(call: Call, route: Route, answer: Any) -> Response:
-    if isinstance(answer, Response):
-        return answer
-    if isinstance(answer, Page):
-        return Response(render(call, answer), answer.status, media_type="text/html")
-    if isinstance(answer, Redirect):
-        return RedirectResponse(call.url(answer.path), 303)
-    if isinstance(answer, Download):
-        headers = {"Content-Disposition": f'attachment; filename="{answer.name}"'}
-        return Response(answer.content, headers=headers, media_type=answer.media_type)
-    return Response(msgspec.json.encode(answer), route.status, media_type="application/json")
+def _check_request(call: Call, route: Route) -> None:
+    """Refuse what another site may have sent, and bodies that are not what the route takes."""
+    request = call.request
+    if route.method == "GET":
+        return
+    is_token = call.identity.how == "token"
+    check_origin(request.headers, request.scope.get("scheme", "http"), is_token=is_token)
+    if is_token and not route.is_api:
+        raise Problem(403, "Bearer tokens are for the API", "Use the same action below /api/v1.")
+    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    if route.is_api and has_body:
+        call.check_json()
 
 
-def _problem(call: Call, route: Route, problem: Problem) -> Response:
-    if route.is_api:
-        content = {"title": problem.title, "status": problem.status, "detail": problem.detail, **problem.more}
-        return Response(msgspec.json.encode(content), problem.status, media_type="application/problem+json")
-    page = Page("problem.html", problem.title, values={"detail": problem.detail}, status=problem.status)
-    return Response(render(call, page), problem.status, media_type="text/html")
+def _path_below_root(scope: Scope) -> str:
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and (path == root or path.startswith(root + "/")):
+        path = path[len(root) :]
+    return path or "/"
+
+
+def _query(request: Request) -> str:
+    found: bytes = request.scope.get("query_string", b"")
+    return found.decode("latin-1")
+
+
+def _named(databases: Sequence[Database]) -> dict[str, Database]:
+    if not databases:
+        raise ConfigError("databases: give at least one")
+    found = {database.name: database for database in databases}
+    if len(found) < len(databases):
+        raise ConfigError("databases: each needs a name of its own")
+    for name in found:
+        if len(databases) > 1 and not _DATABASE.fullmatch(f"/~{name}"):
+            raise ConfigError(f"databases: {name!r}: a name has letters, digits, _ and - only")
+    return found
+
+
+def _sending(send: Send, headers: Mapping[str, str]) -> Send:
+    """Adds headers to an answer, except those that it already has."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            given += [
+                (name.lower().encode(), value.encode("latin-1"))
+                for name, value in headers.items()
+                if name.lower().encode() not in names
+            ]
+            message = {**message, "headers": given}
+        await send(message)
+
+    return send_with_headers
+
+
+def _foreign_host() -> Response:
+    return PlainTextResponse(
+        "This dashboard is not known by this host name. Start it with --allowed-host NAME, or give "
+        "allowed_hosts to admin_app.\n",
+        421,
+    )
+
+
+def _log(problem: Problem, error: Exception, request: Request) -> None:
+    """Log faults with an id that the answer shows, and trouble with the database without a traceback."""
+    if problem.status < 500:
+        return
+    problem.more["id"] = secrets.token_hex(4)
+    path = request.scope["path"]
+    if problem.status == 500:
+        logger.error("%s %s failed, id %s", request.method, path, problem.more["id"], exc_info=error)
+    else:
+        logger.warning(
+            "%s %s: %s: %s (id %s)",
+            request.method,
+            path,
+            problem.title,
+            message_of(error),
+            problem.more["id"],
+        )

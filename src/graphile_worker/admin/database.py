@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
 
 from ..client import WorkerUtils
 from ..clock import Clock, SystemClock
 from ..db.connection import AnyPool, Connection, Pool
 from ..db.dsn import Dsn
+from ..db.errors import is_dead_session
 from ..db.open import close_pool, open_pool, resolve_connection
+from ..errors import ConnectionFailedError, SchemaMissingError
 from ..schema_name import SchemaName
 from ..sql import load
+from .operations import OperationRunner
+from .service.meter import Meter
 
 MAX_CONNECTIONS = 4
+CONNECT_WITHIN = 5.0  # seconds, unless the connection string has connect_timeout
+CONNECTION_WITHIN = 5.0  # seconds to wait for a free connection
 CLOSE_WITHIN = 2.0  # seconds
 READ_WITHIN = 3000  # milliseconds that one statement of a page may take
 STEP_WITHIN = 15_000  # milliseconds for a step of an operation
 LOCK_WITHIN = 500  # milliseconds to wait for a lock
+AGAIN_AFTER = 1.0  # seconds after which a server that did not answer is asked again
 
 
 class Database:
@@ -43,9 +54,13 @@ class Database:
         self.schema = SchemaName(schema) if schema is not None else SchemaName()
         self.is_read_only = read_only
         self.clock = clock if clock is not None else SystemClock()
+        self.meter = Meter()
         self._source = resolve_connection(connection_string, pg_pool)
         self._opening = asyncio.Lock()
         self._utils: WorkerUtils | None = None
+        self._failure: tuple[float, ConnectionFailedError] | None = None
+        self.operations = OperationRunner(self)
+        """Carries out changes to many jobs, also those that an earlier process began."""
 
     @property
     def utils(self) -> WorkerUtils:
@@ -54,45 +69,114 @@ class Database:
             raise RuntimeError("the database has not been opened")
         return self._utils
 
+    @property
+    def title(self) -> str:
+        """The name of the database on the server, for people."""
+        return (self._source.database if isinstance(self._source, Dsn) else None) or self.name
+
     async def open(self) -> None:
         """Connect, if that has not been done; raises what the driver says if the server does not answer."""
         async with self._opening:
             if self._utils is not None:
                 return
-            source = self._source
-            pool: Pool = (
-                await open_pool(
-                    source, max_pool_size=MAX_CONNECTIONS, application_name="graphile_worker admin"
-                )
-                if isinstance(source, Dsn)
-                else source
-            )
+            if self._failure is not None and time.monotonic() - self._failure[0] < AGAIN_AFTER:
+                # Requests that waited meanwhile do not each wait for another timeout.
+                raise ConnectionFailedError(str(self._failure[1]), sqlstate=self._failure[1].sqlstate)
+            try:
+                pool = await self._open_pool()
+            except ConnectionFailedError as error:
+                self._failure = (time.monotonic(), error)
+                raise
             self._utils = WorkerUtils(pool, schema=self.schema, clock=self.clock, checks_names=False)
+        await self.operations.adopt_if_possible()
+
+    async def _open_pool(self) -> Pool:
+        source = self._source
+        if not isinstance(source, Dsn):
+            return source
+        if source.connect_timeout is None:
+            source = replace(source, connect_timeout=CONNECT_WITHIN)
+        return await open_pool(
+            source,
+            max_pool_size=MAX_CONNECTIONS,
+            application_name="graphile_worker admin",
+            read_only=self.is_read_only,
+        )
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Connection]:
         """One read-only transaction for a whole page, so that its parts agree."""
-        await self.open()
-        async with (
-            self.utils.pool.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            await connection.fetchrow(load("admin/bounds", self.schema), str(READ_WITHIN), str(LOCK_WITHIN))
+        options = {"isolation": "repeatable_read", "readonly": True}
+        async with self._transaction(READ_WITHIN, options) as connection:
             yield connection
 
     @asynccontextmanager
     async def write(self, *, within: int = READ_WITHIN) -> AsyncIterator[Connection]:
         """One transaction that may change something. PostgreSQL refuses if the dashboard is read-only."""
-        await self.open()
-        async with (
-            self.utils.pool.acquire() as connection,
-            connection.transaction(readonly=self.is_read_only),
-        ):
-            await connection.fetchrow(load("admin/bounds", self.schema), str(within), str(LOCK_WITHIN))
+        async with self._transaction(within, {"readonly": self.is_read_only}) as connection:
             yield connection
+
+    @asynccontextmanager
+    async def listening(self, channel: str, heard: Callable[..., None]) -> AsyncIterator[asyncio.Event]:
+        """Listen on a connection of its own; the event is set when that is lost.
+
+        A pool with few connections is left alone: the event is never set, and nothing is heard.
+        """
+        await self.open()
+        lost = asyncio.Event()
+        if self.utils.pool.get_max_size() < MAX_CONNECTIONS:
+            yield lost
+            return
+
+        def end(*_: object) -> None:
+            lost.set()
+
+        async with self.utils.pool.acquire(timeout=CONNECTION_WITHIN) as connection:
+            connection.add_termination_listener(end)
+            await connection.add_listener(channel, heard)
+            try:
+                yield lost
+            finally:
+                connection.remove_termination_listener(end)
+                if not connection.is_closed():
+                    await connection.remove_listener(channel, heard)
+
+    async def check(self) -> None:
+        """Raise if the server does not answer, or lacks the schema."""
+        async with self.read() as connection:
+            if not await connection.fetchval(load("admin/ready"), f"{self.schema.quoted}._private_jobs"):
+                raise SchemaMissingError(f"the schema {self.schema.quoted} is not installed")
+
+    @asynccontextmanager
+    async def _transaction(self, within: int, options: dict[str, Any]) -> AsyncIterator[Connection]:
+        await self.open()
+        async with AsyncExitStack() as stack:
+            connection = await self._begin(stack, within, options)
+            yield connection
+
+    async def _begin(self, stack: AsyncExitStack, within: int, options: dict[str, Any]) -> Connection:
+        """A connection in a transaction. Connections that the server closed meanwhile are passed over."""
+        for left in range(MAX_CONNECTIONS, -1, -1):
+            async with AsyncExitStack() as attempt:
+                try:
+                    connection = await attempt.enter_async_context(
+                        self.utils.pool.acquire(timeout=CONNECTION_WITHIN)
+                    )
+                    attempt.enter_context(self.meter.counting(connection))
+                    await attempt.enter_async_context(connection.transaction(**options))
+                    bounds = load("admin/bounds", self.schema)
+                    await connection.fetchrow(bounds, str(within), str(LOCK_WITHIN))
+                except Exception as error:
+                    if left and is_dead_session(error):
+                        continue
+                    raise
+                await stack.enter_async_context(attempt.pop_all())
+                return connection
+        raise AssertionError("the last round returns or raises")
 
     async def aclose(self) -> None:
         """Close the pool, if it was made here."""
+        await self.operations.aclose()
         if self._utils is not None and isinstance(self._source, Dsn):
             await close_pool(self._utils.pool, within=CLOSE_WITHIN)
         self._utils = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +19,15 @@ class Identity:
     name: str
     permissions: frozenset[Permission] = PERMISSIONS
     how: str = ""
-    """How they signed in, for the audit: `password`, `token`, `link`, `header`, or what `authorize` says."""
+    """How they signed in, for the audit: `password`, `token`, `link`, `header`, or what `authorize` says.
+
+    `token` means a bearer token, which no browser sends by itself: such a request needs no origin, and may
+    change something through the API only.
+    """
+    expires_at: datetime | None = None
+    """When the session ends, if it does; streams end then too."""
+    session: str = ""
+    """The id of the session, if the dashboard's own sign-in made one."""
 
     @classmethod
     def with_role(cls, name: str, role: str, how: str = "") -> Identity:
@@ -28,9 +37,17 @@ class Identity:
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
 
+    def limited_to(self, permissions: frozenset[Permission]) -> Identity:
+        """The same identity without other permissions."""
+        return replace(self, permissions=self.permissions & permissions)
+
 
 Authorize = Callable[[Request], Identity | Response | Awaitable[Identity | Response | None] | None]
 """Returns who makes the request, or an answer such as a redirect to a sign-in page, or None to refuse."""
+
+
+NO_ONE = Identity(name="", permissions=frozenset(), how="")
+"""Who makes a request that needs no sign-in."""
 
 
 def everyone_may(request: Request) -> Identity:

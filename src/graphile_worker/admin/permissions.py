@@ -25,13 +25,21 @@ Permission = Literal[
 ]
 PERMISSIONS: frozenset[Permission] = frozenset(get_args(Permission))
 
+Access = Literal["open", "signed_in"]
+"""In place of a permission: routes for everyone, and for everyone who is signed in."""
+
 VIEWER: frozenset[Permission] = frozenset({"jobs.read", "audit.read", "metrics.read"})
 OPERATOR: frozenset[Permission] = VIEWER | {
     "jobs.retry", "jobs.reschedule", "jobs.cancel", "queues.pause", "tasks.pause", "schedules.run",
     "schedules.pause",
 }  # fmt: skip
-ROLES: dict[str, frozenset[Permission]] = {"viewer": VIEWER, "operator": OPERATOR, "admin": PERMISSIONS}
+ROLES: dict[str, frozenset[Permission]] = {
+    "viewer": VIEWER,
+    "operator": OPERATOR,
+    "admin": PERMISSIONS,
+    "metrics": frozenset({"metrics.read"}),
+}
 """`viewer` reads, with payloads redacted; `operator` also retries, reschedules, cancels, pauses and runs;
-`admin` does all."""
+`admin` does all; `metrics` reads `/metrics` only, for a token."""
 READING: frozenset[Permission] = frozenset({"jobs.read", "payload.read", "audit.read", "metrics.read"})
 """Permissions that change nothing, the ones left in a read-only dashboard."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from importlib.resources import files
 
-from starlette.requests import Request
 from starlette.responses import Response
+
+from .call import Call
+from .routes import Route
 
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 KEPT = "public, max-age=31536000, immutable"
@@ -27,9 +29,17 @@ class StaticFiles:
         """The path of a file below the dashboard's root."""
         return f"/static/{self._hash}/{name}"
 
-    async def serve(self, request: Request) -> Response:
-        name = request.path_params["name"]
+    @property
+    def route(self) -> Route:
+        """Static files need no sign-in: the sign-in page uses them."""
+        return Route(
+            method="GET", path="/static/{hash}/{name}", handler=self.serve, permission="open",
+            summary="Static files",
+        )  # fmt: skip
+
+    async def serve(self, call: Call) -> Response:
+        name, hash = call.path_values["name"], call.path_values["hash"]
         body = self._content.get(name)
-        if body is None or request.path_params["hash"] != self._hash:
-            return Response("Not found", 404, media_type="text/plain")
+        if body is None or hash != self._hash:
+            return Response("Not found\n", 404, media_type="text/plain")
         return Response(body, headers={"Cache-Control": KEPT, "Content-Type": TYPES[name.rpartition(".")[2]]})

@@ -25,6 +25,7 @@ from .support.parameters import (
 PROGRAM = "graphile-worker"
 COMMANDS = {
     "add": "add:add_command",
+    "admin": "admin:admin_group",
     "bench": "bench:bench_command",
     "cancel": "jobs:cancel_command",
     "cleanup": "cleanup:cleanup_command",
@@ -48,8 +49,11 @@ COMMANDS = {
     "remove": "jobs:remove_command",
     "reschedule": "jobs:reschedule_command",
     "resume": "pause:resume_command",
+    "schedules": "schedules:schedules_command",
     "show": "show:show_command",
+    "stack": "stack:stack_command",
     "stats": "stats:stats_command",
+    "stop": "stack:stop_command",
     "sweep": "workers:sweep_command",
     "width": "width:width_command",
     "workers": "workers:workers_command",
@@ -71,6 +75,7 @@ MEANT = {
     **dict.fromkeys(("stop", "hold", "quiet"), "Did you mean 'pause'?"),
     **dict.fromkeys(("unpause", "continue"), "Did you mean 'resume'?"),
     **dict.fromkeys(("inspect", "active"), "Did you mean 'workers'?"),
+    **dict.fromkeys(("dashboard", "web", "ui", "monitor", "flower"), "Did you mean 'admin'?"),
 }
 """Commands of other job queues, and ours for the same purpose."""
 MEANT_FLAGS = {

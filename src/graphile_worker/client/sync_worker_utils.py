@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
+    from ..queries.requests import Deploy
+    from ..queries.schedules import Schedule
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
     from .following import JobRecord, JobStatus
+    from .job_stacks import JobStack
     from .sync_handle import SyncJobHandle
 
 P = TypeVar("P")
@@ -402,8 +405,51 @@ class SyncWorkerUtils(SyncClient):
         return self._run(connection, lambda utils: utils.resume_all())
 
     def list_pauses(self, *, connection: BlockingConnection | None = None) -> list[Pause]:
-        """What is paused: everything first, then tasks, then queues, by name."""
+        """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
         return self._run(connection, lambda utils: utils.list_pauses())
+
+    def list_schedules(
+        self,
+        identifier: str | None = None,
+        *,
+        after: str | None = None,
+        limit: int = 500,
+        connection: BlockingConnection | None = None,
+    ) -> list[Schedule]:
+        """Recurring jobs by identifier, those after `after`; or one of them, if there is one.
+
+        Running Python workers tell what each is. Of those that only other runtimes have, the database knows
+        no more than when a job was last added.
+        """
+        return self._run(connection, lambda utils: utils.list_schedules(identifier, after=after, limit=limit))
+
+    def pause_schedule(
+        self,
+        identifier: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: BlockingConnection | None = None,
+    ) -> Pause:
+        """Add no more jobs of a recurring job, until a time, for a period, or until `resume_schedule`.
+
+        What becomes due during the pause is skipped, and not made up for. Only workers of this package obey.
+        """
+        return self._run(
+            connection, lambda utils: utils.pause_schedule(identifier, until=until, reason=reason)
+        )
+
+    def resume_schedule(self, identifier: str, *, connection: BlockingConnection | None = None) -> bool:
+        """End the pause of a recurring job; returns whether it was paused."""
+        return self._run(connection, lambda utils: utils.resume_schedule(identifier))
+
+    def run_schedule_now(self, identifier: str, *, connection: BlockingConnection | None = None) -> Job:
+        """Add the job of a recurring job now, also while it is paused; the next regular run is not affected.
+
+        A running Python worker must have it. `_cron` in the payload has `manual: true`. The job key is the
+        one that scheduled jobs have, so a waiting job with the same key is replaced.
+        """
+        return self._run(connection, lambda utils: utils.run_schedule_now(identifier))
 
     def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: BlockingConnection | None = None
@@ -578,6 +624,45 @@ class SyncWorkerUtils(SyncClient):
         table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
         """
         return self._run(connection, lambda utils: utils.list_workers(all=all), is_long=all)
+
+    def stop_worker(
+        self, worker_id: str, *, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> None:
+        """Ask a Python worker to shut down gracefully, as if it had received SIGTERM.
+
+        Raises WorkerNotFoundError if there is no such worker. Returns when it was asked, not when it ends.
+        """
+        return self._run(connection, lambda utils: utils.stop_worker(worker_id, reason=reason))
+
+    def quiet_worker(
+        self, worker_id: str, *, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> None:
+        """Ask a Python worker to fetch no more jobs, until `resume_worker`. Running jobs go on.
+
+        Jobs that it has prefetched are returned. Raises WorkerNotFoundError if there is no such worker.
+        """
+        return self._run(connection, lambda utils: utils.quiet_worker(worker_id, reason=reason))
+
+    def resume_worker(self, worker_id: str, *, connection: BlockingConnection | None = None) -> bool:
+        """Let a quiet worker fetch jobs again; returns whether it was quiet."""
+        return self._run(connection, lambda utils: utils.resume_worker(worker_id))
+
+    def get_job_stack(self, job: Job | int, *, timeout: float | timedelta = 6.0) -> JobStack:
+        """Where a running job is now: the calls it is in, as its worker sees them.
+
+        Raises StackUnavailableError if the job does not run, if another runtime runs it, or if its worker
+        does not answer within `timeout`.
+        """
+        return self._run(None, lambda utils: utils.get_job_stack(job, timeout=timeout))
+
+    def list_deploys(
+        self, *, since: datetime | timedelta, connection: BlockingConnection | None = None
+    ) -> list[Deploy]:
+        """When versions of the application (`app_version`) were started, the latest first.
+
+        `since` is a time, or a period before now.
+        """
+        return self._run(connection, lambda utils: utils.list_deploys(since=since))
 
     def sweep_stale_workers(
         self,

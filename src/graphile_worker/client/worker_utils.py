@@ -45,10 +45,13 @@ if TYPE_CHECKING:
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
+    from ..queries.requests import Deploy
+    from ..queries.schedules import Schedule
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from .following import JobRecord, JobStatus
     from .handle import JobHandle, JobReference
+    from .job_stacks import JobStack
     from .waiting import Waiters
 
 P = TypeVar("P")
@@ -726,11 +729,70 @@ class WorkerUtils:
         )
 
     async def list_pauses(self, *, connection: UserConnection | None = None) -> list[Pause]:
-        """What is paused: everything first, then tasks, then queues, by name."""
+        """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
         from ..queries import pauses
 
         async with self._connection(connection) as session:
             return await pauses.list_pauses(session, self.schema)
+
+    # -- recurring jobs ------------------------------------------------------------------------------------
+
+    async def list_schedules(
+        self,
+        identifier: str | None = None,
+        *,
+        after: str | None = None,
+        limit: int = 500,
+        connection: UserConnection | None = None,
+    ) -> list[Schedule]:
+        """Recurring jobs by identifier, those after `after`; or one of them, if there is one.
+
+        Running Python workers tell what each is. Of those that only other runtimes have, the database knows
+        no more than when a job was last added.
+        """
+        from ..queries import schedules
+
+        async with self._connection(connection) as session:
+            return await schedules.list_schedules(
+                session, self.schema, identifier=identifier, after=after, limit=limit
+            )
+
+    async def pause_schedule(
+        self,
+        identifier: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Add no more jobs of a recurring job, until a time, for a period, or until `resume_schedule`.
+
+        What becomes due during the pause is skipped, and not made up for. Only workers of this package obey.
+        """
+        from ..queries import schedules
+
+        return await self._manage(
+            connection,
+            lambda session: schedules.pause_schedule(session, self.schema, identifier, until, reason),
+        )
+
+    async def resume_schedule(self, identifier: str, *, connection: UserConnection | None = None) -> bool:
+        """End the pause of a recurring job; returns whether it was paused."""
+        from ..queries import schedules
+
+        return await self._manage(
+            connection, lambda session: schedules.resume_schedule(session, self.schema, identifier)
+        )
+
+    async def run_schedule_now(self, identifier: str, *, connection: UserConnection | None = None) -> Job:
+        """Add the job of a recurring job now, also while it is paused; the next regular run is not affected.
+
+        A running Python worker must have it. `_cron` in the payload has `manual: true`. The job key is the
+        one that scheduled jobs have, so a waiting job with the same key is replaced.
+        """
+        from .schedules import run_now
+
+        return await run_now(self, identifier, self._clock.now(), connection)
 
     # -- maintenance ---------------------------------------------------------------------------------------
 
@@ -1025,6 +1087,65 @@ class WorkerUtils:
 
         async with self._connection(connection) as session:
             return await worker_rows.list_workers(session, self.schema, scan=all)
+
+    async def stop_worker(
+        self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> None:
+        """Ask a Python worker to shut down gracefully, as if it had received SIGTERM.
+
+        Raises WorkerNotFoundError if there is no such worker. Returns when it was asked, not when it ends.
+        """
+        from ..queries.requests import ask_worker
+
+        await self._manage(
+            connection, lambda session: ask_worker(session, self.schema, worker_id, "stop", reason=reason)
+        )
+
+    async def quiet_worker(
+        self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> None:
+        """Ask a Python worker to fetch no more jobs, until `resume_worker`. Running jobs go on.
+
+        Jobs that it has prefetched are returned. Raises WorkerNotFoundError if there is no such worker.
+        """
+        from ..queries.requests import ask_worker
+
+        await self._manage(
+            connection, lambda session: ask_worker(session, self.schema, worker_id, "quiet", reason=reason)
+        )
+
+    async def resume_worker(self, worker_id: str, *, connection: UserConnection | None = None) -> bool:
+        """Let a quiet worker fetch jobs again; returns whether it was quiet."""
+        from ..queries.requests import resume_worker
+
+        return await self._manage(connection, lambda session: resume_worker(session, self.schema, worker_id))
+
+    async def get_job_stack(self, job: Job | int, *, timeout: float | timedelta = 6.0) -> JobStack:
+        """Where a running job is now: the calls it is in, as its worker sees them.
+
+        Raises StackUnavailableError if the job does not run, if another runtime runs it, or if its worker
+        does not answer within `timeout`.
+        """
+        from .following import id_of
+        from .job_stacks import job_stack
+
+        if self._is_bound:
+            raise no_connection_to_lend()
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        return await job_stack(lambda: self._connection(None), self.schema, id_of(job), seconds)
+
+    async def list_deploys(
+        self, *, since: datetime | timedelta, connection: UserConnection | None = None
+    ) -> list[Deploy]:
+        """When versions of the application (`app_version`) were started, the latest first.
+
+        `since` is a time, or a period before now.
+        """
+        from ..queries.requests import list_deploys
+
+        begin = _beginning(since, None, self._clock.now())
+        async with self._connection(connection) as session:
+            return await list_deploys(session, self.schema, begin)
 
     async def sweep_stale_workers(
         self,

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from ..errors import ConfigError
 from ..options import WorkerOptions
+from .admin_options import PREFIX as ADMIN
+from .admin_options import AdminOptions
 from .settings import CommandLineOptions, known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
@@ -28,11 +30,12 @@ class Settings(msgspec.Struct, frozen=True):
     worker: WorkerOptions
     command_line: CommandLineOptions
     places: dict[str, str]
+    admin: AdminOptions = msgspec.field(default_factory=AdminOptions)
 
     @property
     def provenance(self) -> dict[str, str]:
         """The source of every option that has a value, by dotted name."""
-        names = [name for name in known_settings() if _exists(name, self.worker)]
+        names = [name for name in known_settings() if name.startswith(ADMIN) or _exists(name, self.worker)]
         return {name: _place(name, self.places) for name in names}
 
     def over(self, values: Mapping[str, Any], place: str) -> Settings:
@@ -105,7 +108,7 @@ def resolve_settings(
     _mark_named(values, folder)
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)
-    return Settings(worker, command_line, places)
+    return Settings(worker, command_line, places, _build(AdminOptions, values, places, ADMIN))
 
 
 def _mark_named(values: dict[str, Any], folder: Path) -> None:
@@ -136,11 +139,13 @@ def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:
     return values, places
 
 
-def _build(cls: type[Any], values: Mapping[str, Any], places: Mapping[str, str]) -> Any:
+def _build(cls: type[Any], values: Mapping[str, Any], places: Mapping[str, str], prefix: str = "") -> Any:
     names = cls.__struct_fields__
     nested: dict[str, Any] = {}
     for name, value in values.items():
-        first, *inner = name.split(".")
+        if not name.startswith(prefix):
+            continue
+        first, *inner = name.removeprefix(prefix).split(".")
         if first in names:
             target = nested
             for part in (first, *inner)[:-1]:

@@ -15,11 +15,13 @@ import msgspec
 
 from ..errors import ConfigError
 from ..options import WorkerOptions
+from .admin_options import PREFIX as ADMIN
+from .admin_options import SECRETS, AdminOptions
 
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_PROCESSES = 1024
-SIMPLE_KINDS = (bool, int, float, str, dict)
+SIMPLE_KINDS = (bool, int, float, str, dict, list)
 
 
 class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +64,20 @@ class Setting(msgspec.Struct, frozen=True):
         """The environment variable that sets it."""
         return "GRAPHILE_WORKER_" + self.name.replace(".", "_").upper()
 
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value may hold a password, so that it is not shown."""
+        return self.name == "connection_string" or self.name.removeprefix(ADMIN) in SECRETS
+
 
 @cache
 def known_settings() -> dict[str, Setting]:
     """Every option by its dotted name, in declaration order."""
-    found = [*_walk(WorkerOptions, WorkerOptions, ""), *_walk(CommandLineOptions, CommandLineOptions, "")]
+    found = [
+        *_walk(WorkerOptions, WorkerOptions, ""),
+        *_walk(CommandLineOptions, CommandLineOptions, ""),
+        *_walk(AdminOptions, AdminOptions, ADMIN),
+    ]
     return {setting.name: setting for setting in found}
 
 

@@ -47,6 +47,10 @@ _WORDS = {
     "off": False,
     "0": False,
 }
+_PAIRS = {
+    "lanes": "names and slots, such as video=2",
+    "log_levels": "names and values, such as httpx=warning",
+}
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d][\w.]*)?")
 
 
@@ -184,7 +188,7 @@ def _checked(setting: Setting, value: Any, place: str) -> Any:
     fits = isinstance(value, setting.kind) or (setting.kind is float and isinstance(value, int))
     if not fits or (isinstance(value, bool) and setting.kind is not bool):
         # Even a connection string of the wrong type may hold a password.
-        got = type(value).__name__ if setting.name == "connection_string" else repr(value)
+        got = type(value).__name__ if setting.is_secret else repr(value)
         raise ConfigError(f"{place}: {setting.name}: expected {_expected(setting)}, got {got}")
     return value
 
@@ -193,9 +197,12 @@ def _from_text(setting: Setting, text: str, place: str) -> Any:
     try:
         if setting.kind is dict:
             return _pairs(text)
+        if setting.kind is list:
+            return [part.strip() for part in text.split(",") if part.strip()]
         return _WORDS[text.strip().lower()] if setting.kind is bool else setting.kind(text)
     except (ValueError, KeyError):
-        raise ConfigError(f"{place}: expected {_expected(setting)}, got {text!r}") from None
+        got = "something else" if setting.is_secret else repr(text)
+        raise ConfigError(f"{place}: expected {_expected(setting)}, got {got}") from None
 
 
 def _expected(setting: Setting) -> str:
@@ -204,9 +211,8 @@ def _expected(setting: Setting) -> str:
         int: "a whole number",
         float: "a number of seconds",
         str: "text",
-        dict: "names and slots, such as video=2"
-        if setting.name == "lanes"
-        else "names and values, such as httpx=warning",
+        list: "a list of texts",
+        dict: _PAIRS.get(setting.name, "names and values"),
     }
     return names[setting.kind]
 

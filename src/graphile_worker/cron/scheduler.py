@@ -19,6 +19,8 @@ from datetime import datetime
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection
+from ..db.errors import sqlstate_of
+from ..error_text import message_of
 from ..errors import InvalidArgumentError, JobRefusedError
 from ..hooks import Hooks
 from ..hooks.events import (
@@ -34,6 +36,7 @@ from ..hooks.events import (
 )
 from ..payload import encode
 from ..queries.crontabs import CronMinute, known_crontabs, register_crontabs, schedule_cron_jobs
+from ..queries.pauses import UNAVAILABLE
 from ..schema_name import SchemaName
 from ..spec import CronJob
 from ..tasks.task import AnyTask
@@ -75,8 +78,12 @@ class CronScheduler:
         tasks: Mapping[str, AnyTask] | None = None,
         logger: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
         jitter: Callable[[], float] = random.random,
+        is_registered: bool = False,
     ) -> None:
-        """`tasks`: those of this worker; their options fill in what an item does not set."""
+        """`tasks`: those of this worker; their options fill in what an item does not set.
+
+        `is_registered`: the tables for recurring jobs exist.
+        """
         self._acquire = acquire
         self._schema = schema
         self._items = tuple(items)
@@ -87,6 +94,7 @@ class CronScheduler:
         self._tasks = tasks
         self._logger = logger or logging.getLogger("graphile_worker.cron")
         self._jitter = jitter
+        self._is_registered = is_registered
         self._failures = 0
         self._owed: datetime | None = None
         """The first minute whose jobs are not yet added; None until the first tick is known."""
@@ -267,11 +275,31 @@ class CronScheduler:
         return None
 
     async def _add(self, minutes: Sequence[CronMinute]) -> None:
-        is_observed = JobsAdded in self._events._observed
-        async with self._acquire() as connection:
-            added = await schedule_cron_jobs(connection, self._schema, minutes, return_added=is_observed)
+        try:
+            added = await self._add_to_database(minutes)
+        except Exception as error:
+            if not self._is_registered or sqlstate_of(error) not in UNAVAILABLE:
+                raise
+            self._is_registered = False
+            self._logger.warning(
+                "recurring jobs: this worker cannot see which of them are paused (%s); to obey pauses, run "
+                "workers as the owner of the schema",
+                message_of(error),
+            )
+            added = await self._add_to_database(minutes)
         if added:
             self._events.emit(JobsAdded(specs=added, jobs=(), source="crontab"))
+
+    async def _add_to_database(self, minutes: Sequence[CronMinute]) -> list[CronJob]:
+        is_observed = JobsAdded in self._events._observed
+        async with self._acquire() as connection:
+            return await schedule_cron_jobs(
+                connection,
+                self._schema,
+                minutes,
+                return_added=is_observed,
+                is_registered=self._is_registered,
+            )
 
     async def _sleep(self, seconds: float) -> None:
         if self._is_stopping:

@@ -87,9 +87,16 @@ async def open_pool(
     max_pool_size: int = 10,
     prepared_statements: bool = True,
     application_name: str = APPLICATION_NAME,
+    read_only: bool = False,
 ) -> Pool:
-    """A new pool with one open connection, so that a wrong address or password fails early."""
+    """A new pool with one open connection, so that a wrong address or password fails early.
+
+    With `read_only`, the server refuses every change in these sessions.
+    """
     dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn
+    arguments = _driver_arguments(dsn, prepared_statements, application_name)
+    if read_only:
+        arguments["server_settings"]["default_transaction_read_only"] = "on"
     with translate_connect_errors(dsn):
         pool = asyncpg.create_pool(
             min_size=0,
@@ -97,7 +104,7 @@ async def open_pool(
             connect=functools.partial(connect_to_first, dsn.addresses),
             init=lambda connection: _prepare(connection, dsn.keepalives),
             reset=_no_reset,
-            **_driver_arguments(dsn, prepared_statements, application_name),
+            **arguments,
         )
         await pool
         try:

@@ -8,31 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from ..db.connection import Connection, Row
+from ..db.connection import Connection
 from ..schema_name import SchemaName
 from ..sql import load
+from .backlog import read_backlog
 
 STEP = 5_000  # rows per statement, so that no statement takes long
 FOLD_AFTER = timedelta(minutes=2)
 MINUTES_KEPT = timedelta(hours=48)
 HOURS_KEPT = timedelta(days=90)
 SAMPLES_KEPT = timedelta(hours=48)
-STATES = ("ready", "scheduled", "failed")
-COUNTERS = ("added", "deleted", "updated", "live")
-SCANNED_PAGES = 200  # of the jobs table that a sample reads
-MANY = 5_000  # ready jobs that need not be counted one by one
-COUNTED = 1_000  # jobs of one state that are; more are estimated
 Activity = Callable[[], bool]
 """Whether this pool has run jobs lately."""
 
 
 class SampleJobs:
-    """Records what is waiting: every ten seconds, and every minute while nothing happens.
-
-    A small table is read in full, a large one in part. Only if that finds few ready jobs, or none, they are
-    counted through the index. Beside a long backlog that would be expensive: the index begins with the
-    entries of all jobs that ran since the last vacuum.
-    """
+    """Records what is waiting: every ten seconds, and every minute while nothing happens."""
 
     name = "samples"
 
@@ -41,7 +32,6 @@ class SampleJobs:
         self._is_active = is_active
         self._counters: tuple[int, ...] = ()
         self._has_changed = False
-        self._table = f"{schema.quoted}._private_jobs"
 
     @property
     def interval(self) -> float:
@@ -50,31 +40,18 @@ class SampleJobs:
 
     async def run(self, connection: Connection) -> bool:
         """Add one sample."""
-        found = await self._read(connection, "scan_jobs", SCANNED_PAGES)
-        percentage = found["percentage"]
-        counts = {state: round(found[state] * 100 / percentage) for state in STATES}
-        is_estimate = percentage < 100
-        if is_estimate and counts["ready"] <= MANY:
-            estimates = counts
-            found = await self._read(connection, "look_at_jobs", COUNTED + 1)
-            counts = {state: found[state] for state in STATES}
-            uncounted = [state for state in STATES if counts[state] > COUNTED]
-            counts |= {state: max(counts[state], estimates[state]) for state in uncounted}
-            is_estimate = bool(uncounted)
-        counters = tuple(found[counter] for counter in COUNTERS)
-        self._has_changed, self._counters = counters != self._counters, counters
+        found = await read_backlog(connection, self._schema)
+        self._has_changed, self._counters = found.counters != self._counters, found.counters
         await connection.execute(
             load("figures/add_sample", self._schema),
-            *counters,
-            *(counts[state] for state in STATES),
-            is_estimate,
-            found["oldest_wait"],
+            *found.counters,
+            found.ready,
+            found.scheduled,
+            found.failed,
+            found.is_estimate,
+            found.oldest_wait,
         )
         return False
-
-    async def _read(self, connection: Connection, statement: str, limit: int) -> Row:
-        (row,) = await connection.fetch(load(f"figures/{statement}", self._schema), self._table, limit)
-        return row
 
 
 class FoldMinutes:

@@ -45,6 +45,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.missing_own_objects & {"control", "tracks"}
 
     @property
+    def has_schedules(self) -> bool:
+        """Whether the tables for recurring jobs exist."""
+        return "schedules" not in self.missing_own_objects
+
+    @property
     def has_limits(self) -> bool:
         """Whether the tables and the function for limits exist."""
         return not self.missing_own_objects & {"limits", "queue_indexes"}

@@ -25,7 +25,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .along_indexes import along_indexes
 from .cancel import why_workers_cannot_be_asked
-from .job_filter import CONDITIONS, JobFilter, condition_parts, with_parts
+from .job_filter import JobFilter, with_conditions, with_parts
 from .manage_jobs import failure_values, schedule_values
 
 BATCH = 1_000
@@ -145,17 +145,19 @@ class BulkWalk:
         self._on_kept = on_kept
         self._has_failed_index = False
         self._statement = ""
+        self._more: tuple[object, ...] = ()
         after = filter.after.id if isinstance(filter.after, Job) else filter.after
-        self.report = BulkReport(last_id=after or 0, is_dry_run=is_dry_run)
+        start = max(after or 0, (filter.id_from or 1) - 1)
+        self.report = BulkReport(last_id=start, is_dry_run=is_dry_run)
 
     async def begin(self, connection: Connection) -> None:
         """Find the last job to process."""
         index = f"{self._schema.quoted}.{FAILED_INDEX}"
         row: Any = await connection.fetchrow(load("manage/bulk_bounds", self._schema), index)
-        newest = row["last_id"] or 0
-        up_to = newest if self._up_to is None else min(newest, self._up_to)
+        bounds = [bound for bound in (self._up_to, self._filter.id_to) if bound is not None]
+        up_to = min([row["last_id"] or 0, *bounds])
         self._has_failed_index = row["has_failed_index"]
-        self._statement = self._text()
+        self._write_statement()
         self.report = replace(self.report, up_to=up_to, is_complete=self.report.last_id >= up_to)
 
     async def step(self, connection: Connection) -> list[int]:
@@ -170,7 +172,7 @@ class BulkWalk:
             if problem is None or self._change.otherwise is None:
                 raise
             self._change = self._change.otherwise
-            self._statement = self._text()
+            self._write_statement()
             self.report = replace(report, problem=problem)
             return await self.step(connection)
         found = Counter(report.tasks)
@@ -194,14 +196,14 @@ class BulkWalk:
     async def _run(self, connection: Connection, size: int, position: tuple[int, int, int]) -> Sequence[Row]:
         async with _along_indexes(connection, self._schema):
             rows = await connection.fetch(
-                self._statement, size, *self._filter.values, *position, *self._change.values
+                self._statement, size, *self._filter.values, *position, *self._change.values, *self._more
             )
             if self._on_kept is not None and (kept := _kept_jobs(rows)):
                 await self._on_kept(connection, kept)
         return rows
 
-    def _text(self) -> str:
-        """The statement, which walks along the index that has the fewest jobs."""
+    def _write_statement(self) -> None:
+        """A statement that walks along the index that has the fewest jobs."""
         walked = []
         if self._filter.job_key is not None:
             walked = ["listed_with_key"]
@@ -210,7 +212,8 @@ class BulkWalk:
         statement = with_parts(
             load(f"manage/{self._change.statement}", self._schema), WALKED, walked, self._schema
         )
-        return with_parts(statement, CONDITIONS, condition_parts(self._filter), self._schema)
+        used = 1 + len(self._filter.values) + 3 + len(self._change.values)
+        self._statement, self._more = with_conditions(statement, self._filter, self._schema, used)
 
 
 def _kept_jobs(rows: Sequence[Row]) -> list[Job]:

@@ -14,6 +14,8 @@ from ..sql import load
 from .pauses import EVERY_TASK as EVERY_TASK
 from .pauses import is_of_track, pause_from
 
+STOPPED = "an operator stopped it"
+
 
 class ControlState(msgspec.Struct, frozen=True):
     """What operators ask of one pool."""
@@ -32,18 +34,28 @@ class ControlState(msgspec.Struct, frozen=True):
     """Ids of jobs of this pool that were cancelled, and the reasons."""
     has_leftover_cancels: bool = False
     """Whether there are cancelled jobs that no worker will end by itself; see `leftover_cancels`."""
+    stop: str | None = None
+    """Why the pool is to shut down; None if it is not."""
+    is_quiet: bool = False
+    """Whether the pool is to fetch no more jobs."""
+    stacks: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Ids of requests for the stack of a job, and the ids of the jobs."""
 
     @property
     def paused(self) -> frozenset[str]:
-        """Identifiers of paused tasks; `EVERY_TASK` among them if all are."""
-        return frozenset(
+        """Identifiers of paused tasks; `EVERY_TASK` among them if all are, or if this pool is quiet."""
+        tasks = frozenset(
             pause.task_identifier or EVERY_TASK for pause in self.pauses if pause.queue_name is None
         )
+        return tasks | {EVERY_TASK} if self.is_quiet else tasks
 
 
-async def read_control_state(connection: Connection, schema: SchemaName, pool_id: str) -> ControlState:
-    """What operators ask of this pool now."""
-    rows = await connection.fetch(load("control/look", schema), pool_id)
+async def read_control_state(
+    connection: Connection, schema: SchemaName, pool_id: str, *, has_requests: bool = True
+) -> ControlState:
+    """What operators ask of this pool now; `has_requests`: whether it can read requests to single pools."""
+    statement = "control/look" if has_requests else "control/look@unasked"
+    rows = await connection.fetch(load(statement, schema), pool_id)
     if not rows:
         return NOTHING_ASKED
     queues = [row for row in rows if row["kind"] == "queue"]
@@ -57,6 +69,9 @@ async def read_control_state(connection: Connection, schema: SchemaName, pool_id
         has_wide_queues=any(row["kind"] == "wide" for row in rows),
         cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
         has_leftover_cancels=any(row["kind"] == "leftover" for row in rows),
+        stop=next((row["reason"] or STOPPED for row in rows if row["kind"] == "stop"), None),
+        is_quiet=any(row["kind"] == "quiet" for row in rows),
+        stacks={row["id"]: int(row["name"]) for row in rows if row["kind"] == "stack"},
     )
 
 

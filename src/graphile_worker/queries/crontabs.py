@@ -64,13 +64,15 @@ async def register_crontabs(
     await connection.execute(load("cron/register_crontabs", schema), list(identifiers), known_since)
 
 
-def cron_statement(schema: SchemaName, minute: CronMinute) -> Statement:
-    """The statement that adds the jobs of one minute, unless another worker was first."""
+def cron_statement(schema: SchemaName, minute: CronMinute, *, is_registered: bool = False) -> Statement:
+    """The statement that adds the jobs of one minute, unless another worker was first.
+
+    `is_registered`: the tables for recurring jobs exist, so obey their pauses and note their runs.
+    """
     columns = columns_of(minute.jobs)
+    name = "cron/schedule_unique_cron_jobs" if minute.is_unique else "cron/schedule_cron_jobs"
     return Statement(
-        load_statement(
-            "cron/schedule_unique_cron_jobs" if minute.is_unique else "cron/schedule_cron_jobs", schema
-        ),
+        load_statement(f"{name}@registered" if is_registered else name, schema),
         (
             minute.minute,
             minute.identifiers,
@@ -89,7 +91,12 @@ def cron_statement(schema: SchemaName, minute: CronMinute) -> Statement:
 
 
 async def schedule_cron_jobs(
-    connection: Connection, schema: SchemaName, minutes: Sequence[CronMinute], *, return_added: bool = False
+    connection: Connection,
+    schema: SchemaName,
+    minutes: Sequence[CronMinute],
+    *,
+    return_added: bool = False,
+    is_registered: bool = False,
 ) -> list[CronJob]:
     """Add the jobs of one or more minutes, in order, unless another worker was first.
 
@@ -101,13 +108,13 @@ async def schedule_cron_jobs(
     """
     minutes = [part for minute in minutes for part in minute.parts]
     if len(minutes) == 1 and not minutes[0].has_keys:
-        statement = cron_statement(schema, minutes[0])
+        statement = cron_statement(schema, minutes[0], is_registered=is_registered)
         rows = await connection.fetch(statement.sql, *statement.arguments)
         return _added(minutes[0], rows) if return_added else []
     for _ in range(_KEYED_ADD_ATTEMPTS):
         try:
             async with connection.transaction():
-                return await _schedule_together(connection, schema, minutes, return_added)
+                return await _schedule_together(connection, schema, minutes, return_added, is_registered)
         except _LostAdd:
             continue
     keys = sorted({job.job_key for minute in minutes for job in minute.jobs if job.job_key})
@@ -119,7 +126,11 @@ class _LostAdd(Exception):
 
 
 async def _schedule_together(
-    connection: Connection, schema: SchemaName, minutes: Sequence[CronMinute], return_added: bool
+    connection: Connection,
+    schema: SchemaName,
+    minutes: Sequence[CronMinute],
+    return_added: bool,
+    is_registered: bool,
 ) -> list[CronJob]:
     added: list[CronJob] = []
     if len(minutes) > 1:
@@ -127,11 +138,11 @@ async def _schedule_together(
         await connection.fetch(load("cron/lock_crontabs", schema), list(identifiers))
     for needs_rows, group in groupby(minutes, key=lambda minute: return_added or minute.has_keys):
         if not needs_rows:
-            statements = [cron_statement(schema, minute) for minute in group]
+            statements = [cron_statement(schema, minute, is_registered=is_registered) for minute in group]
             await connection.executemany(statements[0].sql, [each.arguments for each in statements])
             continue
         for minute in group:
-            statement = cron_statement(schema, minute)
+            statement = cron_statement(schema, minute, is_registered=is_registered)
             rows = await connection.fetch(statement.sql, *statement.arguments)
             if any(row["job_id"] is None for row in rows):
                 raise _LostAdd

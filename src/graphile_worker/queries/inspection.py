@@ -18,12 +18,12 @@ from ..job import Job, instant
 from ..pauses import HELD_BY, Pause
 from ..schema_name import SchemaName
 from ..sql import load
-from .job_filter import CONDITIONS, condition_parts, with_parts
 from .job_filter import JOB_ORDERS as JOB_ORDERS
 from .job_filter import JOB_STATES as JOB_STATES
 from .job_filter import JobFilter as JobFilter
 from .job_filter import JobOrder as JobOrder
 from .job_filter import JobState as JobState
+from .job_filter import with_conditions
 from .manage_jobs import checked_ids
 from .pauses import pauses_if_readable
 
@@ -119,18 +119,18 @@ async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilte
     limit = DEFAULT_LIMIT if filter.limit is None else filter.limit
     if limit > MAX_LIMIT:
         raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {limit}")
-    rows = await connection.fetch(_listing(filter, schema), limit, *filter.values, *cursor)
+    values = (limit, *filter.values, *cursor)
+    statement, more = _listing(filter, schema, len(values))
+    rows = await connection.fetch(statement, *values, *more)
     return [JobDetails(*row) for row in rows]
 
 
-def _listing(filter: JobFilter, schema: SchemaName) -> str:
+def _listing(filter: JobFilter, schema: SchemaName, used: int) -> tuple[str, tuple[object, ...]]:
     """The statement for this filter, with its conditions in the form that an index can serve."""
     is_in_run_order = filter.order == "run_order"
     name = "in_run_order" if is_in_run_order else f"{filter.order}_first"
-    parts = condition_parts(filter)
-    if is_in_run_order and filter.after is not None:
-        parts.append("listed_after")
-    return with_parts(load(f"inspect/list_jobs_{name}", schema), CONDITIONS, parts, schema)
+    more = ["listed_after"] if is_in_run_order and filter.after is not None else []
+    return with_conditions(load(f"inspect/list_jobs_{name}", schema), filter, schema, used, more)
 
 
 async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:

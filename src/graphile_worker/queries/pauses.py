@@ -6,9 +6,10 @@ locked by no pool and for ever, which every runtime obeys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from .. import sqlstates
 from ..db.array_types import teach_arrays
@@ -65,17 +66,22 @@ async def pause_queue(
 async def _pause(
     connection: Connection, schema: SchemaName, statement: str, name: str, until: Until, reason: str | None
 ) -> Row:
+    check_terms(until, reason)
+    with _refusals():
+        (row,) = await connection.fetch(
+            load(f"control/{statement}", schema), name, *time_and_delay(until, None), reason or None
+        )
+    return row
+
+
+def check_terms(until: Until, reason: str | None) -> None:
+    """Reject an end that is not in the future, and a reason that is no text."""
     _check_until(until)
     if reason is not None:
         if not isinstance(reason, str):
             raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
         if reason:
             check_name("reason", reason, MAX_REASON_LENGTH)
-    with _refusals():
-        (row,) = await connection.fetch(
-            load(f"control/{statement}", schema), name, *time_and_delay(until, None), reason or None
-        )
-    return row
 
 
 async def resume_task(connection: Connection, schema: SchemaName, identifier: str) -> bool:
@@ -158,9 +164,10 @@ async def _lock_running_jobs(connection: Connection, schema: SchemaName, holds: 
 
 
 async def list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
-    """What is paused: everything first, then tasks, then queues, by name."""
+    """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
     with _refusals():
-        return await _list_pauses(connection, schema)
+        found = await _list_pauses(connection, schema)
+    return [*found, *await _paused_schedules(connection, schema)]
 
 
 async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
@@ -170,11 +177,25 @@ async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause
 
 async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list[Pause]:
     """The same; empty if the table is missing or this role may not read it."""
+    found = await _if_readable(connection, lambda: _list_pauses(connection, schema))
+    return [*found, *await _paused_schedules(connection, schema)]
+
+
+async def _paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
+    """Recurring jobs that are paused; their table is younger than the others, and may be missing alone."""
+
+    async def read() -> list[Pause]:
+        return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
+
+    return await _if_readable(connection, read)
+
+
+async def _if_readable(connection: Connection, read: Callable[[], Awaitable[list[Pause]]]) -> list[Pause]:
     try:
         if not connection.is_in_transaction():
-            return await _list_pauses(connection, schema)
+            return await read()
         async with connection.transaction():  # an error would end the caller's transaction
-            return await _list_pauses(connection, schema)
+            return await read()
     except Exception as error:
         if sqlstate_of(error) not in UNAVAILABLE:
             raise
@@ -209,18 +230,27 @@ def is_of_track(row: Row) -> bool:
     return row["kind"] == "queue" and row["name"] is not None and is_track_name(row["name"])
 
 
-def pause_from(row: Row) -> Pause:
+def pause_from(row: Row | Mapping[str, Any]) -> Pause:
     """A pause from a row with `kind`, `name` and the terms."""
     name = row["name"]
     if row["kind"] == "queue":
         return _pause_with(row, queue_name=name)
+    if row["kind"] == "schedule":
+        return _pause_with(row, schedule=name)
     return _pause_with(row, task_identifier=name or None)
 
 
-def _pause_with(row: Row, *, task_identifier: str | None = None, queue_name: str | None = None) -> Pause:
+def _pause_with(
+    row: Row | Mapping[str, Any],
+    *,
+    task_identifier: str | None = None,
+    queue_name: str | None = None,
+    schedule: str | None = None,
+) -> Pause:
     return Pause(
         task_identifier=task_identifier,
         queue_name=queue_name,
+        schedule=schedule,
         paused_at=instant(row["since"]),
         until=None if row["until"] is None else instant(row["until"]),
         reason=row["reason"],

@@ -27,6 +27,8 @@ from ..db.retry import Backoff, Delays
 from ..schema_name import SchemaName
 from .blocked_loop import BlockageReporter, LoopBlockage
 from .connections import OpenConnection
+from .describe import Description, describe_worker
+from .pool_state import StateReporter
 from .rust_heartbeat import RustHeartbeat
 from .worker_rows import (
     JobReport,
@@ -72,6 +74,8 @@ class Heartbeat:
         get_report: Callable[[], JobReport],
         write_figures: Callable[[Connection, bool], Awaitable[None]],
         get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
+        is_listening: Callable[[], bool] = lambda: False,
+        description: Description | None = None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
         it returns False if the pool's event loop is closed. `write_figures` gets whether it is the last call.
@@ -86,6 +90,8 @@ class Heartbeat:
         self._on_unavailable = on_unavailable
         self._get_report = get_report
         self._blockage = BlockageReporter(schema, registration.id, get_blockage)
+        self._state = StateReporter(schema, registration.id, is_listening)
+        self._description = description
         self._write_figures = write_figures
         self._timeout = registration.grace / 3
         self._backoff = Backoff(RECONNECT)
@@ -168,17 +174,7 @@ class Heartbeat:
         session_pid = await self._send(connection, liveness, pid)
         was_swept = session_pid is None
         if was_swept:
-            self._reported = None
-            self._blockage.forget()
-            await register_worker(
-                connection,
-                self._schema,
-                self._registration,
-                liveness=liveness,
-                backend_pid=pid,
-                started_at=self._started_at,
-                timeout=self._timeout,
-            )
+            await self._register_again(connection, liveness, pid)
         elif liveness == "lock" and session_pid != pid:
             self._can_lock = False
             raise ConnectionError("each statement runs in another session of the server")
@@ -189,12 +185,34 @@ class Heartbeat:
         if not self._on_heartbeat(sent_at, was_swept):
             raise PoolGoneError
         await self._blockage.report(connection, timeout=self._timeout)
+        await self._state.report(connection, timeout=self._timeout)
+
+    async def _register_again(self, connection: Connection, liveness: Liveness, pid: int | None) -> None:
+        """A sweep has deleted the row of this pool."""
+        self._reported = None
+        self._blockage.forget()
+        self._state.forget()
+        schema, registration = self._schema, self._registration
+        await register_worker(
+            connection,
+            schema,
+            registration,
+            liveness=liveness,
+            backend_pid=pid,
+            started_at=self._started_at,
+            timeout=self._timeout,
+        )
+        if self._description is not None:
+            await describe_worker(
+                connection, schema, registration.id, self._description, timeout=self._timeout
+            )
 
     async def _send(self, connection: Connection, liveness: Liveness, pid: int | None) -> int | None:
         """Send one heartbeat, with a report if it differs from the last one."""
 
         async def send(report: JobReport | None) -> int | None:
-            return await send_heartbeat(
+            sent_at = time.time()
+            answer = await send_heartbeat(
                 connection,
                 self._schema,
                 self._registration.id,
@@ -203,6 +221,11 @@ class Heartbeat:
                 report=None if report is None else _with_ages(report),
                 timeout=self._timeout,
             )
+            if answer is None:
+                return None
+            session_pid, server_time = answer
+            self._state.heard(sent_at, server_time)
+            return session_pid
 
         report = self._get_report() if self._can_report else None
         if report == self._reported:

@@ -30,6 +30,7 @@ from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..version import __version__
 from .blocked_loop import LoopBlockage
 from .connections import from_dsn, from_pool
+from .describe import Description, describe_worker
 from .duties import Duties, Duty
 from .heartbeat import UNAVAILABLE, Heartbeat
 from .lease import Lease
@@ -72,6 +73,9 @@ class RecoverablePool(Protocol):
 
     def blockage(self) -> LoopBlockage | None: ...
 
+    @property
+    def is_listening(self) -> bool: ...
+
     async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
@@ -109,8 +113,9 @@ class Recovery:
         duties: Sequence[Duty] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
         policy: KeepPolicy | None = None,
+        description: Description | None = None,
     ) -> None:
-        """`handlers`: what tasks have added when a job has failed permanently.
+        """`handlers`: what tasks have added when a job has failed permanently. `description`: see there.
 
         `policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
         """
@@ -123,6 +128,7 @@ class Recovery:
         self._has_tables = has_tables
         self._figures = figures
         self._duties = duties
+        self._description = description
         self._registration = Registration(
             id=pool.id,
             host=socket.gethostname(),
@@ -189,6 +195,8 @@ class Recovery:
                 self._started_at = await register_worker(
                     connection, self._schema, self._registration, liveness="lock"
                 )
+                if self._description is not None:
+                    await describe_worker(connection, self._schema, self._pool.id, self._description)
         except Exception as error:
             if sqlstate_of(error) not in UNAVAILABLE:
                 raise
@@ -244,6 +252,8 @@ class Recovery:
             on_unavailable=self._pool.lease.suspend,
             get_report=lambda: JobReport(*self._pool.running_report()),
             get_blockage=self._pool.blockage,
+            is_listening=lambda: self._pool.is_listening,
+            description=self._description,
             write_figures=self._write_figures,
         )
         if dsn is None:

@@ -15,6 +15,8 @@ from ..job import instant
 from ..schema_name import SchemaName
 from ..sql import load
 from .blocked_loop import BlockedLoop, decode_blockage
+from .describe import LaneDescription
+from .pool_state import decode_state
 
 Liveness = Literal["lock", "heartbeat"]
 
@@ -80,6 +82,14 @@ class WorkerSummary:
     """What it runs, the longest-running first, as of `last_seen_at`; the first 200. None if not reported."""
     job_ids: list[int]
     """Ids of the jobs it has locked; without a scan of the jobs table, only of those in `running`."""
+    app_version: str | None = None
+    """Of the application, as the worker was told."""
+    lanes: list[LaneDescription] | None = None
+    """None if it does not say."""
+    is_listening: bool | None = None
+    """Whether notifications reach it; if not, it finds jobs by polling. None if it does not say."""
+    clock: float | None = None
+    """Seconds that its clock is ahead of the server's; None if it does not say."""
     locked_since: datetime | None
     """When its oldest lock was taken or renewed; without a scan, when its oldest running job started."""
 
@@ -141,8 +151,8 @@ async def send_heartbeat(
     backend_pid: int | None,
     report: tuple[int, list[int], list[float]] | None,
     timeout: float,
-) -> int | None:
-    """Return the session's process id, or None if the pool was declared dead.
+) -> tuple[int, float] | None:
+    """Return the session's process id and the server's time, or None if the pool was declared dead.
 
     `report`: the number of jobs held, ids of running jobs, and the seconds since each was started.
     """
@@ -151,8 +161,8 @@ async def send_heartbeat(
     if report is not None:
         teach_arrays(connection)
         statement, values = load("recovery/heartbeat_with_jobs", schema), (*values, *report)
-    pid: int | None = await connection.fetchval(statement, *values, timeout=timeout)
-    return pid
+    row = await connection.fetchrow(statement, *values, timeout=timeout)
+    return None if row is None else (row["pid"], row["server_time"])
 
 
 async def deregister_worker(
@@ -222,6 +232,7 @@ async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool
 def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
     remaining = row["remaining"]
     running = _running(row["running"])
+    state = decode_state(row["state"])
     jobs_held, job_ids, locked_since = row["jobs_held"], row["job_ids"], _instant(row["locked_since"])
     if is_scanned:
         jobs_held = len(job_ids)
@@ -241,6 +252,10 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         dead_in=None if remaining is None else max(0.0, remaining),
         silent_for=row["silent_for"],
         blocked=decode_blockage(row["blocked"], row["now"]),
+        app_version=row["app_version"],
+        lanes=_lanes(row["lanes"]),
+        is_listening=state.is_listening,
+        clock=state.clock,
         jobs_held=jobs_held,
         running=running,
         job_ids=job_ids,
@@ -253,6 +268,10 @@ def _running(reported: str | None) -> list[RunningJob] | None:
         return None
     pairs = msgspec.json.decode(reported, type=list[tuple[int, float]])
     return [RunningJob(job_id, instant(started)) for job_id, started in pairs]
+
+
+def _lanes(described: str | None) -> list[LaneDescription] | None:
+    return None if described is None else msgspec.json.decode(described, type=list[LaneDescription])
 
 
 def _instant(seconds: float | None) -> datetime | None:

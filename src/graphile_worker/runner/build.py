@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
     from ..failure_handler import FailureHandler
+    from ..queries.schedules import ScheduleDefinition
+    from ..recovery.describe import Description
     from ..recovery.duties import Duty
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
@@ -81,6 +83,8 @@ class WorkerBuilder:
     """Whether the tables of the history exist."""
     has_control: bool
     """Whether the tables for pauses and cancelled jobs exist."""
+    has_schedules: bool
+    """Whether the tables for recurring jobs exist."""
     has_failure_handlers: bool
     """Whether the tables for the handlers of permanent failures exist."""
     has_figures: bool
@@ -136,6 +140,7 @@ class WorkerBuilder:
             self.has_tables = report.has_tables
             self.has_history = report.has_history
             self.has_control = report.has_control
+            self.has_schedules = report.has_schedules
             self.has_failure_handlers = report.has_failure_handlers
             self._has_limits = report.has_limits
             self.has_figures = options.figures and report.has_figures
@@ -351,7 +356,25 @@ class WorkerBuilder:
             duties=self._duties(pool),
             policy=self._keep_policy if self.has_history else None,
             handlers=self._handlers,
+            description=self._description(),
         )
+
+    def _description(self) -> Description | None:
+        """What this worker says about itself; a short run says nothing."""
+        if self.once:
+            return None
+        from ..recovery.describe import Description, LaneDescription
+
+        lanes = [
+            LaneDescription(name=lane.name, slots=lane.concurrency, tasks=sorted(lane.tasks))
+            for lane in self.lanes
+        ]
+        schedules: Sequence[ScheduleDefinition] = ()
+        if self.cron_items:
+            from ..cron.definitions import schedule_definitions
+
+            schedules = schedule_definitions(self.cron_items, self.tasks)
+        return Description(app_version=self.options.app_version, lanes=lanes, schedules=schedules)
 
     @cached_property
     def _handlers(self) -> dict[str, FailureHandler]:
@@ -390,6 +413,7 @@ class WorkerBuilder:
             clock=self._clock,
             tasks=self.tasks,
             logger=self._log.cron_logger,
+            is_registered=self.has_schedules,
         )
 
     def make_stale_locks(self, pool_id: str) -> StaleLocks:

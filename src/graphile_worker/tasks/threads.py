@@ -53,6 +53,11 @@ class TaskThreads:
         """The labels of running calls; after a shutdown, those that could not be ended."""
         return [label for label, _, _ in dict(self._running).values()]  # copied, because threads change it
 
+    def thread_of(self, label: str) -> int | None:
+        """The id of the thread that runs the call with this label; None if none does."""
+        running = dict(self._running).values()
+        return next((thread for name, _, thread in running if name == label), None)
+
     @property
     def left_behind(self) -> dict[str, int]:
         """The labels of running calls that no one waits for, and the ids of their threads."""

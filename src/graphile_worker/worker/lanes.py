@@ -18,7 +18,7 @@ from ..queries.write_plan import Continuation
 from .causes import Cause
 from .fetcher import Fetcher
 from .lane_plan import LanePlan
-from .slots import Slots
+from .slots import Slot, Slots
 from .source import JobSource
 
 
@@ -107,6 +107,10 @@ class AllSlots:
     def running_since(self) -> dict[int, float]:
         """Ids of running jobs and when each was started; may be read from any thread."""
         return {job_id: since for slots in self._all for job_id, since in slots.running_since.items()}
+
+    def slot_of(self, job_id: int) -> Slot | None:
+        """The slot that runs this job; None if none does."""
+        return next((slot for slots in self._all if (slot := slots.slot_of(job_id)) is not None), None)
 
     @property
     def on_busy(self) -> Callable[[], None] | None:

@@ -39,6 +39,7 @@ WORKER_MIGRATE = "worker:migrate"
 WORKER_PING = "worker:ping"
 WORKER_CONTROL = "worker:py"  # operators ask for something; see `control`
 LIMITS = '"limits"'  # in its payload: about a limit
+REQUESTS = '"requests"'  # in its payload: for the pool that it names
 OF_ONE_JOB = ',"count":1}'  # the end of the payload that add_job sends
 CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_CONTROL, WORKER_PING)
 WATCH_INTERVAL = 30.0  # seconds without a notification until a ping is sent, at most
@@ -258,7 +259,8 @@ class Listener:
             if count > 0:
                 self._on_jobs(count)
         elif channel == WORKER_CONTROL:
-            (self._on_limits if LIMITS in payload else self._on_control)()
+            if REQUESTS not in payload or self._pool_id in payload:
+                (self._on_limits if LIMITS in payload else self._on_control)()
         elif channel == WORKER_MIGRATE:
             migration = announced_migration(payload)
             if migration is not None:

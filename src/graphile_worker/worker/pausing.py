@@ -41,7 +41,8 @@ class Pausing:
 
     def apply(self, state: ControlState) -> None:
         """Obey the pauses of this state, and tell observers what has changed."""
-        if state.pauses == self.pauses and state.held_queues == self._held_queues:
+        is_known = state.pauses == self.pauses and state.held_queues == self._held_queues
+        if is_known and state.paused == self.tasks:
             return
         last, self.pauses, self._held_queues = self.pauses, state.pauses, state.held_queues
         tasks = self.tasks = state.paused

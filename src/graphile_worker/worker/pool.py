@@ -25,9 +25,10 @@ from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..outcome import Finished
-from ..queries.control import ControlState, paused_jobs, read_control_state
+from ..queries.control import ControlState, paused_jobs
 from ..queries.limits import register_limits
 from ..queries.ping import ping
+from ..queries.requests import StackAnswer, answer_stack
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
@@ -54,6 +55,7 @@ from .listener import Listener
 from .pausing import Pausing
 from .progress import ProgressReporter
 from .recorder import HistoryRecorder
+from .requests import Requests
 from .schema_watch import SchemaWatch
 from .session import Sessions, Statement
 from .shutdown import Shutdown
@@ -182,6 +184,12 @@ class WorkerPool:
             lambda: self._source.pulse(),
         )
         self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
+        self._requests = Requests(
+            self._threads,
+            self._background,
+            stop=lambda reason: self.begin_shutdown(f"asked to stop: {reason}"),
+            answer=self._answer_stack,
+        )
         self._control = (
             ControlWatch(self._read_control_state, self._apply_control, is_listening=self._is_listening)
             if has_control
@@ -286,7 +294,7 @@ class WorkerPool:
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
             [self._make_slots(lane) for lane in self._lanes]
         )
-        self._cancellations.slots = slots
+        self._cancellations.slots = self._requests.slots = slots
         if any(lane.plan.limits for lane in self._lanes):
             self._sink.on_ended = self._limited_jobs_ended
         self._sink.start(
@@ -402,11 +410,9 @@ class WorkerPool:
 
     async def _read_control_state(self) -> ControlState:
         schema = self._options.schema_name
-        state = await self.run_statement(lambda connection: read_control_state(connection, schema, self.id))
+        state = await self._requests.read(self.run_statement, schema, self.id)
         if state.has_ended_holds and await self._pausing.end_due_holds(self.run_statement, schema):
-            state = await self.run_statement(
-                lambda connection: read_control_state(connection, schema, self.id)
-            )
+            state = await self._requests.read(self.run_statement, schema, self.id)
         return state
 
     def _apply_control(self, state: ControlState) -> None:
@@ -415,7 +421,12 @@ class WorkerPool:
         if state.has_leftover_cancels:
             self._background.start(self._cancellations.end_leftovers(), "cancelled jobs")
         self._pausing.apply(state)
+        self._requests.apply(state)
         self._wide_queues.apply(state.has_wide_queues)
+
+    async def _answer_stack(self, request_id: int, answer: StackAnswer) -> None:
+        schema = self._options.schema_name
+        await self.run_statement(lambda connection: answer_stack(connection, schema, request_id, answer))
 
     async def _ping(self, channel: str) -> None:
         await self._fetch_session.run(lambda connection: ping(connection, channel))
@@ -437,6 +448,11 @@ class WorkerPool:
         """How many jobs are held, and when each running job was started; may be called from any thread."""
         slots = self._slots
         return self._sessions.holdings.count, slots.running_since if slots is not None else {}
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether notifications arrive; may be called from any thread."""
+        return self._is_listening()
 
     def blockage(self) -> LoopBlockage | None:
         """What blocks the event loop now; may be called from any thread."""

@@ -136,6 +136,10 @@ class Slots:
         """Ids of running jobs and when each was started, by `time.monotonic`; may be read from any thread."""
         return {job.id: slot.started for slot in self._all if (job := slot.job) is not None}
 
+    def slot_of(self, job_id: int) -> Slot | None:
+        """The slot that runs this job; None if none does."""
+        return next((slot for slot in self._all if slot.job is not None and slot.job.id == job_id), None)
+
     def wake(self, count: int) -> None:
         """Wake up to `count` idle slots, because there are jobs to take."""
         while count > 0 and self._idle:

@@ -33,7 +33,7 @@ async def session(call: Call) -> Session:
 
 ROUTES = [
     Route(
-        method="GET", path=f"{API}/session", handler=session, permission="jobs.read", answer=Session,
+        method="GET", path=f"{API}/session", handler=session, permission="signed_in", answer=Session,
         summary="Who is signed in, and what they may do",
     ),
 ]  # fmt: skip

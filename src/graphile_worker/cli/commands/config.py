@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...config import Settings
+from ...config.admin_options import AdminOptions
 from ...config.settings import known_settings
+from ...db.connection_text import HIDDEN
 from ...db.dsn import masked
 from ...options import WorkerOptions
 from ..support.client import with_database
@@ -32,16 +34,24 @@ def config_command(settings: Settings) -> Output:
 
 
 def _value(settings: Settings, name: str) -> Any:
-    value: Any = settings.worker if known_settings()[name].owner is WorkerOptions else settings.command_line
+    setting = known_settings()[name]
+    value: Any = settings if setting.owner is AdminOptions else settings.command_line
+    value = settings.worker if setting.owner is WorkerOptions else value
     for part in name.split("."):
         value = getattr(value, part)
-    return masked(value) if name == "connection_string" and value is not None else value
+    if not setting.is_secret or not value:
+        return value
+    if isinstance(value, dict):
+        return dict.fromkeys(value, HIDDEN)
+    return masked(value) if name == "connection_string" else HIDDEN
 
 
 def _shown(value: Any) -> str:
     """A value as a configuration file would have it."""
-    if value is None or value == {}:
+    if value is None or value in ({}, []):
         return "(not set)"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     if isinstance(value, dict):
         return ", ".join(f"{name}={each}" for name, each in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)

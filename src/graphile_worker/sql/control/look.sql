@@ -8,6 +8,8 @@
 -- wide    if there are wide queues
 -- cancel  the id of a job of this pool that was cancelled
 -- leftover  there are cancelled jobs that have ended otherwise, or are gone; their workers had time to deal with them
+-- stop, quiet  the pool is to shut down, or to fetch no more jobs
+-- stack   someone wants the stack of a job: the id of the request, and as name the id of the job
 -- asked   there are other cancelled jobs, which may become leftovers
 select
   'task' as kind, task as name, null::bigint as id, reason,
@@ -29,6 +31,7 @@ select 'cancel', null, cancel.job_id, cancel.reason, null, null, null
 from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
 where job.locked_by = $1::text
+:include requested
 union all
 select
   case when exists (

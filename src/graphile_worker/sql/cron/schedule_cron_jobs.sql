@@ -8,25 +8,29 @@
 --   without a job: the minute is claimed for them, and nothing is added.
 -- Result: identifier and job_id of each job added, in the order of the arrays.
 :include claimed_cron_jobs
-select ours.identifier, job.id as job_id
-from (
-  select due.*
-  from due
-  inner join claimed on claimed.identifier = due.identifier
-  where due.task is not null
-  order by due.position
-  offset 0 -- keeps the sort below the calls, so that jobs are added in this order
-) as ours
-cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
-  identifier => ours.task,
-  payload => ours.payload::json,
-  queue_name => ours.queue_name,
-  run_at => coalesce(
-    ours.run_at::timestamptz, now() + pg_catalog.make_interval(secs => ours.delay::float8), $1::timestamptz
-  ),
-  max_attempts => ours.max_attempts::integer,
-  job_key => ours.job_key,
-  priority => ours.priority::integer,
-  flags => ours.flags::text[],
-  job_key_mode => ours.job_key_mode
-) as job;
+, added as materialized (
+  select ours.identifier, ours.position, job.id as job_id
+  from (
+    select due.*
+    from due
+    inner join claimed on claimed.identifier = due.identifier
+    where due.task is not null
+:include unpaused
+    order by due.position
+    offset 0 -- keeps the sort below the calls, so that jobs are added in this order
+  ) as ours
+  cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
+    identifier => ours.task,
+    payload => ours.payload::json,
+    queue_name => ours.queue_name,
+    run_at => coalesce(
+      ours.run_at::timestamptz, now() + pg_catalog.make_interval(secs => ours.delay::float8), $1::timestamptz
+    ),
+    max_attempts => ours.max_attempts::integer,
+    job_key => ours.job_key,
+    priority => ours.priority::integer,
+    flags => ours.flags::text[],
+    job_key_mode => ours.job_key_mode
+  ) as job
+)
+:include cron_results

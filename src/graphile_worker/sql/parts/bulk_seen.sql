@@ -9,7 +9,7 @@ with seen as materialized (
     from (
         select
             job.id, job.task_id, job.job_queue_id, job.key, job.locked_at, job.locked_by, job.flags, job.last_error,
-            job.run_at, job.created_at, job.updated_at, job.attempts, job.is_available
+            job.run_at, job.created_at, job.updated_at, job.attempts, job.is_available, job.priority, job.payload
         from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
         where job.id > $12::bigint -- with an upper bound as well, the planner may expect few rows and sort them
 -- :walked

@@ -23,4 +23,4 @@ set
   )
 from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
 where worker.id = $1
-returning pg_backend_pid()
+returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time

@@ -1,0 +1,15 @@
+"""Finds Chromium. Playwright never downloads one: the browser of the system is the one that is tested."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def find_chromium() -> str | None:
+    """The path of the browser, or None: the variable CHROMIUM, else the first program on the PATH."""
+    if given := os.environ.get("CHROMIUM"):
+        return shutil.which(given)
+    return next((path for name in PROGRAMS if (path := shutil.which(name))), None)

@@ -1,0 +1,41 @@
+"""Fills a database with lively data."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from graphile_worker import make_worker_utils
+
+from .audit import write_audit
+from .jobs import write_jobs
+from .past import write_past
+from .workers import write_pools
+
+SEED = 17
+
+
+async def fill(url: str, *, schema: str = "graphile_worker", seed: int = SEED) -> None:
+    """Install the schema and write the past and the present of the shop; once for each database."""
+    async with make_worker_utils(connection_string=url, schema=schema) as utils:
+        await utils.migrate()
+    connection = await asyncpg.connect(url, server_settings={"search_path": schema})
+    try:
+        await _write(connection, random.Random(seed))
+    finally:
+        await connection.close()
+    async with make_worker_utils(connection_string=url, schema=schema) as utils:
+        await utils.pause_queue("invoices", until=timedelta(hours=3), reason="the bank is down")
+
+
+async def _write(connection: Any, rng: random.Random) -> None:
+    now = await connection.fetchval("select now()")
+    async with connection.transaction():
+        await write_past(connection, now, rng)
+        await write_jobs(connection, now, rng)
+        await write_pools(connection, now)
+        await write_audit(connection, now)
+    await connection.execute("vacuum (analyze) _private_jobs")

@@ -1,0 +1,34 @@
+"""`/api/v1/jobs/actions`: actions on jobs that are named by id."""
+
+from __future__ import annotations
+
+from ..audit import actor_of
+from ..call import Call
+from ..models.actions import PERMISSION_FOR, ActionAnswer, ActionRequest
+from ..routes import API, Route
+from ..service import actions
+
+MOST_ANNOUNCED = 20
+
+
+async def act(call: Call) -> ActionAnswer:
+    request = await call.json(ActionRequest)
+    call.require(PERMISSION_FOR[request.action])
+    return announced(call, await actions.act(call.database, actor_of(call), request))
+
+
+def announced(call: Call, answer: ActionAnswer) -> ActionAnswer:
+    """Tell live pages what has changed."""
+    jobs = [f"job:{job_id}" for job_id in answer.changed[:MOST_ANNOUNCED]]
+    if answer.changed:
+        call.hub.publish("jobs", "failures", "audit", *jobs)
+    return answer
+
+
+ROUTES = [
+    Route(
+        method="POST", path=f"{API}/jobs/actions", handler=act,
+        permission=tuple(dict.fromkeys(PERMISSION_FOR.values())), body=ActionRequest, answer=ActionAnswer,
+        summary="Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs",
+    ),
+]  # fmt: skip

@@ -1,0 +1,98 @@
+"""`/api/v1/operations`: changes to all jobs that match a filter."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ..audit import actor_of
+from ..call import Call
+from ..filters import Filter
+from ..models.actions import PERMISSION_FOR
+from ..models.common import Listing
+from ..models.operations import Chosen, DryRun, Operation, OperationRequest
+from ..routes import API, Route
+from ..service import operations
+from ..service.undo import permission_for
+from .jobs import job_filter_of
+
+ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
+
+
+class OperationsQuery(msgspec.Struct, frozen=True):
+    """One page of the operations, the latest first."""
+
+    after: int | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+
+
+def announce_to(call: Call) -> None:
+    """Let live pages know of progress."""
+    hub = call.hub
+    call.database.operations.on_change = lambda operation_id: hub.publish(
+        f"operation:{operation_id}", "operations"
+    )
+
+
+async def start(call: Call) -> Operation | DryRun:
+    request = await call.json(OperationRequest)
+    call.require(PERMISSION_FOR[request.action])
+    chosen = chosen_of(call, request)
+    if request.dry_run:
+        return await operations.dry_run(call.database, request, chosen, call.app.environment)
+    announce_to(call)
+    return await operations.start(call.database, actor_of(call), request, chosen, call.app.environment)
+
+
+def chosen_of(call: Call, request: OperationRequest) -> Chosen:
+    """The jobs that a request names; refused if the person may not search what it searches."""
+    job_filter_of(call, Filter.parse(request.filter))
+    return operations.chosen_by(request, hides_secrets=not call.may("payload.read"))
+
+
+async def listing(call: Call) -> Listing[Operation]:
+    query = call.query(OperationsQuery)
+    found = await operations.latest(call.database, before=query.after, limit=query.limit + 1)
+    if found is None:
+        return Listing([])
+    items = found[: query.limit]
+    return Listing(items, next=str(items[-1].id) if len(found) > query.limit else None)
+
+
+async def get(call: Call) -> Operation:
+    announce_to(call)
+    return await operations.get(call.database, id_of(call))
+
+
+async def stop(call: Call) -> Operation:
+    found = await operations.get(call.database, id_of(call))
+    call.require(permission_for(found.action))
+    announce_to(call)
+    return await operations.stop(call.database, actor_of(call), found.id)
+
+
+def id_of(call: Call) -> int:
+    """The id in the path."""
+    return int(call.path_values["id"])
+
+
+ROUTES = [
+    Route(
+        method="POST", path=f"{API}/operations", handler=start, permission=ANY_ACTION, body=OperationRequest,
+        answer=Operation | DryRun,
+        summary="Change all jobs that match a filter, in steps; or only say what would happen",
+    ),
+    Route(
+        method="GET", path=f"{API}/operations", handler=listing, permission="jobs.read",
+        query=OperationsQuery, answer=Listing[Operation], summary="Changes to many jobs, the latest first",
+    ),
+    Route(
+        method="GET", path=f"{API}/operations/{{id:int}}", handler=get, permission="jobs.read",
+        answer=Operation, summary="How far an operation is",
+    ),
+    Route(
+        method="POST", path=f"{API}/operations/{{id:int}}/stop", handler=stop, permission=ANY_ACTION,
+        answer=Operation, summary="Stop an operation after the current step",
+    ),
+]  # fmt: skip

@@ -1,0 +1,75 @@
+"""The audit of the dashboard: every change, refused sign-ins, and revealed payloads.
+
+    await audit.record(call, connection, "pause_queue", target=name, details={"until": until})
+
+`connection` is the one of `database.write()`, so that the change and its row are one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..db.connection import Connection
+from ..queries import audit
+from ..queries.audit import Actor
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from .call import Call
+    from .database import Database
+    from .identity import Identity
+
+
+def actor_of(call: Call) -> Actor:
+    """Who makes this request."""
+    return actor_from(call.identity, call.request)
+
+
+def actor_from(identity: Identity, request: Request) -> Actor:
+    return Actor(identity.name, identity.how, origin_of(request))
+
+
+def origin_of(request: Request) -> str:
+    """The address that the request comes from."""
+    return request.client.host if request.client is not None else ""
+
+
+async def record(
+    call: Call,
+    connection: Connection,
+    action: str,
+    *,
+    target: str = "",
+    jobs: int = 0,
+    job_ids: Sequence[int] = (),
+    details: Mapping[str, Any] | None = None,
+) -> int | None:
+    """Add a row about this request; returns its id, or None where the table is missing.
+
+    `action` is a word such as `retry`, `pause_queue` or `reveal_payload`; `target` says what it was about, in
+    words; `details` are the values that were given. No secrets.
+    """
+    return await audit.record(
+        connection, call.database.schema, actor_of(call), action,
+        target=target, jobs=jobs, job_ids=job_ids, details=details,
+    )  # fmt: skip
+
+
+async def record_alone(
+    database: Database,
+    actor: Actor,
+    action: str,
+    *,
+    target: str = "",
+    details: Mapping[str, Any] | None = None,
+) -> int | None:
+    """The same in a transaction of its own, for what changes nothing else: a refused sign-in, a reveal.
+
+    A read-only dashboard records nothing.
+    """
+    if database.is_read_only:
+        return None
+    async with database.write() as connection:
+        return await audit.record(connection, database.schema, actor, action, target=target, details=details)

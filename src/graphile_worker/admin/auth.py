@@ -1,0 +1,189 @@
+"""SignIn: the dashboard's own way to know people, by password, one-time link, bearer token or proxy header.
+
+It is an `authorize` like any other, and brings the pages `/login` and `/logout`.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+
+from ..clock import Clock, SystemClock
+from ..errors import ConfigError
+from .identity import Identity
+from .limits import Attempts, Computations
+from .passwords import check_password_hash, check_token_hash, hash_password, hash_token, new_token
+from .permissions import ROLES
+from .sessions import Session, Sessions
+from .signing import Signer
+
+SIMPLE_USER = "admin"
+"""The user of a password that was given without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Someone who can sign in: a user with a password, or a program with a token."""
+
+    name: str
+    role: str
+    hash: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSignIn:
+    """What the audit gets of an attempt that failed."""
+
+    user: str
+    how: str
+    address: str
+
+
+class SignIn:
+    """Users and tokens are written as `role:hash`, such as `operator:scrypt$…`.
+
+    For people whom a proxy's header names, the role alone is enough.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: Mapping[str, str] | None = None,
+        tokens: Mapping[str, str] | None = None,
+        password: str = "",
+        header: str = "",
+        header_role: str = "viewer",
+        secret: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        """`password` is that of the user `admin`. `header` names the user; only a trusted proxy may set it.
+
+        `secret` signs the sessions; without one they end with the process.
+        """
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.signer = Signer(secret)
+        self.sessions = Sessions(self.signer, self.clock)
+        self.attempts = Attempts(self.clock)
+        self.computations = Computations()
+        self.header = header.lower()
+        self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
+        self._header_role = _checked_role(header_role, "header_role")
+        self._roles: dict[str, str] = {}
+        self._users: dict[str, Credential] = {}
+        self._tokens: dict[str, Credential] = {}
+        self._link: tuple[str, Credential] | None = None
+        self._linked: Credential | None = None
+        for name, text in (users or {}).items():
+            self._add_user(name, text)
+        for name, text in (tokens or {}).items():
+            self._add_token(name, text)
+        if password:
+            print_ = self.signer.fingerprint("password", SIMPLE_USER, password)
+            self._users[SIMPLE_USER] = Credential(SIMPLE_USER, "admin", hash_password(password), print_)
+
+    # -- configuration -------------------------------------------------------------------------------------
+
+    @property
+    def has_passwords(self) -> bool:
+        return bool(self._users)
+
+    @property
+    def only_user(self) -> str:
+        """The name of the user if there is one only, whom the sign-in page need not ask for."""
+        return next(iter(self._users)) if len(self._users) == 1 else ""
+
+    @property
+    def has_page(self) -> bool:
+        """Whether people sign in here, and not at a proxy."""
+        return self.has_passwords or self._link is not None or self._linked is not None
+
+    def make_link(self, user: str = "local", role: str = "admin") -> str:
+        """A secret that signs in once."""
+        secret = new_token()
+        self._link = (hash_token(secret), Credential(user, role, "", self.signer.fingerprint("link", secret)))
+        return secret
+
+    def _add_user(self, name: str, text: str) -> None:
+        role, _, hashed = text.partition(":")
+        place = f"users: {name}"
+        _checked_role(role, place)
+        self._roles[name] = role
+        if not hashed:
+            return
+        try:
+            check_password_hash(hashed)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        print_ = self.signer.fingerprint("password", name, role, hashed)
+        self._users[name] = Credential(name, role, hashed, print_)
+
+    def _add_token(self, name: str, text: str) -> None:
+        role, _, hashed = text.partition(":")
+        place = f"tokens: {name}"
+        _checked_role(role, place)
+        try:
+            check_token_hash(hashed)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        self._tokens[hashed] = Credential(name, role, hashed)
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    def __call__(self, request: Request) -> Identity | None:
+        """Who makes the request, by bearer token, proxy header or session; None if it is not known."""
+        authorization = request.headers.get("authorization")
+        if authorization is not None:
+            return self._by_token(authorization)
+        if self.header:
+            return self._by_header(request)
+        return self._by_session(request)
+
+    def user(self, name: str) -> Credential | None:
+        """The user of this name with a password."""
+        return self._users.get(name)
+
+    def use_link(self, secret: str) -> Credential | None:
+        """The credential of the one-time link, once."""
+        if self._link is None or not hmac.compare_digest(hash_token(secret), self._link[0]):
+            return None
+        self._linked = self._link[1]
+        self._link = None
+        return self._linked
+
+    def begin_session(self, credential: Credential, how: str) -> Session:
+        return self.sessions.begin(credential.name, how, credential.fingerprint)
+
+    def _by_token(self, authorization: str) -> Identity | None:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        found = self._tokens.get(hash_token(token.strip()))
+        return None if found is None else Identity.with_role(found.name, found.role, "token")
+
+    def _by_header(self, request: Request) -> Identity | None:
+        given = request.headers.getlist(self.header)
+        name = given[0].strip() if len(given) == 1 else ""  # of two, one may be the client's own
+        if not name:
+            return None
+        return Identity.with_role(name, self._roles.get(name, self._header_role), "header")
+
+    def _by_session(self, request: Request) -> Identity | None:
+        session = self.sessions.read(request)
+        if session is None:
+            return None
+        credential = self._linked if session.how == "link" else self._users.get(session.user)
+        if credential is None or not hmac.compare_digest(credential.fingerprint, session.fingerprint):
+            return None
+        identity = Identity.with_role(credential.name, credential.role, session.how)
+        return replace(identity, expires_at=datetime.fromtimestamp(session.expires, UTC), session=session.id)
+
+
+def _checked_role(role: str, place: str) -> str:
+    if role not in ROLES:
+        raise ConfigError(f"{place}: expected a role ({', '.join(ROLES)}), got {role!r}")
+    return role

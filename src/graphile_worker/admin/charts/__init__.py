@@ -1,0 +1,22 @@
+"""Charts as SVG, made on the server: functions for templates that return safe markup.
+
+    {{ charts.sparkline(values, label="Ready jobs in the last hour") }}
+    {{ charts.time_chart(series, start=start, step=60, label="Jobs per minute", zone=zone) }}
+
+Every text is escaped and everything else is a number. There are no style attributes, because the content
+security policy forbids them: colours are classes (`c1` to `c6`, `c-fail`, `c-idle`), and CSS is in
+`static/charts.css`. Text keeps its size on a phone: only the plot is stretched.
+
+For the script that shows values under the pointer, a chart has `data-start`, `data-step`, `data-zone` and
+`data-unit`, and each line of it `data-name` and `data-values` (comma-separated; empty if unknown).
+"""
+
+from .histogram import histogram as histogram
+from .series import Colour as Colour
+from .series import Marker as Marker
+from .series import Series as Series
+from .small import bars as bars
+from .small import share_bar as share_bar
+from .small import slots as slots
+from .small import sparkline as sparkline
+from .time_chart import time_chart as time_chart

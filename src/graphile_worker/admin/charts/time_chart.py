@@ -1,0 +1,256 @@
+"""A chart over time: stacked areas or lines, with axes, markers and a table of the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from math import isfinite
+
+from markupsafe import Markup
+
+from . import paths
+from .marker_labels import PlacedMarker, place
+from .scales import time_ticks, value_ticks
+from .series import Marker, Series
+
+AXIS = 22  # pixels below the plot
+ROW = 13  # pixels of a row of marker texts
+TOP = 8  # pixels above the plot, for the top label
+TABLE_ROWS = 24
+
+Format = Callable[[float], str]
+
+
+def time_chart(
+    series: Sequence[Series],
+    *,
+    start: datetime,
+    step: float,
+    label: str,
+    unit: str = "",
+    zone: tzinfo = UTC,
+    stacked: bool = True,
+    is_duration: bool = False,
+    markers: Sequence[Marker] = (),
+    height: int = 220,
+) -> Markup:
+    """Values every `step` seconds since `start`, all series equally long.
+
+    `label` says in a sentence what the chart shows, for those who do not see it. `unit` follows values, such
+    as `/min`. `is_duration`: values are seconds.
+    """
+    count = max((len(each.values) for each in series), default=0)
+    period = max(count - 1, 1) * step
+    placed = place(markers, start.timestamp(), period)
+    above = TOP + (2 * ROW + 4 if placed else 0)
+    inside = height - above - AXIS
+    ticks = value_ticks(_largest(series, stacked), is_duration=is_duration)
+    write = short_duration if is_duration else number
+    frame = _Frame(start, step, count, zone, above, inside, ticks[-1], write)
+    drawn = _stack(series, frame) if stacked else _lines(series, frame)
+    return Markup(
+        '<figure class="chart" data-start="{}" data-step="{:g}" data-count="{}" data-zone="{}" data-unit="{}"'
+        ' data-kind="{}"><svg width="100%" height="{}" role="img" aria-label="{}">{}'
+        '<svg class="plot" x="0" y="{}" width="100%" height="{}" viewBox="0 0 1000 {}"'
+        ' preserveAspectRatio="none">{}</svg>{}{}</svg>{}{}</figure>'
+    ).format(
+        int(start.timestamp()), step, count, str(zone), unit, "duration" if is_duration else "number",
+        height, label, _grid(ticks, frame), above, inside, inside, drawn, _times(frame, height),
+        _markers(placed, frame), _marker_list(placed), _table(series, frame, unit),
+    )  # fmt: skip
+
+
+class _Frame:
+    """The measures that the parts of one chart share."""
+
+    def __init__(
+        self,
+        start: datetime,
+        step: float,
+        count: int,
+        zone: tzinfo,
+        above: int,
+        inside: int,
+        top: float,
+        write: Format,
+    ) -> None:
+        self.start, self.step, self.count, self.zone = start, step, count, zone
+        self.above, self.inside, self.top, self.write = above, inside, top, write
+
+    @property
+    def end(self) -> datetime:
+        return self.at(max(self.count - 1, 1))
+
+    def at(self, number: int) -> datetime:
+        return self.start + timedelta(seconds=number * self.step)
+
+    def x(self, moment: datetime) -> float:
+        """The place of a moment, in per cent of the width."""
+        return (moment - self.start) / (self.end - self.start) * 100
+
+    def y(self, value: float) -> float:
+        return self.above + self.inside * (1 - value / self.top)
+
+
+def number(value: float) -> str:
+    """A value of an axis or a table: `0`, `0.4`, `1,200`, `40 k`, `1.5 M`."""
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:g} M"
+    if value >= 10_000:
+        return f"{value / 1000:.4g} k"
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def short_duration(seconds: float) -> str:
+    """A duration of an axis or a table: `0`, `0.4 s`, `30 s`, `2 min`, `1.5 h`, `3 d`."""
+    if not seconds:
+        return "0"
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1g} s"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _largest(series: Sequence[Series], stacked: bool) -> float:
+    if not stacked:
+        return max((_known(value) for each in series for value in each.values), default=0.0)
+    return max(map(sum, zip(*(map(_known, each.values) for each in series), strict=True)), default=0.0)
+
+
+def _known(value: float | None) -> float:
+    return value if value is not None and isfinite(value) else 0.0
+
+
+def _stack(series: Sequence[Series], frame: _Frame) -> Markup:
+    lower = [0.0] * frame.count
+    drawn = []
+    for each in series:
+        upper = [base + _known(value) for base, value in zip(lower, each.values, strict=True)]
+        drawn.append(
+            Markup('<path class="area {}" d="{}"/>').format(
+                each.colour, paths.area(lower, upper, frame.top, frame.inside) if frame.count else ""
+            )
+        )
+        drawn.append(_line(each, upper if each is series[0] else _where_it_is(each.values, upper), frame))
+        lower = upper
+    return Markup("").join(drawn)
+
+
+def _where_it_is(values: Sequence[float | None], upper: Sequence[float]) -> list[float | None]:
+    """A line on top of others, left out where its own values are zero."""
+    around = [0.0, *map(_known, values), 0.0]
+    return [height if any(around[number : number + 3]) else None for number, height in enumerate(upper)]
+
+
+def _lines(series: Sequence[Series], frame: _Frame) -> Markup:
+    return Markup("").join(_line(each, each.values, frame) for each in series)
+
+
+def _line(series: Series, drawn: Sequence[float | None], frame: _Frame) -> Markup:
+    """`drawn` is where the line runs: in a stack, above the others. `data-values` has the values."""
+    return Markup(
+        '<path class="line {}" d="{}" vector-effect="non-scaling-stroke" data-name="{}" data-values="{}"/>'
+    ).format(
+        series.colour,
+        paths.line(drawn, frame.top, frame.inside),
+        series.name,
+        ",".join("" if value is None else f"{value:.6g}" for value in series.values),
+    )
+
+
+def _grid(ticks: Sequence[float], frame: _Frame) -> Markup:
+    return Markup("").join(
+        Markup(
+            '<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
+            '<text class="axis-text" x="-8" y="{1:.1f}" text-anchor="end">{2}</text>'
+        ).format(frame.y(tick), frame.y(tick) + 4, frame.write(tick))
+        for tick in ticks
+    )
+
+
+def _times(frame: _Frame, height: int) -> Markup:
+    if frame.count < 2:
+        return Markup("")
+    return Markup("").join(
+        Markup('<text class="axis-text{}" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+            " minor" if number % 2 else "", frame.x(moment), height - 6, _anchor(frame.x(moment)), text
+        )
+        for number, (moment, text) in enumerate(time_ticks(frame.start, frame.end, frame.zone))
+    )
+
+
+def _anchor(x: float) -> str:
+    return "start" if x < 3 else "end" if x > 97 else "middle"
+
+
+def _markers(placed: Sequence[PlacedMarker], frame: _Frame) -> Markup:
+    return Markup("").join(_marker(each, frame) for each in placed)
+
+
+def _marker(placed: PlacedMarker, frame: _Frame) -> Markup:
+    x = placed.share * 100
+    return Markup(
+        '<g class="mark {}"><title>{}</title><line x1="{:.2f}%" x2="{:.2f}%" y1="10" y2="{}"/>'
+        '<svg x="{:.2f}%" y="2" overflow="visible" width="1" height="1">'
+        '<rect x="-4" width="8" height="8" rx="2"/></svg>{}</g>'
+    ).format(
+        placed.kind,
+        "; ".join(placed.texts),
+        x,
+        x,
+        frame.above + frame.inside,
+        x,
+        _marker_text(placed, x) if placed.label else "",
+    )
+
+
+def _marker_text(placed: PlacedMarker, x: float) -> Markup:
+    side, distance = ("end", -8) if placed.is_left else ("start", 8)
+    return Markup('<text class="mark-text" x="{:.2f}%" dx="{}" y="{}" text-anchor="{}">{}</text>').format(
+        x, distance, 11 + placed.row * ROW, side, placed.label
+    )
+
+
+def _marker_list(placed: Sequence[PlacedMarker]) -> Markup:
+    """All texts, for phones, which have no room for them in the chart, and for screen readers."""
+    if not placed:
+        return Markup("")
+    items = Markup("").join(
+        Markup('<li class="mark {}">{}</li>').format(each.kind, text)
+        for each in placed
+        for text in each.texts
+    )
+    return Markup('<ul class="marks">{}</ul>').format(items)
+
+
+def _table(series: Sequence[Series], frame: _Frame, unit: str) -> Markup:
+    """The values, averaged over some steps if there are many."""
+    if not frame.count:
+        return Markup("")
+    group = -(-frame.count // TABLE_ROWS)
+    head = Markup("").join(
+        Markup('<th class="num">{}</th>').format(f"{each.name} {unit}".strip()) for each in series
+    )
+    rows = Markup("").join(
+        Markup("<tr><td>{}</td>{}</tr>").format(
+            f"{frame.at(begin).astimezone(frame.zone):%Y-%m-%d %H:%M}",
+            Markup("").join(
+                Markup('<td class="num">{}</td>').format(
+                    _mean(each.values[begin : begin + group], frame.write)
+                )
+                for each in series
+            ),
+        )
+        for begin in range(0, frame.count, group)
+    )
+    return Markup(
+        '<details class="values"><summary>Values as a table</summary><table><thead><tr><th>Time</th>{}</tr>'
+        "</thead><tbody>{}</tbody></table></details>"
+    ).format(head, rows)
+
+
+def _mean(values: Sequence[float | None], write: Format) -> str:
+    known = [value for value in values if value is not None]
+    return write(sum(known) / len(known)) if known else "–"

@@ -1,0 +1,280 @@
+"""One filter for jobs: from the text box, from query parameters, from JSON; and back; and to a JobFilter.
+
+    state:failed task:send_email key:abc* priority:<0 attempts:>3 created:>1h run:<now error:"timeout"
+    payload.user_id:42 id:1000-2000
+
+A bare number is an id; other bare words are searched in task, key and error. Times are `now`, ISO 8601, or
+a period: `1h` is an hour ago, `+1h` in an hour; `>` is later, `<` earlier, `a..b` between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from ..queries.job_filter import JOB_STATES, JobFilter
+from ..text import parse_time_phrase
+from .answers import Problem
+from .redact import Redactor
+
+NAMES = (
+    "state", "task", "queue", "key", "flag", "worker", "priority", "attempts", "created", "run", "failed",
+    "error", "id", "text",
+)  # fmt: skip
+"""Conditions by name; besides them there is `payload.PATH`."""
+PAYLOAD = "payload."
+LONGEST = 200
+"""Characters of one condition."""
+MOST = 20
+"""Conditions of one filter."""
+STATE_ALIASES = {"running": "locked"}
+
+_PART = re.compile(r'([A-Za-z_][^\s:"]*):("(?:[^"\\]|\\.)*"|\S*)|("(?:[^"\\]|\\.)*")|(\S+)')
+_PLAIN = re.compile(r'[^\s"]+')
+_NUMBERS = re.compile(r"(>=|<=|>|<)?(-?\d{1,19})|(-?\d{1,19})(?:\.\.|-)(-?\d{1,19})")
+_TIMES = re.compile(r"(>=|<=|>|<)?(.+?)(?:\.\.(.+))?")
+_TEXT_FIELDS = {"task": "task_identifier", "queue": "queue_name", "flag": "flag", "worker": "locked_by"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions as a person wrote them: names and texts, in the order of `NAMES`."""
+
+    conditions: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Filter:
+        """From the text box."""
+        return cls.of(_parts(text))
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Filter:
+        """From names and texts, such as query parameters; empty ones are left out, the last of a name counts.
+
+        A pair `q` is a text as in the box.
+        """
+        found: dict[str, str] = {}
+        for name, text in pairs:
+            value = text.strip()
+            if name == "q":
+                found |= dict(cls.parse(value).conditions)
+            elif value:
+                found[name] = _checked(name, value)
+        if len(found) > MOST:
+            raise Problem(400, "The filter is too long", f"It has more than {MOST} conditions.")
+        order = {name: place for place, name in enumerate(NAMES)}
+        return cls(tuple(sorted(found.items(), key=lambda pair: (order.get(pair[0], len(order)), pair[0]))))
+
+    @classmethod
+    def from_query(cls, pairs: Iterable[tuple[str, str]]) -> Filter:
+        """From the parameters of a URL, of which others may be for something else."""
+        return cls.of(pair for pair in pairs if pair[0] in (*NAMES, "q") or pair[0].startswith(PAYLOAD))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Filter:
+        """From an object with the same names; `payload` may be an object of paths."""
+        pairs: list[tuple[str, str]] = []
+        for name, value in values.items():
+            if name == "payload" and isinstance(value, Mapping):
+                pairs += [(PAYLOAD + path, _as_text(one)) for path, one in value.items()]
+            else:
+                pairs.append((name, _as_text(value)))
+        return cls.of(pairs)
+
+    @property
+    def text(self) -> str:
+        """As in the text box."""
+        return " ".join(f"{name}:{_quoted(value)}" for name, value in self.conditions)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As parameters of a URL."""
+        return dict(self.conditions)
+
+    def get(self, name: str) -> str:
+        return dict(self.conditions).get(name, "")
+
+    def replaced(self, **values: str | None) -> Filter:
+        """The same with other conditions; None or an empty text removes one."""
+        return Filter.of(
+            (dict(self.conditions) | {name: text or "" for name, text in values.items()}).items()
+        )
+
+    def without(self, name: str) -> Filter:
+        return Filter(tuple(pair for pair in self.conditions if pair[0] != name))
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions)
+
+    def job_filter(
+        self,
+        *,
+        now: datetime | None = None,
+        redactor: Redactor | None = None,
+        **more: Any,
+    ) -> JobFilter:
+        """The client's filter.
+
+        `redactor` is for a person who may not see secrets: then a search does not find them either.
+        """
+        at = now if now is not None else datetime.now(UTC)
+        values: dict[str, Any] = {}
+        for name, text in self.conditions:
+            values |= _values(name, text, at)
+        payload = {name.removeprefix(PAYLOAD): text for name, text in self.conditions if _is_path(name)}
+        if payload:
+            values["payload"] = payload
+        if redactor is not None:
+            _hide_secrets(values, redactor)
+        try:
+            return JobFilter(**values, **more)
+        except InvalidArgumentError as error:
+            raise Problem(400, "The filter is not valid", str(error)) from None
+
+
+def _hide_secrets(values: dict[str, Any], redactor: Redactor) -> None:
+    """Search as if redacted values were not there."""
+    for path, text in values.get("payload", {}).items():
+        if redactor.hides(path.split(".")) or redactor.text(text) != text:
+            raise Problem(
+                403, "This cannot be searched",
+                f"payload.{path} is redacted. To search it needs the permission payload.read.",
+            )  # fmt: skip
+    if redactor.replaces_payloads and "payload" in values:
+        raise Problem(
+            403, "This cannot be searched", "To search payloads needs the permission payload.read here."
+        )
+    for name in ("error", "text"):
+        if name in values:
+            values[f"redacted_{name}"] = values.pop(name)
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    words: list[str] = []
+    for found in _PART.finditer(text):
+        name, value, quoted, word = found.groups()
+        if name is not None and (name in NAMES or _is_path(name)):
+            yield name, _unquoted(value)
+        elif word is not None and word.isdecimal() and len(word) <= 19:
+            yield "id", word
+        else:
+            words.append(_unquoted(quoted) if quoted is not None else found[0])
+    if words:
+        yield "text", " ".join(words)
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(PAYLOAD) and len(name) > len(PAYLOAD)
+
+
+def _checked(name: str, value: str) -> str:
+    if name not in NAMES and not _is_path(name):
+        raise Problem(
+            400, f"There is no filter {name[:50]!r}", f"There are {', '.join(NAMES)} and payload.PATH."
+        )
+    if len(value) > LONGEST or len(name) > LONGEST:
+        raise Problem(400, "The filter is too long", f"A condition has at most {LONGEST} characters.")
+    if "\0" in value or "\0" in name:
+        raise Problem(400, "The filter is not valid", "It contains a NUL character.")
+    return value
+
+
+def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
+    """The conditions of a JobFilter that one condition stands for."""
+    if name == "state":
+        return {"state": _state(text)}
+    if name == "key":
+        return {"key_prefix": text[:-1]} if text.endswith("*") and len(text) > 1 else {"job_key": text}
+    if name in ("id", "priority", "attempts"):
+        first, last = _numbers(name, text)
+        return _given({f"{name}_from": first, f"{name}_to": last})
+    if name in ("created", "run", "failed"):
+        since, until = _times(name, text, now)
+        return _given({f"{name}_since": since, f"{name}_until": until})
+    if name in ("error", "text"):
+        return {name: text}
+    return {_TEXT_FIELDS[name]: text} if name in _TEXT_FIELDS else {}
+
+
+def _state(text: str) -> str:
+    state = STATE_ALIASES.get(text.lower(), text.lower())
+    if state not in JOB_STATES:
+        raise Problem(400, f"There is no state {text[:50]!r}", f"There are {', '.join(JOB_STATES)}.")
+    return state
+
+
+def _numbers(name: str, text: str) -> tuple[int | None, int | None]:
+    found = _NUMBERS.fullmatch(text)
+    if found is None:
+        raise Problem(400, f"{name} is not a number or a range", f"Write {name}:5, {name}:>5 or {name}:1..5.")
+    sign, number, first, last = found.groups()
+    if number is None:
+        return int(first), int(last)
+    value = int(number)
+    if sign is None:
+        return value, value
+    if sign.startswith(">"):
+        return value + (sign == ">"), None
+    return None, value - (sign == "<")
+
+
+def _times(name: str, text: str, now: datetime) -> tuple[datetime | None, datetime | None]:
+    found = _TIMES.fullmatch(text)
+    if found is None:
+        raise _bad_time(name)
+    sign, first, last = found.groups()
+    since = _instant(name, first, now)
+    if last is not None:
+        return since, _instant(name, last, now)
+    return (None, since) if sign is not None and sign.startswith("<") else (since, None)
+
+
+def _instant(name: str, text: str, now: datetime) -> datetime:
+    """`now`, a period before now (`1h`, `-1h`) or after it (`+1h`), or a date or time; UTC without a zone."""
+    text = text.strip()
+    if text.lower() == "now":
+        return now
+    try:
+        period = timedelta(seconds=parse_time_phrase(text.lstrip("+-").lower()))
+        return now + period if text.startswith("+") else now - period
+    except (ValueError, OverflowError):
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise _bad_time(name) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _bad_time(name: str) -> Problem:
+    return Problem(
+        400, f"{name} is not a time",
+        f"Write {name}:>1h (later than an hour ago), {name}:<2030-01-31T12:00Z or {name}:2d..1d.",
+    )  # fmt: skip
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
+        return re.sub(r"\\(.)", r"\1", value[1:-1])
+    return value

@@ -1,0 +1,192 @@
+"""Tasks: what each one does, and the page of one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from ...history.error_groups import ErrorGroup, list_error_groups
+from .. import charts, plain
+from ..answers import Page, Redirect
+from ..api.tasks import (
+    TOPICS,
+    ResumeTask,
+    TaskQuery,
+    TasksQuery,
+    all_tasks,
+    matching,
+    one_task,
+)
+from ..audit import actor_of
+from ..call import Call
+from ..models.series import RangeName
+from ..models.tasks import TaskDetails, TaskRow
+from ..render import zone_of
+from ..routes import API, Route
+from ..service.markers import read_markers
+from ..service.overview import error_title
+from ..service.own_tables import ERRORS
+from ..service.percentiles import read_percentiles
+from ..service.series import RANGES, TaskSeries, read_timeline
+from ..service.task_pauses import pause, resume
+from ..times import duration
+from .overview import rate, share
+
+DAY = timedelta(days=1)
+ERROR_GROUPS = 5
+PERIODS = (
+    ("", "until it is resumed"), ("900", "15 minutes"), ("3600", "1 hour"), ("21600", "6 hours"),
+    ("86400", "24 hours"),
+)  # fmt: skip
+
+
+class TaskPageQuery(TaskQuery):
+    """Which task, and what its charts show."""
+
+    range: RangeName = "1h"
+
+
+class PauseForm(msgspec.Struct):
+    """The fields of the form that pauses a task."""
+
+    name: str = ""
+    seconds: int | None = None
+    reason: str = ""
+    back: str = ""
+
+
+async def tasks(call: Call) -> Page:
+    wanted = call.query(TasksQuery)
+    facts = await all_tasks(call)
+    rows = matching(facts.rows, wanted.q)
+    every = next((each for each in facts.pauses if each.name is None), None)
+    values = {
+        "rows": rows,
+        "total": len(facts.rows),
+        "q": wanted.q,
+        "every": every,
+        "is_recorded": facts.hour.is_recorded,
+    }
+    return Page("tasks.html", "Tasks", here="tasks", values=values, text=lambda: as_text(rows))
+
+
+async def task(call: Call) -> Page:
+    wanted = call.query(TaskPageQuery)
+    found = await one_task(call, wanted.name)
+    values = {
+        "found": found,
+        "task": found.task,
+        "range": wanted.range,
+        "ranges": list(RANGES.values()),
+        "zone_info": zone_of(call),
+        **await _charts(call, wanted),
+    }
+    title = wanted.name[:80]
+    return Page("task.html", title, here="tasks", values=values, text=lambda: task_as_text(found))
+
+
+async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
+    hub, schema, now = call.hub, call.database.schema, datetime.now(UTC)
+    async with call.database.read() as connection:
+        timeline = await read_timeline(
+            connection, schema, RANGES[wanted.range], now,
+            tables=hub.sampler.tables, task_identifier=wanted.name,
+        )  # fmt: skip
+        times = await read_percentiles(connection, schema, timeline, now, wanted.name)
+        groups: list[ErrorGroup] = []
+        if hub.sampler.tables >= ERRORS:
+            groups = await list_error_groups(
+                connection, schema, since=now - 14 * DAY, task_identifier=wanted.name, limit=ERROR_GROUPS
+            )
+        markers = await read_markers(connection, schema, timeline.start, tables=hub.sampler.tables)
+    count = timeline.range.count
+    of = timeline.tasks.get(wanted.name, TaskSeries([0.0] * count, [0.0] * count, [0.0] * count))
+    unknown: list[float | None] = [None] * count
+    percentiles = times.get("", {"run_p95": unknown, "wait_p95": unknown})
+    return {
+        "timeline": timeline,
+        "series": [
+            charts.Series("completed", of.completed, "c1"),
+            charts.Series("failed", of.failed, "c-fail"),
+        ],
+        "times": [
+            charts.Series("run time, p95", percentiles["run_p95"], "c2"),
+            charts.Series("wait time, p95", percentiles["wait_p95"], "c3"),
+        ],
+        "groups": groups,
+        "error_title": error_title,
+        "markers": [charts.Marker(each.at, each.text, each.kind) for each in markers],
+    }
+
+
+async def pause_form(call: Call) -> Page:
+    name = call.query(ResumeTask).name
+    title = f"Pause {name[:80]}" if name else "Pause every task"
+    values = {"name": name, "periods": PERIODS, "back": _page_of(name)}
+    return Page("pause_task.html", title, here="tasks", values=values)
+
+
+async def pause_posted(call: Call) -> Redirect:
+    form = await call.form(PauseForm)
+    until = None if form.seconds is None else timedelta(seconds=min(max(form.seconds, 1), 366 * 86400))
+    found = await pause(call.database, actor_of(call), form.name, until, form.reason)
+    call.hub.publish(*TOPICS)
+    return Redirect(_page_of(form.name), notice=f"Paused: {found.what}.")
+
+
+async def resume_posted(call: Call) -> Redirect:
+    form = await call.form(ResumeTask)
+    was_paused = await resume(call.database, actor_of(call), form.name)
+    call.hub.publish(*TOPICS)
+    return Redirect(_page_of(form.name), notice="Resumed." if was_paused else "It was not paused.")
+
+
+def _page_of(name: str) -> str:
+    from urllib.parse import urlencode
+
+    return f"/task?{urlencode({'name': name})}" if name else "/tasks"
+
+
+def as_text(rows: list[TaskRow]) -> str:
+    """The list for a terminal."""
+    return plain.page(
+        plain.table(
+            ["Task", "Waiting", "Running", "Rate", "Failing", "p50", "p95", "p99", "Wait p95", "Workers"],
+            [
+                [row.name, str(row.waiting), row.running, rate(row.completed_per_minute),
+                 share(row.failure_share), duration(row.run_time.p50), duration(row.run_time.p95),
+                 duration(row.run_time.p99), duration(row.wait_time.p95), row.workers]
+                for row in rows
+            ],
+            empty="No task has jobs yet.",
+        )
+    )  # fmt: skip
+
+
+def task_as_text(found: TaskDetails) -> str:
+    return plain.page(as_text([found.task]), "\n".join(found.worker_ids))
+
+
+ROUTES = [
+    Route(
+        method="GET", path="/tasks", handler=tasks, permission="jobs.read", summary="Tasks",
+        query=TasksQuery, json_of=f"{API}/tasks",
+    ),
+    Route(
+        method="GET", path="/task", handler=task, permission="jobs.read", summary="One task",
+        query=TaskPageQuery, json_of=f"{API}/task",
+    ),
+    Route(
+        method="GET", path="/tasks/pause", handler=pause_form, permission="tasks.pause",
+        summary="Pause a task", query=ResumeTask,
+    ),
+    Route(
+        method="POST", path="/tasks/pause", handler=pause_posted, permission="tasks.pause",
+        summary="Pause a task", body=PauseForm,
+    ),
+    Route(
+        method="POST", path="/tasks/resume", handler=resume_posted, permission="tasks.pause",
+        summary="Resume a task", body=ResumeTask,
+    ),
+]  # fmt: skip

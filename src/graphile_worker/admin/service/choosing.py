@@ -1,0 +1,125 @@
+"""Which jobs an operation is about: by filter, by error group, or those of an action to undo.
+
+Each step chooses and locks the next jobs; the same transaction then changes them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ...db.connection import Connection
+from ...queries.bulk_changes import BulkChange, BulkOptions, BulkWalk
+from ...queries.job_filter import JobFilter
+from ...schema_name import SchemaName
+from ...sql import load
+from ..filters import Filter
+from ..models.actions import ActionName
+from ..models.operations import Chosen
+from ..redact import Redactor
+
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+ERRORS_PER_STEP = 5_000
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far an operation has come."""
+
+    last_id: int
+    up_to: int
+    last_at: datetime | None = None
+    until: datetime | None = None
+    """When the operation began: later failures are left out."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The jobs of one step."""
+
+    ids: list[int]
+    skipped: int
+    """Jobs that match, but are running or locked by another transaction."""
+    position: Position
+    is_last: bool
+
+
+async def choose(
+    connection: Connection,
+    schema: SchemaName,
+    chosen: Chosen,
+    action: ActionName,
+    position: Position,
+    size: int,
+) -> Choice:
+    """Lock the next jobs, `size` at most."""
+    await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    if chosen.fingerprint is not None:
+        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size)
+    return await _choose_by_filter(connection, schema, chosen, action, position, size)
+
+
+async def _choose_by_filter(
+    connection: Connection,
+    schema: SchemaName,
+    chosen: Chosen,
+    action: ActionName,
+    position: Position,
+    size: int,
+) -> Choice:
+    change = BulkChange("bulk_choose", (action in ("cancel", "add_again"),))
+    walk = walk_for(schema, chosen, change, position, size)
+    await walk.begin(connection)
+    ids: list[int] = []
+    if not walk.report.is_complete:
+        ids = await walk.step(connection)
+    report = walk.report
+    at = msgspec.structs.replace(position, last_id=report.last_id)
+    return Choice(ids, report.skipped, at, report.is_complete)
+
+
+async def _choose_of_group(
+    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int
+) -> Choice:
+    row: Any = await connection.fetchrow(
+        load("admin/choose_of_group", schema),
+        fingerprint,
+        position.last_at or LONG_AGO,
+        position.last_id,
+        position.until or datetime.now(UTC),
+        ERRORS_PER_STEP,
+        size,
+    )
+    ids: list[int] = list(row["ids"])
+    last_at, last_id = row["last_at"] or position.last_at, row["last_id"]
+    is_last = row["seen"] < ERRORS_PER_STEP and len(ids) < size
+    if len(ids) >= size:
+        last_at, last_id = row["times"][-1], ids[-1]
+    at = msgspec.structs.replace(
+        position, last_at=last_at, last_id=position.last_id if last_id is None else last_id
+    )
+    return Choice(list(dict.fromkeys(ids)), 0, at, is_last)
+
+
+def walk_for(
+    schema: SchemaName,
+    chosen: Chosen,
+    change: BulkChange,
+    position: Position,
+    size: int,
+) -> BulkWalk:
+    """The client's walk over the jobs that match, from this position on."""
+    found = filter_from(chosen, position.until)
+    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True)
+    wanted = JobFilter(**{**_fields(found), "after": position.last_id or None})
+    return BulkWalk(schema, wanted, change, options)
+
+
+def filter_from(chosen: Chosen, now: datetime | None) -> JobFilter:
+    """The filter that the words name; periods in it count from `now`, when the operation began."""
+    redactor = Redactor() if chosen.hides_secrets else None
+    return Filter.parse(chosen.filter or "").job_filter(now=now, redactor=redactor)
+
+
+def _fields(filter: JobFilter) -> dict[str, Any]:
+    return {name: getattr(filter, name) for name in JobFilter.__dataclass_fields__ if name != "after"}

@@ -1,0 +1,243 @@
+"""Findings: what is wrong now, the worst first, each in one sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ...history.error_groups import ErrorGroup
+from ...pauses import Pause
+from ...text import count
+from ..models.overview import Finding, Forecast, Level, Rates, Sample
+from ..models.series import Marker
+from ..models.tasks import RunningLine, TaskRow
+from ..times import duration
+from .series import TaskSeries, Timeline
+
+RECENT = 10
+"""Minutes in which failures count as now."""
+FEW_FAILURES = 5
+FAILING = 0.1
+"""Share of failed attempts from which on a task counts as failing."""
+FAILING_BADLY = 0.25
+QUIET = 3
+"""Minutes without a failure that end a series of failures."""
+LONG_WAIT = 60.0
+"""Seconds. A shorter wait is nothing unusual."""
+FAR_ABOVE = 10
+"""Times the usual wait."""
+VERY_LONG_WAIT = 600.0
+BEFORE = timedelta(minutes=30)
+"""How long before failures began a deploy may have caused them."""
+ORDER: dict[Level, int] = {"bad": 0, "warn": 1, "ok": 2}
+
+
+@dataclass(slots=True)
+class Facts:
+    """What findings are made of."""
+
+    sample: Sample
+    hour: Timeline
+    rates: Rates
+    usual_wait: float | None = None
+    forecast: Forecast | None = None
+    groups: Sequence[ErrorGroup] = ()
+    pauses: Sequence[Pause] = ()
+    tasks: Sequence[TaskRow] = ()
+    running: Sequence[RunningLine] = ()
+    deploys: Sequence[Marker] = field(default_factory=list)
+
+
+def find(facts: Facts) -> list[Finding]:
+    """The worst first; one that says that all is well if there is nothing else."""
+    found = [
+        *_no_worker(facts),
+        *_failing(facts),
+        *_paused(facts),
+        *_waiting(facts),
+        *_unknown_tasks(facts),
+        *_unreachable(facts),
+        *_growing(facts),
+        *_long_running(facts),
+    ]
+    found.sort(key=lambda finding: ORDER[finding.level])  # stable
+    return found or [_all_well(facts)]
+
+
+def _no_worker(facts: Facts) -> list[Finding]:
+    sample = facts.sample
+    if sample.workers != 0 or not sample.ready.value:
+        return []
+    if sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
+        return []
+    title = f"No worker is alive, and {count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
+    detail = f"The oldest has waited for {duration(sample.oldest_wait)}."
+    return [Finding(level="bad", title=title, detail=detail, link="Open workers", path="/workers")]
+
+
+def _failing(facts: Facts) -> list[Finding]:
+    found = []
+    for name, series in facts.hour.tasks.items():
+        failed, completed = sum(series.failed[-RECENT:]), sum(series.completed[-RECENT:])
+        if failed < FEW_FAILURES or failed < FAILING * (failed + completed):
+            continue
+        found.append((failed, _failing_task(facts, name, series, failed / (failed + completed))))
+    found.sort(key=lambda pair: -pair[0])
+    return [finding for _, finding in found] or _failing_elsewhere(facts)
+
+
+def _failing_task(facts: Facts, name: str, series: TaskSeries, share: float) -> Finding:
+    first = _first_failing(series)
+    began = facts.hour.start + timedelta(minutes=first)
+    total, minutes = round(sum(series.failed[first:])), len(series.failed) - first
+    groups = [each for each in facts.groups if each.task_identifier == name and each.last_at >= began]
+    errors = "" if not groups else ", one error" if len(groups) == 1 else f", {len(groups)} errors"
+    group = groups[0] if len(groups) == 1 else None
+    return Finding(
+        level="bad" if share >= FAILING_BADLY else "warn",
+        title=f"{name}: {count(total, 'failure')} in {count(minutes, 'minute')}{errors}",
+        since=began if first else None,
+        detail=" ".join(_causes(facts, began, group, share)),
+        link="Open the failure" if group else "Open failures",
+        path=f"/failures/{group.fingerprint}" if group else "/failures",
+        query={} if group else {"task": name},
+    )
+
+
+def _causes(facts: Facts, began: datetime, group: ErrorGroup | None, share: float) -> list[str]:
+    """What happened before it began, and how bad it is."""
+    sentences = []
+    before = [each for each in facts.deploys if began - BEFORE <= each.at <= began + timedelta(minutes=1)]
+    if before:
+        seconds = max((began - before[-1].at).total_seconds(), 0)
+        when = "Right when" if seconds < 60 else f"{duration(seconds)} after"
+        sentences.append(f"{when} {before[-1].text}.")
+    if group is not None and group.first_at >= began - timedelta(minutes=2):
+        sentences.append("This error is new.")
+    sentences.append(f"{share:.0%} of its attempts fail.")
+    return sentences
+
+
+def _first_failing(series: TaskSeries) -> int:
+    """The first minute of the failures that go on now."""
+    first, quiet = len(series.failed) - 1, 0
+    for minute in range(len(series.failed) - 1, -1, -1):
+        if series.failed[minute] > FAILING * series.completed[minute]:
+            first, quiet = minute, 0
+        elif (quiet := quiet + 1) > QUIET and minute < len(series.failed) - RECENT:
+            break
+    return first
+
+
+def _failing_elsewhere(facts: Facts) -> list[Finding]:
+    """Failures of runtimes that keep no figures, from the server's counters."""
+    failed, done = facts.sample.failed_per_minute, facts.sample.deleted_per_minute
+    if facts.hour.is_recorded and facts.hour.tasks:
+        return []
+    if failed is None or done is None or failed < FEW_FAILURES or failed < FAILING * (failed + done):
+        return []
+    title = f"About {failed:,.0f} attempts a minute fail"
+    detail = "This is worked out from the server's counters: these workers record no errors."
+    return [Finding(level="bad", title=title, detail=detail, link="Open failures", path="/failures")]
+
+
+def _paused(facts: Facts) -> list[Finding]:
+    every = next((each for each in facts.pauses if each.name is None), None)
+    if every is not None:
+        because = f" Reason: {every.reason}." if every.reason else ""
+        title = "Every task is paused"
+        return [Finding(level="warn", title=title, detail=f"Python workers start no job.{because}")]
+    if not facts.pauses:
+        return []
+    names = ", ".join(each.what for each in facts.pauses[:3])
+    more = f" and {len(facts.pauses) - 3} more" if len(facts.pauses) > 3 else ""
+    return [Finding(level="warn", title=f"Paused: {names}{more}")]
+
+
+def _waiting(facts: Facts) -> list[Finding]:
+    wait, usual = facts.sample.oldest_wait, facts.usual_wait
+    if wait < LONG_WAIT or (usual is not None and wait < usual * FAR_ABOVE):
+        return []
+    compared = "" if usual is None else f" Usually it is under {duration(max(usual, 1))}."
+    outlook = "" if facts.forecast is None else f" Backlog: {facts.forecast.text}."
+    return [
+        Finding(
+            level="bad" if wait >= VERY_LONG_WAIT else "warn",
+            title=f"A job has been ready for {duration(wait)} and is still waiting",
+            detail=(compared + outlook).strip(),
+            link="Open ready jobs",
+            path="/jobs",
+            query={"q": "state:ready"},
+        )
+    ]
+
+
+def _unknown_tasks(facts: Facts) -> list[Finding]:
+    unknown = [task for task in facts.tasks if not task.is_known]
+    if not unknown or not facts.sample.workers:
+        return []
+    names = ", ".join(task.name for task in unknown[:3]) + (" and others" if len(unknown) > 3 else "")
+    return [
+        Finding(
+            level="warn",
+            title=f"No running worker has {names}",
+            detail=f"{unknown[0].waiting} of its jobs wait." if len(unknown) == 1 else "Their jobs wait.",
+            link="Open tasks",
+            path="/tasks",
+        )
+    ]
+
+
+def _unreachable(facts: Facts) -> list[Finding]:
+    lost = facts.sample.unreachable
+    if not lost:
+        return []
+    verb = "does" if lost == 1 else "do"
+    title = f"{count(lost, 'worker')} {verb} not answer"
+    detail = "Another worker recovers their jobs after a while."
+    return [Finding(level="warn", title=title, detail=detail, link="Open workers", path="/workers")]
+
+
+def _growing(facts: Facts) -> list[Finding]:
+    outlook = facts.forecast
+    if outlook is None or not outlook.missing_slots:
+        return []
+    title = f"The backlog {outlook.text}"
+    detail = f"{facts.sample.ready} jobs are ready."
+    return [Finding(level="warn", title=title, detail=detail, link="Open tasks", path="/tasks")]
+
+
+def _long_running(facts: Facts) -> list[Finding]:
+    long = [line for line in facts.running if line.is_long]
+    if not long:
+        return []
+    first = long[0]
+    seconds = (facts.sample.at - first.started_at).total_seconds()
+    usual = f"; its task usually takes under {duration(first.usual)}" if first.usual else ""
+    title = f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual"
+    detail = f"Job {first.job_id} of {first.task} has run for {duration(seconds)}{usual}."
+    return [
+        Finding(level="warn", title=title, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}")
+    ]
+
+
+def _all_well(facts: Facts) -> Finding:
+    sample, rate = facts.sample, facts.rates.completed
+    busy = "" if rate is None else f"{rate:,.0f}/min, " if rate >= 1 or rate == 0 else f"{rate:.1f}/min, "
+    if sample.ready.value:
+        waits = f"nothing waits longer than {duration(max(sample.oldest_wait, 1))}"
+    else:
+        waits = "nothing waits"
+    workers = [] if sample.workers is None else [f"{count(sample.workers, 'worker')} alive."]
+    if sample.failed.value:
+        workers.append(f"{sample.failed} permanently failed {_jobs(sample.failed.value)} in the table.")
+    return Finding(level="ok", title=f"All well: {busy}{waits}", detail=" ".join(workers))
+
+
+def _jobs(number: int) -> str:
+    return "job is" if number == 1 else "jobs are"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

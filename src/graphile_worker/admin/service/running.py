@@ -1,0 +1,79 @@
+"""What runs now: from the reports of Python pools, and the locks of others where the table is small."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...db.array_types import teach_arrays
+from ...db.connection import Connection
+from ...job import instant
+from ...recovery.worker_rows import WorkerSummary
+from ...schema_name import SchemaName
+from ...sql import load
+from ..models.tasks import RunningLine
+
+MOST_JOBS = 300
+"""Jobs that are looked up by id."""
+LONG = 60.0
+"""Seconds. A job that runs for less is not unusual."""
+MUCH_LONGER = 3
+"""Times the p95 of its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJobs:
+    """The jobs that run, those that run longest first."""
+
+    lines: list[RunningLine]
+    by_task: Mapping[str, int]
+
+
+async def read_running(
+    connection: Connection,
+    schema: SchemaName,
+    workers: Sequence[WorkerSummary],
+    now: datetime,
+    usual: Mapping[str, float | None],
+) -> RunningJobs:
+    """What these workers run; `usual` has the p95 of tasks."""
+    started = _started(workers)
+    if not started:
+        return RunningJobs([], {})
+    oldest = sorted(started, key=lambda id: started[id] or now)[:MOST_JOBS]
+    teach_arrays(connection)
+    rows = await connection.fetch(load("admin/running_jobs", schema), oldest)
+    lines = [
+        _line(row["id"], row["task_identifier"], started[row["id"]] or instant(row["locked_at"]),
+              row["locked_by"] or "", now, usual)
+        for row in rows
+    ]  # fmt: skip
+    return RunningJobs(sorted(lines, key=lambda line: line.started_at), Counter(line.task for line in lines))
+
+
+def _started(workers: Sequence[WorkerSummary]) -> dict[int, datetime | None]:
+    """The ids of jobs that run, and since when; None if only the time of the lock is known."""
+    found: dict[int, datetime | None] = {}
+    for worker in workers:
+        if worker.running is not None:
+            found |= {job.id: job.started_at for job in worker.running}
+        elif worker.is_alive is None:  # another runtime
+            found |= dict.fromkeys(worker.job_ids)
+    return found
+
+
+def _line(
+    job_id: int,
+    task: str,
+    started_at: datetime,
+    worker: str,
+    now: datetime,
+    usual: Mapping[str, float | None],
+) -> RunningLine:
+    p95, seconds = usual.get(task), (now - started_at).total_seconds()
+    is_long = p95 is not None and seconds > max(LONG, MUCH_LONGER * p95)
+    return RunningLine(
+        job_id=job_id, task=task, started_at=started_at, worker=worker, usual=p95, is_long=is_long
+    )

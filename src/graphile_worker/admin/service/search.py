@@ -1,0 +1,187 @@
+"""Finding jobs: by the index that serves a filter, or by a walk of bounded time.
+
+A walk reads the table in steps of 20,000 jobs, for about a second, and says how far it came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from ...db.connection import Connection, Row
+from ...job import instant
+from ...queries.job_filter import JobFilter, with_conditions, with_parts
+from ...schema_name import SchemaName
+from ...sql import load
+from ..models.jobs import JobRow, ListOrder
+from ..redact import Redactor
+
+STEP = 20_000
+"""Jobs that one statement reads at most."""
+BUDGET = 1.0
+"""Seconds that a search may take before it answers with what it has."""
+OF_PRIORITY = 200
+"""Jobs of each priority that are read for a page in run order, at least."""
+MAX_PAYLOAD = 64 * 1024
+"""Bytes of a payload in a list."""
+FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
+
+RunPosition = tuple[int, float, int]
+"""Priority, run_at in seconds since 1970, and id."""
+BEGINNING: RunPosition = (-32768, float("-inf"), FIRST_ID)
+
+
+class Found(msgspec.Struct):
+    """What a search has found."""
+
+    rows: list[Row]
+    read: int = 0
+    """Jobs that were read, as far as that is known."""
+    position: int | RunPosition | None = None
+    """Where to go on; None if the end was reached."""
+
+
+def is_served(filter: JobFilter, order: ListOrder, *, has_failed_index: bool) -> bool:
+    """Whether an index leads to the jobs, so that a page reads little more than it shows."""
+    plain = replace(filter, state=None, id_from=None, id_to=None)
+    if filter.job_key is not None:
+        return True
+    if filter.id_from is not None and filter.id_to is not None and filter.id_to - filter.id_from < STEP:
+        return True
+    if plain.has_conditions:
+        return False
+    if filter.state == "failed":
+        return has_failed_index
+    return filter.state is None or order == "run_order"
+
+
+async def find_by_id(
+    connection: Connection,
+    schema: SchemaName,
+    filter: JobFilter,
+    order: ListOrder,
+    *,
+    after: int | None,
+    limit: int,
+    has_failed_index: bool,
+    payload: int = 0,
+    budget: float = BUDGET,
+) -> Found:
+    """Up to `limit` jobs by id, downwards or upwards."""
+    is_down = order == "newest"
+    start, end = _bounds(filter, is_down=is_down)
+    position = start if after is None else (min(after, start) if is_down else max(after, start))
+    statement = load(f"admin/find_{order}", schema)
+    walked = ["listed_with_key"] if filter.job_key is not None else []
+    if not walked and filter.required_state == "failed" and has_failed_index:
+        walked = ["listed_failed"]
+    statement = with_parts(statement, "-- :walked\n", walked, schema)
+    text, more = with_conditions(statement, filter, schema, 14)
+    found = Found([])
+    deadline = time.monotonic() + budget
+    while True:
+        wanted = limit - len(found.rows)
+        rows = await connection.fetch(text, wanted, *filter.values, position, STEP, payload, *more)
+        last_id = rows[0]["last_id"]
+        new = [row for row in rows if row["id"] is not None]
+        found.rows += new
+        found.read += STEP if len(new) < wanted and last_id is not None else len(new)
+        if last_id is None or (last_id <= end if is_down else last_id >= end):
+            return found
+        position = last_id
+        if len(found.rows) >= limit or time.monotonic() > deadline:
+            found.position = position
+            return found
+
+
+def _bounds(filter: JobFilter, *, is_down: bool) -> tuple[int, int]:
+    """The id after which to start, and the last one to look at."""
+    lowest = FIRST_ID if filter.id_from is None else filter.id_from
+    highest = LAST_ID if filter.id_to is None else filter.id_to
+    if is_down:
+        return (highest + 1 if highest < LAST_ID else highest), lowest
+    return (lowest - 1 if lowest > FIRST_ID else lowest), highest
+
+
+async def find_in_run_order(
+    connection: Connection,
+    schema: SchemaName,
+    filter: JobFilter,
+    *,
+    after: RunPosition | None,
+    limit: int,
+    payload: int = 0,
+    budget: float = BUDGET,
+) -> Found:
+    """Up to `limit` waiting jobs, in the order in which workers take them."""
+    position = BEGINNING if after is None else after
+    if filter.state is not None and not replace(filter, state=None).has_conditions:
+        return await _find_waiting(connection, schema, filter.state, position, limit, payload)
+    text, more = with_conditions(load("admin/find_in_run_order", schema), filter, schema, 16)
+    found = Found([])
+    deadline = time.monotonic() + budget
+    step = STEP if filter.has_conditions else max(limit, OF_PRIORITY)
+    while True:
+        wanted = limit - len(found.rows)
+        rows = await connection.fetch(text, wanted, *filter.values, *position, step, payload, *more)
+        first = rows[0]
+        new = [row for row in rows if row["id"] is not None]
+        found.rows += new
+        found.read += step if len(new) < wanted and first["last_id"] is not None else len(new)
+        if first["last_id"] is None:
+            return found
+        position = (first["last_priority"], first["last_run_at"], first["last_id"])
+        if len(found.rows) >= limit or time.monotonic() > deadline:
+            found.position = position
+            return found
+
+
+async def _find_waiting(
+    connection: Connection, schema: SchemaName, state: str, after: RunPosition, limit: int, payload: int
+) -> Found:
+    statement = load(f"admin/find_{state}", schema)
+    rows = await connection.fetch(statement, limit, *after, max(limit, OF_PRIORITY), payload)
+    found = Found(list(rows), len(rows))
+    if len(rows) >= limit:
+        last = rows[-1]
+        found.position = (last["priority"], last["run_at"], last["id"])
+    return found
+
+
+async def find_these(
+    connection: Connection, schema: SchemaName, ids: Sequence[int], *, payload: int = 0
+) -> list[Row]:
+    """Jobs by their ids, the newest first."""
+    return list(await connection.fetch(load("admin/find_these", schema), list(ids), payload))
+
+
+def row_from(row: Row, redactor: Redactor) -> JobRow:
+    """A job of a list, redacted."""
+    task = row["task"]
+    payload: Any = None
+    if row["payload"] is not None:
+        payload = msgspec.Raw(redactor.payload(row["payload"], task).encode("utf-8", "replace"))
+    return JobRow(
+        id=row["id"],
+        task=task,
+        state=row["state"],
+        queue=row["queue"],
+        priority=row["priority"],
+        run_at=instant(row["run_at"]),
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        last_error=redactor.optional_text(row["last_error"]),
+        created_at=instant(row["created_at"]),
+        key=row["key"],
+        flags=[] if row["flags"] is None else sorted(msgspec.json.decode(row["flags"])),
+        revision=row["revision"],
+        locked_by=row["locked_by"],
+        locked_at=None if row["locked_at"] is None else instant(row["locked_at"]),
+        failed_at=None if row["failed_at"] is None else instant(row["failed_at"]),
+        queue_locked_by=row["queue_locked_by"],
+        payload=payload,
+    )

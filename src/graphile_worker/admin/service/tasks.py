@@ -1,0 +1,190 @@
+"""Tasks: every one that has jobs, ran lately, or that a running worker has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from ...db.connection import Connection
+from ...history.records import HistoryFilter
+from ...pauses import Pause
+from ...queries.figures import FigureList, Figures, read_figures
+from ...queries.inspection import jobs_table_pages
+from ...queries.pauses import list_pauses
+from ...recovery.running_tasks import RunningTasks, running_tasks
+from ...recovery.worker_rows import WorkerList, list_workers
+from ...schema_name import SchemaName
+from ...sql import load
+from ..hub import Hub
+from ..models.common import Count
+from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow
+from .own_tables import FIGURES, HISTORY, PAUSES, WORKERS
+from .running import RunningJobs, read_running
+from .series import RANGES, TaskSeries, Timeline, read_timeline
+
+HOUR = timedelta(hours=1)
+COUNTED_PAGES = 300
+"""Of the jobs table that are read to count jobs by task; of a larger table, as many are a sample."""
+MOST_TASKS = 500
+FAILING = 0.1
+"""Share of failed attempts from which on a task is listed first."""
+SLOWEST = 10
+SEARCHED_RUNS = 200
+"""Kept jobs among which the slowest are searched."""
+
+
+@dataclass(slots=True)
+class TaskFacts:
+    """What the database knows about tasks now."""
+
+    rows: list[TaskRow]
+    workers: WorkerList
+    running: RunningJobs
+    pauses: list[Pause]
+    hour: Timeline
+    figures: FigureList | None = None
+    by_task: dict[str, Figures] = field(default_factory=dict)
+
+
+async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFacts:
+    """All tasks, the busiest first."""
+    schema, tables = hub.database.schema, hub.sampler.tables
+    workers = await _workers(connection, schema, tables)
+    known = await running_tasks(connection, schema, workers)
+    hour = await read_timeline(
+        connection, schema, RANGES["1h"], now, tables=tables, samples=hub.sampler.samples
+    )
+    figures = await _figures(connection, schema, tables, now)
+    by_task = {each.task_identifier or "": each for each in figures or ()}
+    usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
+    running = await read_running(connection, schema, workers, now, usual)
+    pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
+    counts, kind = await count_by_task(connection, schema)
+    sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
+    return TaskFacts(sources.rows(), workers, running, pauses, hour, figures, by_task)
+
+
+async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) -> TaskDetails | None:
+    """One task; None if nothing is known about it."""
+    facts = await read_tasks(connection, hub, now)
+    row = next((row for row in facts.rows if row.name == name), None)
+    if row is None and not await connection.fetchval(load("admin/is_task", hub.database.schema), name):
+        return None
+    figures = facts.by_task.get(name)
+    return TaskDetails(
+        task=row or TaskRow(name=name, ready=Count(0), scheduled=Count(0), failed=Count(0)),
+        worker_ids=[pool.id for pool in facts.workers if pool.is_alive and name in (pool.tasks or ())],
+        run_times=list(figures.run_times) if figures else [],
+        wait_times=list(figures.wait_times) if figures else [],
+        slowest=await _slowest(connection, hub, name),
+        running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
+        is_recorded=facts.hour.is_recorded,
+    )
+
+
+@dataclass(slots=True)
+class _Sources:
+    """Where the values of rows come from."""
+
+    counts: Mapping[str, Mapping[str, int]]
+    is_estimate: bool
+    figures: Mapping[str, Figures]
+    series: Mapping[str, TaskSeries]
+    running: RunningJobs
+    known: RunningTasks
+    pauses: Sequence[Pause]
+    reports: bool
+    """Whether pools report what they run."""
+
+    def rows(self) -> list[TaskRow]:
+        names = {*self.counts, *self.figures, *self.known.tasks} - {""}
+        rows = sorted((self.row(name) for name in names), key=_busiest)
+        return rows[:MOST_TASKS]
+
+    def row(self, name: str) -> TaskRow:
+        counts, figures = self.counts.get(name, {}), self.figures.get(name)
+        pools = [pool for pool in self.known.pools if name in (pool.tasks or ())]
+        trend = self.series.get(name)
+        has_jobs = bool(counts.get("ready") or counts.get("scheduled"))
+        return TaskRow(
+            name=name,
+            ready=self._count(counts.get("ready", 0)),
+            scheduled=self._count(counts.get("scheduled", 0)),
+            failed=self._count(counts.get("failed", 0)),
+            running=self.running.by_task.get(name, 0) if self.reports else counts.get("locked", 0),
+            workers=len(pools),
+            slots=sum(pool.concurrency or 0 for pool in pools),
+            is_known=bool(pools) or not has_jobs or self.known.has_others,
+            pause=next((each for each in self.pauses if each.task_identifier == name), None),
+            trend=[a + b for a, b in zip(trend.completed, trend.failed, strict=True)] if trend else [],
+            **_of_figures(figures),
+        )
+
+    def _count(self, value: int) -> Count:
+        return Count(value, "estimate" if self.is_estimate else "exact")
+
+
+def _of_figures(figures: Figures | None) -> dict[str, Any]:
+    if figures is None or not figures.attempts:
+        return {}
+    failed = figures.failed + figures.permanently_failed
+    return {
+        "completed_per_minute": figures.completed / 60,
+        "failed_per_minute": failed / 60,
+        "failure_share": failed / figures.attempts,
+        "run_time": Percentiles(*(figures.run_percentile(share) for share in (0.5, 0.95, 0.99))),
+        "wait_time": Percentiles(*(figures.wait_percentile(share) for share in (0.5, 0.95, 0.99))),
+        "longest": figures.longest,
+    }
+
+
+def _busiest(row: TaskRow) -> tuple[object, ...]:
+    is_failing = (row.failure_share or 0.0) >= FAILING
+    return row.is_known, not is_failing, -row.ready.value, -row.completed_per_minute, row.name
+
+
+async def _workers(connection: Connection, schema: SchemaName, tables: frozenset[str]) -> WorkerList:
+    if WORKERS not in tables:
+        return WorkerList([], is_complete=False)
+    return await list_workers(connection, schema)
+
+
+async def _figures(
+    connection: Connection, schema: SchemaName, tables: frozenset[str], now: datetime
+) -> FigureList | None:
+    """Of the last hour, by task."""
+    if not tables >= FIGURES:
+        return None
+    return await read_figures(connection, schema, since=now - HOUR, until=None, now=now, by="task")
+
+
+async def count_by_task(connection: Connection, schema: SchemaName) -> tuple[dict[str, dict[str, int]], bool]:
+    """Jobs by task and state, and whether that is an estimate."""
+    pages = await jobs_table_pages(connection, schema)
+    percentage = min(100.0, 100.0 * COUNTED_PAGES / max(pages, 1))
+    rows = await connection.fetch(load("inspect/count_jobs", schema), percentage)
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        states = found.setdefault(row["task_identifier"], {})
+        states[row["state"]] = round(row["jobs"] * 100 / percentage)
+    return found, percentage < 100
+
+
+async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]:
+    """The slowest of the latest kept jobs."""
+    if not hub.sampler.tables >= HISTORY:
+        return []
+    ends = await hub.database.utils.list_job_ends(
+        HistoryFilter(task_identifier=name, limit=SEARCHED_RUNS), connection=connection
+    )
+    runs = [
+        SlowRun(
+            job_id=end.job_id, seconds=end.duration, finished_at=end.finished_at, state=end.state,
+            worker=end.pool_id,
+        )
+        for end in ends
+        if end.duration is not None
+    ]  # fmt: skip
+    return sorted(runs, key=lambda run: -run.seconds)[:SLOWEST]

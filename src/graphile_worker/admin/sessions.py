@@ -1,0 +1,92 @@
+"""Sessions: a signed cookie with the user, a time limit and a fingerprint of the credential.
+
+Nothing is stored on the server but the sessions that were signed out, until they would have ended.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..clock import Clock
+from .hosts import split_host
+from .signing import Signer
+
+LASTS = 12 * 3600
+MAX_ENDED = 10_000
+PURPOSE = "session"
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the cookie."""
+
+    id: str
+    user: str
+    how: str
+    issued: int
+    expires: int
+    fingerprint: str
+    """Of the credential and the role: when either changes, the session ends."""
+
+
+class Sessions:
+    """Begins, reads and ends sessions."""
+
+    def __init__(self, signer: Signer, clock: Clock) -> None:
+        self._signer = signer
+        self._clock = clock
+        self._ended: OrderedDict[str, int] = OrderedDict()
+
+    def begin(self, user: str, how: str, fingerprint: str) -> Session:
+        now = int(self._clock.now().timestamp())
+        return Session(
+            id=secrets.token_urlsafe(12), user=user, how=how, issued=now, expires=now + LASTS,
+            fingerprint=fingerprint,
+        )  # fmt: skip
+
+    def read(self, request: Request) -> Session | None:
+        """The session of the request's cookie, if it is valid; its user may be gone."""
+        text = request.cookies.get(cookie_name(request, "session"))
+        session = self._signer.read(PURPOSE, text, Session) if text else None
+        if session is None or session.id in self._ended:
+            return None
+        now = self._clock.now().timestamp()
+        return session if session.issued - 60 <= now < session.expires else None
+
+    def end(self, session: Session) -> None:
+        """Sign out: the cookie is worth nothing from now on, wherever a copy of it is."""
+        now = self._clock.now().timestamp()
+        while self._ended and next(iter(self._ended.values())) < now:
+            self._ended.popitem(last=False)
+        self._ended[session.id] = session.expires
+        while len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
+
+    def set_cookie(self, request: Request, response: Response, session: Session) -> None:
+        set_cookie(request, response, "session", self._signer.sign(PURPOSE, session), max_age=LASTS)
+
+
+def cookie_name(request: Request, what: str) -> str:
+    """Cookies know no ports, so two dashboards on one machine need two names."""
+    host = split_host(request.headers.get("host", ""))
+    port = f"_{host[1]}" if host is not None and host[1] is not None else ""
+    prefix = "__Secure-" if request.scope.get("scheme", "http") == "https" else ""
+    return f"{prefix}graphile_worker_{what}{port}"
+
+
+def set_cookie(request: Request, response: Response, what: str, value: str, *, max_age: int) -> None:
+    """Set a cookie that scripts cannot read and other sites cannot send; no value deletes it."""
+    response.set_cookie(
+        cookie_name(request, what), value, max_age=max_age if value else 0, path=cookie_path(request),
+        secure=request.scope.get("scheme", "http") == "https", httponly=True, samesite="strict",
+    )  # fmt: skip
+
+
+def cookie_path(request: Request) -> str:
+    """The root of the dashboard, not of one of its databases."""
+    root: str = request.scope.get("graphile_worker.root", request.scope.get("root_path", ""))
+    return root or "/"

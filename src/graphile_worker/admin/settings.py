@@ -1,0 +1,34 @@
+"""AppSettings: everything about a dashboard that is not a database and not a sign-in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FormatPayload = Callable[[str, Any], Any]
+"""Gets the task identifier and the payload; returns what is shown in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppSettings:
+    """What `admin_app` was asked for. Handlers find it in `call.app.settings`."""
+
+    environment: str = ""
+    """The name of the environment, shown on every page: `production` in red."""
+    redact: Sequence[str] = ()
+    """Paths in payloads whose values are hidden, such as `card.number`, beside the usual names."""
+    format_payload: FormatPayload | None = None
+    """Replaces a payload before it is shown."""
+    job_links: Mapping[str, str] = field(default_factory=dict)
+    """Links on the page of a job, by label; `{job_id}`, `{task}`, `{queue}` and `{key}` are replaced."""
+    back_link: str = ""
+    """The address of the application that mounts the dashboard; the layout links it."""
+    allowed_hosts: Sequence[str] | None = None
+    """Names that the Host header may have. None accepts every name: the mounting application decides."""
+    frame_ancestors: Sequence[str] = ()
+    """Origins that may show the dashboard in a frame. By default no page may."""
+    secret: str = ""
+    """Signs cookies. A random one is made if it is empty, and then sessions end with the process."""
+    metrics_token: str = ""
+    """A bearer token that may read `/metrics` and nothing else."""

@@ -1,0 +1,12 @@
+// The browser's part, one module per subject. Pages work without it.
+import * as chart from "./chart.js";
+import * as copy from "./copy.js";
+import * as forms from "./forms.js";
+import * as frame from "./frame.js";
+import * as keys from "./keys.js";
+import * as lists from "./lists.js";
+import * as live from "./live.js";
+import * as times from "./times.js";
+
+document.documentElement.classList.add("js");
+for (const part of [times, frame, copy, forms, keys, chart, lists, live]) part.start();

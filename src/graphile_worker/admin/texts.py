@@ -1,0 +1,135 @@
+"""Words of the frame and of the browser's part, in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAVIGATION: Final = (
+    ("overview", "Overview", "/", "o"),
+    ("jobs", "Jobs", "/jobs", "j"),
+    ("failures", "Failures", "/failures", "f"),
+    ("tasks", "Tasks", "/tasks", "t"),
+    ("queues", "Queues", "/queues", "q"),
+    ("workers", "Workers", "/workers", "w"),
+    ("schedules", "Schedules", "/schedules", "s"),
+    ("doctor", "Doctor", "/doctor", "d"),
+    ("audit", "Audit", "/audit", "a"),
+)
+"""Name, label, path, and the key after `g`."""
+NAVIGATION_BREAK: Final = "doctor"
+"""A line separates this entry and those after it from the rest."""
+
+STATES: Final = {
+    # jobs
+    "ready": ("ready", "ok"),
+    "scheduled": ("scheduled", "idle"),
+    "retry": ("waiting for |retry", "warn"),
+    "waiting_for_retry": ("waiting for |retry", "warn"),
+    "running": ("running", "run"),
+    "locked": ("locked", "run"),
+    "prefetched": ("prefetched", "run"),
+    "failed": ("failed", "bad"),
+    "permanently_failed": ("permanently |failed", "bad"),
+    "paused": ("paused", "warn"),
+    "gone": ("gone", "idle"),
+    # ends and outcomes
+    "completed": ("completed", "ok"),
+    "cancelled": ("cancelled", "idle"),
+    "expired": ("expired", "idle"),
+    "snoozed": ("snoozed", "idle"),
+    "interrupted": ("interrupted", "warn"),
+    # workers
+    "alive": ("alive", "ok"),
+    "quiet": ("not fetching", "warn"),
+    "stopping": ("stopping", "warn"),
+    "late": ("heartbeat late", "warn"),
+    "dead": ("dead", "bad"),
+    "unknown": ("unknown runtime", "idle"),
+    # operations
+    "planned": ("planned", "idle"),
+    "done": ("done", "ok"),
+    "stopped": ("stopped", "warn"),
+    # error groups
+    "new": ("new", "bad"),
+    "retrying": ("retrying", "warn"),
+    "exhausted": ("no attempts left", "bad"),
+    "muted": ("muted", "idle"),
+}
+"""State to its words and tone. What precedes `|` is left out on phones.
+
+Tones: ok, run, warn, bad, idle; each has a colour and a shape.
+"""
+
+KEYS: Final = (
+    (
+        "Everywhere",
+        (
+            ("/", "Search"),
+            ("Ctrl K", "Commands: go to a page, task, queue or job; run an action of this page"),
+            ("g, then o j f t q w s d a", "Go to a page by its first letter; o is Overview"),
+            ("Space", "Stop or continue live updates"),
+            ("t", "Times in UTC or in your time zone"),
+            ("?", "This help"),
+            ("Esc", "Close"),
+        ),
+    ),
+    (
+        "In a list",
+        (
+            ("j k", "Next and previous row"),
+            ("x", "Select the row; Shift selects a range"),
+            ("Enter", "Open the row"),
+            ("n p", "Next and previous page"),
+        ),
+    ),
+    (
+        "On a job or a selection",
+        (
+            ("r", "Retry or run now"),
+            ("e", "Reschedule"),
+            (".", "More actions"),
+        ),
+    ),
+)  # fmt: skip
+"""Keys and what they do, as the help lists them."""
+
+ENVIRONMENT_TONES: Final = {
+    "production": "bad", "prod": "bad", "live": "bad",
+    "staging": "warn", "stage": "warn", "preproduction": "warn", "preprod": "warn", "uat": "warn",
+}  # fmt: skip
+
+SCRIPT: Final = {
+    "live": "live",
+    "polling": "every 5 s",
+    "stopped": "stopped",
+    "offline": "no connection",
+    "connecting": "connecting",
+    "down": "The database does not answer. Values as of {time}; trying again.",
+    "unreachable": "The dashboard does not answer. Values as of {time}; trying again.",
+    "new_rows": "{n} new – show",
+    "copied": "Copied",
+    "copy_failed": "Copying is not possible here: select the text instead",
+    "selected": "{n} selected",
+    "page": "Page",
+    "action": "Action",
+    "task": "Task",
+    "queue": "Queue",
+    "job": "Job",
+    "search": "Search",
+    "nothing": "Nothing found",
+    "failed": "That did not work: {why}",
+    "local": "Times in {zone}",
+    "in_zone": "For you this is {time}.",
+    "unknown": "unknown",
+    "columns": "Columns",
+    "saved_filters": "Saved filters",
+    "save_filter": "Save this filter",
+    "forget_filter": "Forget this filter",
+    "filter_name": "Name",
+    "no_filters": "Filter the list first, then save the filter here.",
+    "save": "Save",
+    "keys": "Keyboard",
+    "keys_on": "Keys without Ctrl are on",
+    "commands": "Go to a page, task, queue or job, or run an action",
+}
+"""What the ES modules say. `{…}` is filled in there."""

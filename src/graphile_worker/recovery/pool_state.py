@@ -1,0 +1,76 @@
+"""How a worker pool stands, as other processes see it: whether notifications reach it, and its clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from .. import sqlstates
+from ..db.connection import Connection
+from ..db.errors import sqlstate_of
+from ..schema_name import SchemaName
+from ..sql import load
+
+CLOCK_STEP = 0.5  # seconds: smaller changes of the clock are not reported
+
+
+class PoolState(msgspec.Struct, frozen=True, kw_only=True):
+    """As reported; None if unknown."""
+
+    is_listening: bool | None = None
+    clock: float | None = None
+    """Seconds that its clock is ahead of the server's."""
+
+
+class StateReporter:
+    """Reports how a pool stands when that has changed; otherwise does nothing."""
+
+    def __init__(self, schema: SchemaName, pool_id: str, is_listening: Callable[[], bool]) -> None:
+        self._schema = schema
+        self._pool_id = pool_id
+        self._is_listening = is_listening
+        self._reported: PoolState | None = None
+        self._can_report = True
+        self._ahead: float | None = None
+
+    def forget(self) -> None:
+        """The row of the pool is new."""
+        self._reported = None
+
+    def heard(self, sent_at: float, server_time: float) -> None:
+        """A heartbeat that was sent at this time has come back with the server's time."""
+        self._ahead = (sent_at + time.time()) / 2 - server_time
+
+    async def report(self, connection: Connection, *, timeout: float) -> None:
+        """Report a change."""
+        state = PoolState(is_listening=self._is_listening(), clock=self._ahead)
+        if not self._can_report or not self._differs(state):
+            return
+        try:
+            await connection.execute(
+                load("recovery/report_state", self._schema),
+                self._pool_id,
+                state.is_listening,
+                state.clock,
+                timeout=timeout,
+            )
+        except Exception as error:
+            if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
+                raise
+            self._can_report = False  # the schema's owner has not run this version's migration
+        self._reported = state
+
+    def _differs(self, state: PoolState) -> bool:
+        last = self._reported
+        if last is None or last.is_listening != state.is_listening:
+            return True
+        if last.clock is None or state.clock is None:
+            return last.clock is not state.clock
+        return abs(last.clock - state.clock) >= CLOCK_STEP
+
+
+def decode_state(reported: str | None) -> PoolState:
+    """The column `state` as JSON text."""
+    return PoolState() if reported is None else msgspec.json.decode(reported, type=PoolState)

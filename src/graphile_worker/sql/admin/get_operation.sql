@@ -1,0 +1,5 @@
+-- One operation.
+-- $1 id.
+select
+:include operation_columns
+where operation.id = $1::bigint

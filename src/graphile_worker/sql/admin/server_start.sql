@@ -1,0 +1,2 @@
+-- When the server was started.
+select pg_postmaster_start_time()

@@ -1,0 +1,1 @@
+and job.attempts <= :value::smallint

@@ -1,0 +1,1 @@
+and job.id >= :value::bigint

@@ -1,0 +1,1 @@
+and pg_catalog.starts_with(job.key, :value::text)

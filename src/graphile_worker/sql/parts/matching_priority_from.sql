@@ -1,0 +1,1 @@
+and job.priority >= :value::smallint

@@ -1,0 +1,1 @@
+and job.run_at < :value::timestamptz

@@ -1,0 +1,1 @@
+-- Without the table for requests, or the right to read it.

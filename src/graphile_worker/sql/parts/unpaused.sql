@@ -1,0 +1,1 @@
+      -- The variant `registered` leaves out recurring jobs that are paused.

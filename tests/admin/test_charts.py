@@ -1,0 +1,128 @@
+"""Charts: well-formed SVG, whatever is drawn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from xml.etree import ElementTree
+from zoneinfo import ZoneInfo
+
+import pytest
+from markupsafe import Markup
+
+from graphile_worker.admin import charts
+from graphile_worker.admin.charts import Marker, Series
+from graphile_worker.admin.charts.marker_labels import CHARACTER, GAP, NARROWEST, place
+from graphile_worker.admin.charts.scales import time_ticks, value_ticks
+
+START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
+ATTACK = """</svg><script>alert(1)</script>"'&{{7*7}}{0}%s"""
+
+
+def drawn(markup: Markup) -> ElementTree.Element:
+    """The markup, read as XML; it has no style attribute, which the content security policy would refuse."""
+    found = ElementTree.fromstring(f"<div>{markup}</div>")
+    assert not any("style" in element.attrib for element in found.iter())
+    return found
+
+
+def test_a_time_chart_has_a_text_alternative_and_values_for_the_pointer() -> None:
+    series = [Series("completed", [1, 2, None, 4]), Series("failed", [0, 0, 3, 1], "c-fail")]
+    chart = drawn(charts.time_chart(series, start=START, step=60, label="Jobs per minute", unit="/min"))
+    svg = chart.find(".//svg[@role='img']")
+    assert svg is not None
+    assert svg.get("aria-label") == "Jobs per minute"
+    lines = [path for path in chart.iter("path") if path.get("data-name")]
+    values = {line.get("data-name"): line.get("data-values") for line in lines}
+    assert values == {"completed": "1,2,,4", "failed": "0,0,3,1"}
+    assert [cell.text for cell in chart.findall(".//details//td")][:3] == ["2026-03-28 22:00", "1", "0"]
+
+
+@pytest.mark.parametrize("values", [[], [0], [None], [5], [None, None], [0.0, 1e12], [float("inf"), 1.0]])
+def test_any_values_can_be_drawn(values: list[float | None]) -> None:
+    for stacked in (True, False):
+        drawn(charts.time_chart([Series("a", values)], start=START, step=60, label="a", stacked=stacked))
+    drawn(charts.sparkline(values, label="a"))
+    drawn(charts.bars(values, label="a"))
+
+
+def test_texts_are_escaped() -> None:
+    series = [Series(ATTACK, [1, 2])]
+    markers = [Marker(START, ATTACK, "deploy")]
+    whole = charts.time_chart(series, start=START, step=60, label=ATTACK, unit=ATTACK, markers=markers)
+    found = drawn(whole)
+    assert "<script" not in whole
+    assert found.find(".//li").text == ATTACK  # type: ignore[union-attr]
+    drawn(charts.sparkline([1, 2], label=ATTACK))
+    drawn(charts.share_bar(0.5, label=ATTACK))
+
+
+def test_marker_texts_do_not_collide() -> None:
+    markers = [
+        Marker(START + timedelta(minutes=minute), f"event number {minute}", "action")
+        for minute in (0, 3, 5, 9, 30, 31, 58, 59, 60)
+    ]
+    placed = place(markers, START.timestamp(), 3600)
+    assert sum(len(each.texts) for each in placed) == len(markers)
+    spans = []
+    for each in placed:
+        if not each.label:
+            continue
+        width, at = len(each.label) * CHARACTER, each.share * NARROWEST
+        begin = at - GAP - width if each.is_left else at + GAP
+        assert begin >= 0
+        assert begin + width <= NARROWEST
+        spans.append((each.row, begin, begin + width))
+    spans.sort()
+    for (row, _, end), (next_row, begin, _) in pairwise(spans):
+        assert row != next_row or begin >= end
+
+
+def test_markers_outside_of_the_period_are_left_out() -> None:
+    assert place([Marker(START - timedelta(seconds=1), "early")], START.timestamp(), 60) == []
+
+
+def test_days_begin_at_midnight_of_the_zone_also_when_clocks_change() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    ticks = time_ticks(START, START + timedelta(days=4), zone)
+    assert [label for _, label in ticks] == ["Mar 29", "Mar 30", "Mar 31", "Apr 1", "Apr 2"]
+    assert [moment.astimezone(zone).hour for moment, _ in ticks] == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("period", "expected"),
+    [(timedelta(minutes=15), 5), (timedelta(hours=1), 6), (timedelta(hours=48), 4), (timedelta(days=90), 3)],
+)
+def test_a_period_has_few_ticks(period: timedelta, expected: int) -> None:
+    assert expected <= len(time_ticks(START, START + period, UTC)) <= 7
+
+
+@pytest.mark.parametrize(
+    ("largest", "ticks"), [(0, [0, 1]), (3, [0, 1, 2, 3]), (420, [0, 200, 400, 600]), (8, [0, 2, 4, 6, 8])]
+)
+def test_value_ticks_are_round(largest: float, ticks: list[float]) -> None:
+    assert value_ticks(largest) == ticks
+
+
+def test_durations_have_round_ticks() -> None:
+    assert value_ticks(250, is_duration=True) == [0, 120, 240, 360]
+
+
+def test_slots_show_what_is_busy() -> None:
+    found = drawn(charts.slots(4, 2, long=1))
+    assert [cell.get("class") for cell in found.iter("i")] == ["long", "on", "free", "free"]
+    many = drawn(charts.slots(100, 1))
+    assert [cell.get("class") for cell in many.iter("i")].count("on") == 1
+
+
+def test_a_histogram_names_its_times() -> None:
+    counts = [0] * 28
+    counts[10], counts[13] = 5, 20
+    found = drawn(charts.histogram(counts, label="Run times"))
+    assert [text.text for text in found.findall(".//g[@class='axis']/text")] == [
+        "62 ms",
+        "125 ms",
+        "250 ms",
+        "500 ms",
+    ]
+    assert charts.histogram([0, 0], label="none") == ""

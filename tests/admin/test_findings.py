@@ -1,0 +1,116 @@
+"""Findings and forecasts, from facts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from graphile_worker.admin.models.common import Count
+from graphile_worker.admin.models.overview import Rates, Sample
+from graphile_worker.admin.models.tasks import RunningLine, TaskRow
+from graphile_worker.admin.service.findings import Facts, find
+from graphile_worker.admin.service.forecast import forecast
+from graphile_worker.admin.service.series import RANGES, TaskSeries, Timeline
+from graphile_worker.pauses import Pause
+
+NOW = datetime(2026, 11, 16, 3, 30, tzinfo=UTC)
+
+
+def facts(**values: object) -> Facts:
+    """A quiet queue, with what the test changes."""
+    given = {
+        "ready": Count(0), "scheduled": Count(0), "failed": Count(0), "running": Count(0),
+        "oldest_wait": 0.0, "workers": 2,
+    }  # fmt: skip
+    of_sample = {name: values.pop(name) for name in list(values) if name in given or name == "unreachable"}
+    sample = Sample(at=NOW, **(given | of_sample))  # type: ignore[arg-type]
+    hour = Timeline(RANGES["1h"], RANGES["1h"].start(NOW), NOW)
+    return Facts(sample, hour, Rates(completed=312.0), **values)  # type: ignore[arg-type]
+
+
+def series(failed: list[float], completed: float = 10.0) -> TaskSeries:
+    before = 60 - len(failed)
+    return TaskSeries([completed] * 60, [0.0] * before + failed, [1.0] * 60)
+
+
+def title(found: Facts) -> str:
+    return find(found)[0].title
+
+
+def test_all_is_well() -> None:
+    assert title(facts()) == "All well: 312/min, nothing waits"
+    waiting = facts(ready=Count(4), oldest_wait=1.6)
+    assert title(waiting) == "All well: 312/min, nothing waits longer than 1.6 s"
+
+
+def test_failures_say_since_when() -> None:
+    given = facts()
+    given.hour.tasks["send_email"] = series([0, 0, 0, 0] + [40.0] * 28)
+    finding = find(given)[0]
+    assert finding.level == "bad"
+    assert finding.title == "send_email: 1,120 failures in 28 minutes"
+    assert finding.since == given.hour.start + timedelta(minutes=32)
+
+
+def test_failures_that_are_over_or_rare_are_no_finding() -> None:
+    given = facts()
+    given.hour.tasks["over"] = series([40.0] * 20 + [0.0] * 11)
+    given.hour.tasks["rare"] = series([0.2] * 30, completed=100)
+    assert title(given).startswith("All well")
+
+
+def test_the_worst_comes_first() -> None:
+    given = facts(
+        ready=Count(9), oldest_wait=700.0, unreachable=1, usual_wait=2.0,
+        pauses=[Pause(queue_name="invoices")],
+        tasks=[TaskRow(name="lost", ready=Count(2), scheduled=Count(0), failed=Count(0), is_known=False)],
+    )  # fmt: skip
+    found = find(given)
+    assert [finding.level for finding in found] == ["bad", "warn", "warn", "warn"]
+    assert found[0].title.startswith("A job has been ready for 11 min 40 s")
+    assert "Paused: queue invoices" in [finding.title for finding in found]
+    assert "No running worker has lost" in [finding.title for finding in found]
+
+
+def test_a_wait_that_is_usual_is_no_finding() -> None:
+    assert title(facts(ready=Count(9), oldest_wait=300.0, usual_wait=200.0)).startswith("All well")
+
+
+def test_jobs_that_run_much_longer_than_usual_are_named() -> None:
+    line = RunningLine(
+        job_id=7, task="report", started_at=NOW - timedelta(hours=2), worker="a", usual=30.0, is_long=True
+    )
+    given = facts()
+    given.running = [line]
+    found = find(given)[0]
+    assert found.title == "1 job runs much longer than usual"
+    assert "Job 7 of report" in found.detail
+
+
+def test_every_task_paused() -> None:
+    assert title(facts(pauses=[Pause(reason="bank")])) == "Every task is paused"
+
+
+@pytest.mark.parametrize(
+    ("ready", "added", "completed", "busy", "slots", "text"),
+    [
+        (1400, 100, 200, 4, 4, "empty in 14 min"),
+        (1400, 140, 100, 4, 4, "grows by 40/min: 2 more slots would hold it"),
+        (1400, 140, 100, 1, 4, "grows by 40/min, though slots are free"),
+        (1400, 100, 101, 4, 4, "steady"),
+        (3, 140, 100, 1, 4, "nothing piles up"),
+        (3, 10, 100, 1, 4, "nothing piles up"),
+        (1400, 140, 100, 0, None, "grows by 40/min"),
+    ],
+)
+def test_forecasts(
+    ready: int, added: float, completed: float, busy: float, slots: int | None, text: str
+) -> None:
+    found = forecast(ready=ready, added=added, completed=completed, run_time=3.0, busy=busy, slots=slots)
+    assert found is not None
+    assert found.text == text
+
+
+def test_without_rates_there_is_no_forecast() -> None:
+    assert forecast(ready=1, added=None, completed=1.0, run_time=1, busy=0, slots=1) is None

@@ -1,0 +1,191 @@
+"""Live updates: one sampler for all readers, and none without them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+
+from admin.conftest import client_of
+from admin.streams import WITHIN, reading
+from graphile_worker import WorkerUtils
+from graphile_worker.admin import AdminApp, Identity, admin_app
+from graphile_worker.admin.hub import Hub, hubs_of
+from graphile_worker.admin.stream import Event, Stream
+
+
+async def until(condition: object) -> None:
+    """Wait until a condition, which something else brings about, holds."""
+    assert callable(condition)
+    async with asyncio.timeout(WITHIN):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def hub_of(app: AdminApp) -> Hub:
+    return hubs_of(app).of(app.databases[0])
+
+
+async def test_a_stream_begins_with_hello_and_gets_samples(admin: AdminApp, utils: WorkerUtils) -> None:
+    await utils.add_job("task")
+    async with reading(admin) as reader:
+        assert reader.headers["content-type"].startswith("text/event-stream")
+        assert reader.headers["x-accel-buffering"] == "no"
+        assert "no-transform" in reader.headers["cache-control"]
+        assert (await reader.next()).name == "hello"
+        sample = await reader.next("overview")
+        assert sample.data["ready"] == {"value": 1, "kind": "exact"}
+    await until(lambda: hub_of(admin).streams == 0)
+
+
+async def test_a_new_job_is_announced(admin: AdminApp, utils: WorkerUtils) -> None:
+    async with reading(admin, "jobs") as reader:
+        await reader.next("hello")
+        await utils.add_job("task")
+        changed = await reader.next("changed")
+        assert changed.data == {"topics": ["jobs"]}
+
+
+async def test_a_job_that_is_looked_at_is_announced_when_it_changes(
+    admin: AdminApp, utils: WorkerUtils
+) -> None:
+    hub_of(admin).interval = 0.05
+    job = await utils.add_job("task")
+    async with reading(admin, f"job:{job.id}") as reader:
+        await until(lambda: job.id in hub_of(admin).sampler.versions)
+        await utils.reschedule_jobs([job.id], priority=5)
+        assert (await reader.next("changed")).data == {"topics": [f"job:{job.id}"]}
+
+
+async def test_twenty_readers_share_one_sampler_and_an_idle_dashboard_sends_nothing(admin: AdminApp) -> None:
+    hub, meter = hub_of(admin), admin.databases[0].meter
+    hub.interval = 3600
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(reading(admin))
+        await first.next("overview")
+        cost = meter.total
+        assert cost > 0
+        others = [hub.subscribe(["overview"]) for _ in range(19)]
+        samples = await asyncio.gather(*(hub.current() for _ in range(20)))
+        assert len(set(map(id, samples))) == 1
+        assert meter.total == cost
+        for other in others:
+            hub.unsubscribe(other)
+    await until(lambda: hub.streams == 0)
+    taken = len(hub.sampler.samples)
+    hub.interval = 0.01
+    await asyncio.sleep(0.2)  # many intervals
+    assert (meter.total, len(hub.sampler.samples)) == (cost, taken)
+
+
+async def test_slow_samples_become_rare(admin: AdminApp) -> None:
+    hub = hub_of(admin)
+    assert hub.pause == hub.interval
+    hub._duration = 0.6
+    assert hub.pause == pytest.approx(12)
+
+
+async def test_changes_are_joined_and_a_topic_is_announced_once_a_second(admin: AdminApp) -> None:
+    hub = hub_of(admin)
+    hub.interval = 3600
+    async with reading(admin, "operation:7,operation:8") as reader:
+        await reader.next("hello")
+        for _ in range(50):
+            hub.publish("operation:7")
+        hub.publish("operation:8", "operation:9")
+        first = await reader.next("changed")
+        begin = time.monotonic()
+        assert first.data == {"topics": ["operation:7", "operation:8"]}
+        hub.publish("operation:7")
+        assert (await reader.next("changed")).data == {"topics": ["operation:7"]}
+        assert time.monotonic() - begin > 0.5
+
+
+async def test_a_reader_that_was_away_hears_that_all_may_have_changed(admin: AdminApp) -> None:
+    hub_of(admin).interval = 3600
+    async with reading(admin, "jobs", last_id="12345") as reader:
+        assert (await reader.next("changed")).data == {"topics": ["jobs"]}
+
+
+async def test_a_slow_reader_gets_the_latest_only() -> None:
+    stream = Stream(["jobs", "overview"])
+    for number in range(1000):
+        stream.put(Event("overview", number, number))
+        stream.put_changed(["jobs", "queues"], number)
+    found = await stream.next(1)
+    assert [(event.name, event.data) for event in found] == [
+        ("overview", 999),
+        ("changed", {"topics": ["jobs"]}),
+    ]
+
+
+async def test_streams_are_limited(admin: AdminApp) -> None:
+    hub_of(admin).interval = 3600
+    async with AsyncExitStack() as stack, client_of(admin) as client:
+        for _ in range(10):
+            await stack.enter_async_context(reading(admin))
+        answer = await client.get("/api/v1/events")
+        assert answer.status_code == 429
+    async with reading(admin) as reader:
+        assert (await reader.next()).name == "hello"
+
+
+@pytest.mark.parametrize("topics", ["", "jobs;drop", "job:x", "job:" + "9" * 30, ",".join(["jobs"] * 30)])
+async def test_topics_are_checked(http: httpx.AsyncClient, topics: str) -> None:
+    answer = await http.get("/api/v1/events", params={"topics": topics})
+    assert answer.status_code == 400
+    assert answer.headers["content-type"].startswith("application/problem+json")
+
+
+async def test_streams_end_with_the_session(database_url: str) -> None:
+    end = datetime.now(UTC) + timedelta(seconds=0.3)
+    app = admin_app(connection_string=database_url, authorize=lambda _: Identity(name="ada", expires_at=end))
+    async with reading(app) as reader:
+        await reader.end()
+    await app.aclose()
+
+
+async def test_streams_end_before_the_server_waits_for_them(admin: AdminApp) -> None:
+    async with reading(admin) as reader:
+        await reader.next("overview")
+        admin.stop()
+        await reader.end()
+
+
+async def test_an_outage_is_announced_and_values_stay(
+    admin: AdminApp, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = hub_of(admin)
+    hub.interval = 0.02
+    take = hub.sampler.take
+
+    async def fail(*_: object) -> None:
+        raise ConnectionRefusedError("the server is down")
+
+    async with reading(admin) as reader:
+        await reader.next("overview")
+        monkeypatch.setattr(hub.sampler, "take", fail)
+        assert "since" in (await reader.next("down")).data
+        last = await hub.current(max_age=0)
+        assert last is hub.sampler.samples[-1]
+        monkeypatch.setattr(hub.sampler, "take", take)
+        await reader.next("up")
+        assert hub.down_since is None
+
+
+async def test_many_who_ask_at_once_share_a_result(admin: AdminApp) -> None:
+    calls = 0
+
+    async def compute() -> int:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.01)
+        return calls
+
+    hub = hub_of(admin)
+    assert await asyncio.gather(*(hub.shared("key", compute) for _ in range(20))) == [1] * 20
+    assert await hub.shared("key", compute, max_age=0) == 2

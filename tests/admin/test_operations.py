@@ -1,0 +1,206 @@
+"""Operations: changes to all jobs that match a filter."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from admin.conftest import client_of
+from graphile_worker import JobSpec, WorkerUtils
+from graphile_worker.admin import AdminApp, admin_app, everyone_may
+from graphile_worker.admin.database import Database
+from graphile_worker.admin.service.steps import step
+from graphile_worker.queries.job_filter import JobFilter
+
+SCHEMA = "graphile_worker"
+
+
+async def add_failed(utils: WorkerUtils, number: int, task: str = "a") -> list[int]:
+    jobs = await utils.add_jobs([JobSpec(task, {"n": n}, max_attempts=3) for n in range(number)])
+    ids = [job.id for job in jobs]
+    await utils.permanently_fail_jobs(ids, "boom")
+    return ids
+
+
+async def operate(http: httpx.AsyncClient, **body: Any) -> Any:
+    answer = await http.post("/api/v1/operations", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def ended(http: httpx.AsyncClient, operation_id: int) -> Any:
+    """The operation, once it has ended."""
+    async with asyncio.timeout(60):
+        while True:
+            found = (await http.get(f"/api/v1/operations/{operation_id}")).json()
+            if found["finished_at"] is not None:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def count(utils: WorkerUtils, **filter: Any) -> int:
+    return len(await utils.list_jobs(JobFilter(**filter, limit=10_000)))
+
+
+async def test_retry_everything_that_failed(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
+    """The dry run says how many; more than 1,000 need the number; jobs added later are left out."""
+    ids = await add_failed(utils, 1_200)
+    wanted = {"action": "retry", "filter": "state:failed task:a"}
+    found = await operate(http, **wanted, dry_run=True)
+    assert found["count"] == {"value": 1_200, "kind": "exact"}
+    assert [job["id"] for job in found["examples"]] == ids[:5]
+    assert (found["needs_confirmation"], found["can_undo"]) == (True, True)
+    refused = await http.post("/api/v1/operations", json=wanted)
+    assert (refused.status_code, refused.json()["count"]) == (409, 1_200)
+    wrong = await http.post("/api/v1/operations", json={**wanted, "confirm": 12})
+    assert wrong.status_code == 409
+    begun = await operate(http, **wanted, confirm=1_200)
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"], done["skipped"]) == ("done", 1_200, 0)
+    assert await count(utils, state="failed") == 0
+    assert await count(utils, state="ready") == 1_200
+
+    undone = (await http.post(f"/api/v1/audit/{done['undo']}/undo")).json()
+    again = await ended(http, undone["operation_id"])  # more than 1,000: an operation of its own
+    assert (again["state"], again["changed"]) == ("done", 1_200)
+    assert await count(utils, state="failed") == 1_200
+    job = await utils.get_job(ids[0])
+    assert job is not None
+    assert (job.last_error, job.attempts) == ("boom", 3)
+
+
+async def test_stop_halfway(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
+    await add_failed(utils, 50)
+    begun = await operate(http, action="delete", filter="state:failed", rate=5)
+    async with asyncio.timeout(60):
+        changed = 0
+        while changed < 5:
+            changed = (await http.get(f"/api/v1/operations/{begun['id']}")).json()["changed"]
+    await http.post(f"/api/v1/operations/{begun['id']}/stop")
+    done = await ended(http, begun["id"])
+    assert done["state"] == "stopped"
+    assert 5 <= done["changed"] < 50
+    assert await count(utils, state="failed") == 50 - done["changed"]
+    again = await http.post(f"/api/v1/operations/{begun['id']}/stop")
+    assert again.status_code == 409
+
+
+async def test_a_restarted_dashboard_goes_on(database_url: str, utils: WorkerUtils) -> None:
+    await add_failed(utils, 30)
+    first = admin_app(connection_string=database_url, authorize=everyone_may)
+    async with client_of(first) as http:
+        begun = await operate(http, action="retry", filter="state:failed", rate=10)
+    await first.aclose()
+    assert await count(utils, state="failed") > 0
+    second = admin_app(connection_string=database_url, authorize=everyone_may)
+    try:
+        async with client_of(second) as http:
+            done = await ended(http, begun["id"])
+    finally:
+        await second.aclose()
+    assert (done["state"], done["changed"]) == ("done", 30)
+
+
+async def test_two_dashboards_never_carry_out_the_same_operation(
+    database_url: str, utils: WorkerUtils, connection: Any
+) -> None:
+    """Each of them believes that it has the operation; the row knows better."""
+    ids = await add_failed(utils, 40)
+    app = admin_app(connection_string=database_url, authorize=everyone_may)
+    async with client_of(app) as http:
+        begun = await operate(http, action="add_again", filter="state:failed", rate=4)
+    await app.aclose()
+    owner, thief = (Database(connection_string=database_url) for _ in range(2))
+    await connection.execute(
+        f"update {SCHEMA}._private_py_operations "
+        "set runner = 'owner', lease_until = now() + interval '1 hour'"
+    )
+    try:
+        made = await asyncio.gather(
+            *(step(owner, begun["id"], "owner") for _ in range(4)),
+            *(step(thief, begun["id"], "thief") for _ in range(4)),
+            return_exceptions=True,
+        )
+    finally:
+        await owner.aclose()
+        await thief.aclose()
+    assert all(getattr(each, "is_over", False) for each in made[4:])
+    added = await connection.fetch(
+        f"select payload ->> 'n' as n, count(*) from {SCHEMA}._private_jobs group by 1 having count(*) > 2"
+    )
+    assert added == []  # no job was added twice
+    assert await count(utils) <= len(ids) * 2
+
+
+async def test_a_lost_lease_is_taken_over(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    await add_failed(utils, 3)
+    begun = await operate(http, action="retry", filter="state:failed")
+    await ended(http, begun["id"])
+    await connection.execute(
+        f"update {SCHEMA}._private_py_operations set finished_at = null, state = 'running', last_id = 0, "
+        "runner = 'gone', lease_until = now() - interval '1 second'"
+    )
+    found = (await http.get(f"/api/v1/operations/{begun['id']}")).json()
+    assert found["is_waiting_for_runner"] is True or found["state"] == "done"
+    done = await ended(http, begun["id"])
+    assert done["state"] == "done"
+
+
+async def test_an_empty_filter_must_be_meant(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
+    await utils.add_job("a")
+    answer = await http.post("/api/v1/operations", json={"action": "delete", "filter": ""})
+    assert answer.status_code == 400
+    begun = await operate(http, action="delete", filter="", everything=True)
+    assert (await ended(http, begun["id"]))["changed"] == 1
+
+
+async def test_production_always_asks_for_the_number(database_url: str, utils: WorkerUtils) -> None:
+    await utils.add_job("a")
+    app = admin_app(connection_string=database_url, authorize=everyone_may, environment="production")
+    try:
+        async with client_of(app) as http:
+            body = {"action": "delete", "filter": "task:a"}
+            assert (await http.post("/api/v1/operations", json=body)).status_code == 409
+            assert (await http.post("/api/v1/operations", json={**body, "confirm": 1})).status_code == 200
+    finally:
+        await app.aclose()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/operations/99", "/api/v1/operations/99999999999999999999"])
+async def test_an_operation_that_is_not_there(http: httpx.AsyncClient, path: str) -> None:
+    assert (await http.get(path)).status_code in (400, 404)
+
+
+async def test_without_the_tables(admin: AdminApp, http: httpx.AsyncClient, connection: Any) -> None:
+    """Actions on jobs work; operations say what is missing."""
+    for table in ("audit", "before", "operations", "muted_errors"):
+        await connection.execute(f"drop table {SCHEMA}._private_py_{table}")
+    answer = await http.post("/api/v1/operations", json={"action": "delete", "filter": "task:a"})
+    assert answer.status_code == 409
+    assert "graphile-worker migrate" in answer.json()["detail"]
+    assert (await http.get("/api/v1/operations")).json()["items"] == []
+    assert (await http.get("/api/v1/audit")).json()["items"] == []
+
+
+async def test_an_operation_outlives_lost_connections(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    """The server ends all sessions of the dashboard, again and again."""
+    await add_failed(utils, 12)
+    begun = await operate(http, action="add_again", filter="state:failed", rate=8)
+    ended_sessions = 0
+    async with asyncio.timeout(60):
+        while ended_sessions < 10:
+            ended_sessions += await connection.fetchval(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+                "where datname = current_database() and application_name like 'graphile_worker admin%'"
+            )
+            await http.get(f"/api/v1/operations/{begun['id']}")
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"]) == ("done", 12)
+    assert await count(utils) == 24

@@ -1,0 +1,53 @@
+"""Times and durations as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from graphile_worker.admin import times
+
+NOW = datetime(2026, 11, 16, 3, 14, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "—"), (0, "0 s"), (0.0004, "0.4 ms"), (0.006, "6 ms"), (0.042, "42 ms"), (0.42, "0.42 s"),
+        (1.9, "1.9 s"), (41, "41 s"), (252, "4 min 12 s"), (240, "4 min"), (7500, "2 h 5 min"),
+        (273_600, "3 d 4 h"), (-90, "-1 min 30 s"), (float("inf"), "forever"),
+        (timedelta(seconds=5), "5.0 s"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_two_units_at_most(seconds: float | None, text: str) -> None:
+    assert times.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"), (-12, "12 s ago"), (200, "in 3 min"), (-7300, "2 h ago"), (-200_000, "2 days ago"),
+        (400 * 365 * 86_400, "never"),
+    ],
+)  # fmt: skip
+def test_a_time_is_relative(seconds: float, text: str) -> None:
+    assert times.relative(NOW + timedelta(seconds=seconds), NOW) == text
+
+
+def test_an_exact_time_is_in_the_zone_of_the_viewer() -> None:
+    berlin = times.zone_named("Europe/Berlin")
+    assert times.instant(NOW, berlin) == "2026-11-16 04:14:07 CET"
+    assert times.clock(NOW, NOW, berlin) == "04:14:07"
+    assert times.clock(NOW - timedelta(days=1), NOW, berlin) == "15 Nov 04:14"
+    assert times.clock(NOW - timedelta(days=400), NOW) == "2025-10-12 03:14"
+
+
+@pytest.mark.parametrize("name", ["", "Nowhere/Land", "../../etc/passwd", "x" * 1000, "\0", "/etc/localtime"])
+def test_an_unknown_zone_is_utc(name: str) -> None:
+    assert times.zone_name(times.zone_named(name)) == "UTC"
+
+
+def test_times_outside_of_the_calendar_are_never() -> None:
+    assert times.instant(datetime.max.replace(tzinfo=UTC), times.zone_named("Asia/Tokyo")) == "never"
+    assert times.relative(datetime.max.replace(tzinfo=UTC), NOW) == "never"
