@@ -30,7 +30,7 @@ RECENT = 5
 USUAL_FOR = 300.0
 """Seconds for which the usual wait is not worked out again."""
 DAY = timedelta(days=1)
-MOST_GROUPS = 50
+MOST_GROUPS = 20
 
 
 @dataclass(frozen=True, slots=True)

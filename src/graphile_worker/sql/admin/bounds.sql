@@ -4,4 +4,7 @@
 -- $2 text  milliseconds to wait for a lock
 select
   pg_catalog.set_config('statement_timeout', $1::text, true),
-  pg_catalog.set_config('lock_timeout', $2::text, true)
+  pg_catalog.set_config('lock_timeout', $2::text, true),
+  -- Compiling a statement and starting processes for it take longer than any of these statements.
+  pg_catalog.set_config('jit', 'off', true),
+  pg_catalog.set_config('max_parallel_workers_per_gather', '0', true)
