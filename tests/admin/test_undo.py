@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import httpx
 
 from graphile_worker import WorkerUtils
+from graphile_worker.queries.audit import purge_audit
+from graphile_worker.schema_name import SchemaName
 
 SCHEMA = "graphile_worker"
 
@@ -137,3 +141,43 @@ async def test_the_audit_says_who_did_what(http: httpx.AsyncClient, utils: Worke
     ):
         entries = (await http.get("/api/v1/audit", params=params)).json()["items"]
         assert [entry["action"] for entry in entries] == expected, params
+
+
+async def test_what_is_old_is_deleted_in_steps(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    jobs = [await utils.add_job("a") for _ in range(3)]
+    for job in jobs:
+        await act(http, "delete", [job.id])
+    assert await purge_audit(connection, SchemaName()) is False
+    assert await connection.fetchval(f"select count(*) from {SCHEMA}._private_py_before") == 3
+    await connection.execute(f"update {SCHEMA}._private_py_before set at = now() - interval '25 hours'")
+    await connection.execute(f"update {SCHEMA}._private_py_audit set at = now() - interval '181 days'")
+    assert await purge_audit(connection, SchemaName(), limit=2) is True
+    assert await purge_audit(connection, SchemaName(), limit=2) is False
+    for table in ("before", "audit"):
+        assert await connection.fetchval(f"select count(*) from {SCHEMA}._private_py_{table}") == 0
+
+
+async def test_commands_are_in_the_audit(
+    http: httpx.AsyncClient, utils: WorkerUtils, database_url: str
+) -> None:
+    jobs = [await utils.add_job("a") for _ in range(2)]
+    for arguments in (
+        ["cancel", str(jobs[0].id), "--reason", "wrong file"],
+        ["fail", "--task", "a", "--yes"],
+        ["fail", "--task", "a", "--dry-run"],
+        ["pause", "--queue", "imports"],
+        ["pause"],
+        ["list"],
+    ):
+        done = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "graphile_worker", *arguments, "-c", database_url],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    found = (await http.get("/api/v1/audit")).json()["items"]
+    assert [entry["action"] for entry in found] == ["pause", "give_up", "cancel"]
+    assert {entry["how"] for entry in found} == {"command line"}
+    assert (found[2]["jobs"], found[2]["job_ids"]) == (1, [jobs[0].id])
+    assert "wrong file" in found[2]["target"]

@@ -128,7 +128,7 @@ def test_a_question_comes_as_a_dialog(visitor: Visitor, show: Show) -> None:
 
     show(
         '<form method="post" action="/sure" data-act><input type="hidden" name="id" value="12">'
-        '<button class="btn" data-key-press="r">Delete</button></form>'
+        '<button class="btn" name="action" value="delete" data-key-press="r">Delete</button></form>'
     )
     visitor.page.route("**/sure", answer)
     page = visitor.go("/")
@@ -138,7 +138,7 @@ def test_a_question_comes_as_a_dialog(visitor: Visitor, show: Show) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Deleted").wait_for()
     assert dialog.count() == 0
-    assert sent == ["id=12", "confirmed=yes"]
+    assert sent == ["id=12&action=delete", "confirmed=yes"]
 
 
 def test_keys_move_select_and_open(visitor: Visitor, show: Show) -> None:

@@ -16,6 +16,8 @@ from .._lazy import export_lazily
 if TYPE_CHECKING:
     from .app import AdminApp as AdminApp
     from .app import admin_app as admin_app
+    from .auth import SignIn as SignIn
+    from .database import Database as Database
     from .identity import Authorize as Authorize
     from .identity import Identity as Identity
     from .identity import everyone_may as everyone_may
@@ -26,6 +28,8 @@ export_lazily(
     __name__,
     {
         "app": "AdminApp admin_app",
+        "auth": "SignIn",
+        "database": "Database",
         "identity": "Authorize Identity everyone_may",
         "mount": "mount",
         "permissions": "Permission",

@@ -23,10 +23,12 @@ from ..db.connection import AnyPool
 from ..error_text import message_of
 from ..errors import ConfigError
 from .answers import Page, Problem, not_allowed
-from .auth import SignIn
+from .auth import FailedSignIn, SignIn
 from .call import ROOT, Call
 from .database import Database
 from .hosts import HostRule
+from .idempotency import HEADER as IDEMPOTENCY_KEY
+from .idempotency import KeptAnswers
 from .identity import NO_ONE, Authorize, Identity
 from .permissions import READING, ROLES
 from .problems import problem_of
@@ -44,6 +46,7 @@ from .routes import Route
 from .routing import RouteTable
 from .security import answer_headers, check_frame_ancestors, check_origin
 from .settings import AppSettings, FormatPayload
+from .sign_in_audit import SignInAudit
 from .signing import Signer
 from .static_files import StaticFiles
 from .surroundings import look_around
@@ -127,11 +130,15 @@ class AdminApp:
         self.stopping = asyncio.Event()
         """Set when the server stops: streams end then."""
         self._hosts = hosts if hosts is not None else HostRule.of(self.settings.allowed_hosts)
+        self.routes = ROUTES
         self._tables = {
             read_only: RouteTable([*ROUTES, self.static.route], read_only=read_only)
             for read_only in {database.is_read_only for database in self.databases}
         }
+        self._kept = KeptAnswers(self.databases[0].clock)
         self._shared: dict[Hashable, Any] = {}
+        if isinstance(authorize, SignIn):
+            authorize.on_failure = self._record_failure
 
     @property
     def environment(self) -> str:
@@ -240,11 +247,25 @@ class AdminApp:
         _check_request(call, route)
         if route.permissions and not any(call.identity.may(each) for each in route.permissions):
             raise not_allowed(route.permissions[0])
+        key = request.headers.get(IDEMPOTENCY_KEY) if route.is_api and route.method == "POST" else None
+        if key is None:
+            return await self._handle(call, route), True
+        who = (call.identity.name, call.identity.how, call.database.name, path, key)
+        return await self._kept.once(who, await call.body(), lambda: self._handle(call, route)), True
+
+    async def _handle(self, call: Call, route: Route) -> Response:
         call.notice = read_notice(call)
         answer = await route.handler(call)
         if isinstance(answer, Page):
             call.around = await look_around(call)
-        return response_of(call, route, answer), True
+        return response_of(call, route, answer)
+
+    def _record_failure(self, failure: FailedSignIn) -> None:
+        self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
+
+    def still_knows(self, call: Call) -> bool:
+        """Whether the session behind a call has not been signed out, for calls that last."""
+        return not isinstance(self.authorize, SignIn) or self.authorize(call.request) is not None
 
     async def _identify(self, request: Request, path: str) -> Identity | Response | None:
         token = self.settings.metrics_token

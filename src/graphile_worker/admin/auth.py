@@ -71,7 +71,7 @@ class SignIn:
         self.attempts = Attempts(self.clock)
         self.computations = Computations()
         self.header = header.lower()
-        self.on_failure: Callable[[FailedSignIn], None] | None = None
+        self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
         self._header_role = _checked_role(header_role, "header_role")
         self._roles: dict[str, str] = {}
         self._users: dict[str, Credential] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..db.errors import explained, sqlstate_of
 from ..db.retry import is_conflict, is_retryable
-from ..queries.audit import audit_tables
+from ..queries.audit import audit_tables, purge_audit
 from ..sql import load
 
 if TYPE_CHECKING:
@@ -105,6 +105,9 @@ class OperationRunner:
         """The same without errors: the schema may be missing, or the database may not answer."""
         try:
             await self.adopt()
+            if not self._database.is_read_only:  # where no Python worker does it
+                async with self._database.write() as connection:
+                    await purge_audit(connection, self._database.schema)
         except Exception as error:
             logger.debug("operations cannot be taken over: %s", explained(error))
 

@@ -100,9 +100,11 @@ def environment_tone(name: str) -> str:
     return texts.ENVIRONMENT_TONES.get(name.lower(), "accent")
 
 
-def state_of(state: str) -> tuple[str, str]:
-    """The word and the tone of a state; an unknown one is shown as it is."""
-    return texts.STATES.get(state, (state.replace("_", " "), "idle"))
+def state_of(state: str) -> tuple[str, str, str]:
+    """Words that a phone leaves out, the word and the tone of a state; an unknown one is shown as it is."""
+    words, tone = texts.STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
+    more, _, word = words.rpartition("|")
+    return more, word, tone
 
 
 def number(value: float | Count | None, places: int = 0) -> str:

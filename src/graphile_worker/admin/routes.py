@@ -39,10 +39,14 @@ class Route:
     """The struct that the handler makes of the body."""
     answer: Any = None
     """The type of the JSON answer; None for pages."""
+    media_type: str = "application/json"
+    """Of the answer of an API route, if it is not JSON."""
     status: int = 200
     json_of: str | None = None
     """Of a page: the API path with the same content, for `PATH.json` and `Accept: application/json`."""
 
+    streams: bool = False
+    """The answer does not end by itself, so there is no HEAD."""
     changes_nothing: bool = False
     """Of a POST: it only asks the database, or does not touch it, so a read-only dashboard has it too."""
 

@@ -50,17 +50,20 @@ class RouteTable:
 
     def find(self, method: str, path: str) -> Found | None:
         """The route of this method and path. HEAD is served as GET."""
-        method = "GET" if method == "HEAD" else method
+        wanted = "GET" if method == "HEAD" else method
         for entry in self._entries:
-            if entry.route.method == method and (values := entry.values(path)) is not None:
+            if entry.route.method != wanted or (method == "HEAD" and entry.route.streams):
+                continue
+            if (values := entry.values(path)) is not None:
                 return Found(entry.route, values)
         return None
 
     def methods(self, path: str) -> list[str] | None:
         """What the path can be called with; None if there is no such path."""
-        found = {entry.route.method for entry in self._entries if entry.values(path) is not None}
+        found = [entry.route for entry in self._entries if entry.values(path) is not None]
         if found:
-            return sorted(found | ({"HEAD"} if "GET" in found else set()))
+            heads = {"HEAD" for route in found if route.method == "GET" and not route.streams}
+            return sorted({route.method for route in found} | heads)
         return [] if any(entry.values(path) is not None for entry in self._removed) else None
 
     def json_route(self, page: Route) -> Route | None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from ..db.errors import explained
 from ..pauses import Pause
+from .models.common import Count
 from .service.own_tables import ERRORS, PAUSES, own_tables
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class Banner:
 class Surroundings:
     """Counts beside the navigation, banners, and what the dashboard itself costs."""
 
-    failures: int | None = None
-    """Error groups that need someone's attention."""
+    failures: Count | None = None
+    """Error groups that occurred lately; None if there are none."""
     findings: int | None = None
     """Findings of the doctor, if it was asked lately."""
     banners: tuple[Banner, ...] = ()
@@ -81,15 +82,19 @@ async def _gather(call: Call) -> Surroundings:
         pauses = await database.utils.list_pauses(connection=connection) if tables >= PAUSES else []
         groups = (
             await database.utils.list_error_groups(
-                since=now - RECENT, limit=MOST_GROUPS, connection=connection
+                since=now - RECENT, limit=MOST_GROUPS + 1, connection=connection
             )
             if tables >= ERRORS
             else None
         )
     return Surroundings(
-        failures=None if groups is None else len(groups),
+        failures=_counted(len(groups)) if groups else None,
         banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
     )
+
+
+def _counted(groups: int) -> Count:
+    return Count(groups) if groups <= MOST_GROUPS else Count(MOST_GROUPS, "at_least")
 
 
 def _alarms(call: Call) -> Iterator[Banner]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .api import actions, audit, events, operations, session
+from .api import actions, audit, events, openapi, operations, session
+from .api import failures as failures_api
 from .api import jobs as jobs_api
 from .api import overview as overview_api
 from .api import tasks as tasks_api
 from .pages import actions as action_pages
+from .pages import api, failures, health, jobs, login, metrics, overview, summary, tasks
 from .pages import audit as audit_pages
-from .pages import health, jobs, login, metrics, overview, summary, tasks
 from .pages import operations as operation_pages
 from .routes import Route
 
@@ -28,7 +29,11 @@ ROUTES: tuple[Route, ...] = (
     *jobs_api.ROUTES,
     *login.ROUTES,
     *health.ROUTES,
+    *openapi.ROUTES,
+    *api.ROUTES,
     *metrics.ROUTES,
     *operations.ROUTES,
     *audit.ROUTES,
+    *failures.ROUTES,
+    *failures_api.ROUTES,
 )

@@ -23,13 +23,13 @@ STATES: Final = {
     # jobs
     "ready": ("ready", "ok"),
     "scheduled": ("scheduled", "idle"),
-    "retry": ("waiting for retry", "warn"),
-    "waiting_for_retry": ("waiting for retry", "warn"),
+    "retry": ("waiting for |retry", "warn"),
+    "waiting_for_retry": ("waiting for |retry", "warn"),
     "running": ("running", "run"),
     "locked": ("locked", "run"),
     "prefetched": ("prefetched", "run"),
     "failed": ("failed", "bad"),
-    "permanently_failed": ("permanently failed", "bad"),
+    "permanently_failed": ("permanently |failed", "bad"),
     "paused": ("paused", "warn"),
     "gone": ("gone", "idle"),
     # ends and outcomes
@@ -55,7 +55,10 @@ STATES: Final = {
     "exhausted": ("no attempts left", "bad"),
     "muted": ("muted", "idle"),
 }
-"""State to its word and tone. Tones: ok, run, warn, bad, idle; each has a colour and a shape."""
+"""State to its words and tone. What precedes `|` is left out on phones.
+
+Tones: ok, run, warn, bad, idle; each has a colour and a shape.
+"""
 
 KEYS: Final = (
     (

@@ -88,9 +88,11 @@ async def list_error_groups(
     since: datetime | None = None,
     task_identifier: str | None = None,
     limit: int = 50,
+    before: datetime | None = None,
 ) -> list[ErrorGroup]:
-    """Groups, the one that occurred last first."""
-    rows = await connection.fetch(load("history/list_error_groups", schema), since, task_identifier, limit)
+    """Groups, the one that occurred last first; with `before`, those that occurred last before that time."""
+    statement = load("history/list_error_groups", schema)
+    rows = await connection.fetch(statement, since, task_identifier, limit, before)
     return [ErrorGroup(*row) for row in rows]
 
 

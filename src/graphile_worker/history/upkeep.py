@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..db.connection import Connection
 from ..keep import KeepPolicy
 from ..options import WorkerOptions
+from ..queries.audit import purge_audit
 from ..schema_name import SchemaName
 from ..sql import load
 from .error_groups import purge_error_groups
@@ -55,6 +56,20 @@ class DropExpired:
         return purged >= STEP
 
 
+class PurgeAudit:
+    """Deletes rows of the audit after 180 days, and jobs as they were before changes after a day."""
+
+    name = "audit"
+    interval = 1800.0
+
+    def __init__(self, schema: SchemaName) -> None:
+        self._schema = schema
+
+    async def run(self, connection: Connection) -> bool:
+        """Delete some; return whether there may be more."""
+        return await purge_audit(connection, self._schema)
+
+
 class PurgeProgress:
     """Deletes the progress of jobs whose worker died."""
 
@@ -91,13 +106,14 @@ class MoveFailed:
 
 def history_duties(
     options: WorkerOptions, policy: KeepPolicy
-) -> list[AddPartitions | DropExpired | PurgeProgress | MoveFailed]:
+) -> list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed]:
     """All duties of this module."""
     schema, errors = options.schema_name, options.error_retention
-    duties: list[AddPartitions | DropExpired | PurgeProgress | MoveFailed] = [
+    duties: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
         AddPartitions(schema, policy, errors),
         DropExpired(schema, errors),
         PurgeProgress(schema),
+        PurgeAudit(schema),
     ]
     if options.failed_retention is not None:
         duties.append(MoveFailed(schema, after=options.failed_retention, keep=options.history_retention))

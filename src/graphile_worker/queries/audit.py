@@ -23,6 +23,11 @@ MAX_TEXT = 500
 """Characters of a name or a target."""
 MAX_IDS = 200
 """Ids of jobs in one row; more are in the operation."""
+KEPT_FOR = 180 * 86_400.0
+"""Seconds that a row of the audit is kept."""
+UNDO_WITHIN = 86_400.0
+"""Seconds that jobs are kept as they were, for an undo."""
+PURGE_STEP = 5_000
 
 logger = logging.getLogger("graphile_worker.audit")
 
@@ -133,3 +138,16 @@ async def complete_record(
     text = None if target is None else clean(connection, target)
     ids = list(job_ids)[:MAX_IDS]
     await connection.execute(load("admin/complete_record", schema), audit_id, jobs, ids, text)
+
+
+async def purge_audit(connection: Connection, schema: SchemaName, *, limit: int = PURGE_STEP) -> bool:
+    """Delete what is older than its retention, in a bounded step; returns whether there may be more."""
+    tables = await audit_tables(connection, schema)
+    if not tables.may_write:
+        return False
+    counts: list[int] = [
+        await connection.fetchval(load("admin/purge_before", schema), UNDO_WITHIN, limit),
+        await connection.fetchval(load("admin/purge_audit", schema), KEPT_FOR, limit),
+        await connection.fetchval(load("admin/purge_operations", schema), KEPT_FOR, limit),
+    ]
+    return max(counts) >= limit

@@ -10,8 +10,6 @@ from ..sql import load
 
 MAX_KEPT = 50_000
 """Jobs of one action that are kept; an action on more cannot be undone."""
-KEPT_FOR = 24 * 3600.0
-"""Seconds."""
 
 
 async def keep_before(

@@ -65,7 +65,7 @@ async def _lines(call: Call, stream: Stream) -> AsyncIterator[bytes]:
     """Everything that the stream gets, until it, the session or the reader ends."""
     try:
         yield f"retry: {RETRY}\n\n".encode()
-        while (left := _time_left(call)) > 0:
+        while (left := _time_left(call)) > 0 and call.app.still_knows(call):
             found = await stream.next(min(COMMENT_EVERY, left))
             for event in found:
                 yield event.encoded()
@@ -86,6 +86,6 @@ def _time_left(call: Call) -> float:
 ROUTES = [
     Route(
         method="GET", path=f"{API}/events", handler=events, permission="jobs.read", query=EventsQuery,
-        summary="Live updates, as server-sent events",
+        summary="Live updates, as server-sent events", streams=True,
     ),
 ]  # fmt: skip

@@ -149,7 +149,8 @@ ROUTES = [
     ),
     Route(
         method="GET", path=f"{API}/jobs/export", handler=export_jobs, permission="jobs.read",
-        query=ExportQuery, summary="Jobs as JSON Lines or CSV, up to 10,000; the header X-Next goes on",
+        query=ExportQuery, media_type="application/jsonl",
+        summary="Jobs as JSON Lines or CSV, up to 10,000; the header X-Next goes on",
     ),
     Route(
         method="GET", path=f"{API}/jobs/completion", handler=complete, permission="jobs.read",

@@ -147,6 +147,7 @@ ROUTES = [
     ),
     Route(
         method="GET", path=f"{API}/summary", handler=read_summary, permission="jobs.read",
-        query=SummaryQuery, summary="The last hours in Markdown, for a chat or a post-mortem",
+        query=SummaryQuery, media_type="text/markdown",
+        summary="The last hours in Markdown, for a chat or a post-mortem",
     ),
 ]  # fmt: skip

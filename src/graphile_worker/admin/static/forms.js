@@ -25,7 +25,7 @@ async function send(form, submitter) {
   const fields = new URLSearchParams(new FormData(form, submitter));
   submitter?.setAttribute("aria-disabled", "true");
   try {
-    show(await load(form.action, { method: "POST", body: fields }));
+    show(await load(form.getAttribute("action"), { method: "POST", body: fields }));
   } catch {
     notify(say("failed", { why: texts.offline }), "bad");
   } finally {
@@ -127,7 +127,7 @@ function keysOfBox(event, input) {
 
 export function start() {
   on("submit", "form[data-act], dialog form", (event, form) => {
-    if (form.method !== "post") return;
+    if (form.getAttribute("method") !== "post") return; // form.method could be a field of that name
     event.preventDefault();
     if (event.submitter?.getAttribute("aria-disabled") !== "true") send(form, event.submitter);
   });
@@ -152,5 +152,7 @@ export function start() {
     for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
   addEventListener("popstate", () => location.reload());
+  document.addEventListener("gw:refreshed", selected);
+  document.addEventListener("gw:page", selected);
   selected();
 }

@@ -28,6 +28,7 @@ export async function refresh() {
     if (next && !region.parentElement.closest("[data-region]")) morph(region, next);
   }
   document.title = page.title;
+  document.dispatchEvent(new Event("gw:refreshed"));
 }
 
 /** Show another page of ours without leaving this one. */

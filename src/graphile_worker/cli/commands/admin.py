@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...admin.standalone import Standalone
 
+PACKAGES = ("starlette", "jinja2", "uvicorn")
 MISSING = "the dashboard needs further packages; install them with: pip install 'graphile-worker[admin]'"
 
 logger = logging.getLogger("graphile_worker.admin")
@@ -179,7 +180,7 @@ def _prepare(ctx: click.Context, settings: Settings) -> tuple[socket.socket, Sta
         from ...admin.server import listen
         from ...admin.standalone import RefusedError, standalone
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "jinja2", "uvicorn"):
+        if (error.name or "").partition(".")[0] not in PACKAGES:
             raise
         raise ConfigError(MISSING) from None
     host, port = split_address(settings.admin.listen)

@@ -11,6 +11,7 @@ import click
 from ...config import Settings
 from ...json_shapes import cleanup_as_json
 from ...text import count
+from ..support.audit import record_command
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, client_command, command
 from ..support.parameters import CLEANUP_TASKS, Names
@@ -53,8 +54,11 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
     wanted: Any = [name for name in CLEANUP_TASKS if name in names]
     async with utils_for(settings) as utils:
         if "DELETE_PERMAFAILED_JOBS" not in names or not sys.stderr.isatty():
-            return await utils.cleanup(wanted, task_identifiers_to_keep=keep)
-        return await _cleanup_with_bar(utils, wanted, keep)
+            report = await utils.cleanup(wanted, task_identifiers_to_keep=keep)
+        else:
+            report = await _cleanup_with_bar(utils, wanted, keep)
+        await record_command(utils, "cleanup", {"names": names})
+        return report
 
 
 async def _cleanup_with_bar(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
@@ -95,7 +99,7 @@ def _describe(report: CleanupReport) -> str:
     return f"Deleted {', '.join(parts)}." if parts else "Nothing to delete."
 
 
-@client_command("force-unlock")
+@client_command("force-unlock", audit="force_unlock")
 @click.argument("worker_ids", nargs=-1, required=True, metavar="POOL_ID...")
 async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) -> Output:
     """Unlock all jobs and queues held by worker pools.

@@ -17,6 +17,7 @@ from ...errors import ConfigError
 from ...observability.log_format import configure_logging
 from ...service.logs import start_logging
 from ...service.signals import end_by_signal
+from ..dev.dashboard import dev_dashboard
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, LogDisplay
 from ..dev.no_worker import NoWorker
@@ -49,6 +50,7 @@ from .init import create_project, lacks_tasks
 @click.option(
     "--no-worker", is_flag=True, help="Run the database and the view only, for a worker started elsewhere."
 )
+@click.option("--no-admin", is_flag=True, help="Do not serve the dashboard.")
 @click.option("--plain", is_flag=True, help="Print log lines instead of the live view.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print log lines as JSON; the first has the connection string."
@@ -63,6 +65,7 @@ def dev_command(
     crontab: str | None,
     jobs: int | None,
     no_worker: bool,
+    no_admin: bool,
     plain: bool,
     as_json: bool,
     **_: Any,
@@ -72,13 +75,14 @@ def dev_command(
     The database is an embedded PostgreSQL in .graphile-worker/ that keeps its data between runs. Other
     graphile-worker commands in this directory use it too. The worker restarts when tasks, crontab or
     configuration change. Options in the configuration file and the environment apply, except for the
-    connection and the number of processes.
+    connection and the number of processes. The dashboard is served too if its packages are installed.
 
     \b
     graphile-worker dev
     graphile-worker dev --fresh -j 10
     graphile-worker dev --port 5433      # for applications that cannot use a socket
     graphile-worker dev --no-worker      # for a worker that you start yourself
+    graphile-worker dev --no-admin       # without the dashboard
     """
     flags = {
         "task_directory": tasks,
@@ -109,12 +113,17 @@ def dev_command(
         if is_given
         else embedded_database(Path.cwd(), port=port, fresh=fresh)
     ) as database:
-        number = asyncio.run(_develop(database, display, settings, worker))
+        number = asyncio.run(_develop(database, display, settings, worker, with_dashboard=not no_admin))
     return end_by_signal(number) if number is not None else 0
 
 
 async def _develop(
-    database: DevDatabase, display: Display, settings: Settings, worker: DevWorker | NoWorker
+    database: DevDatabase,
+    display: Display,
+    settings: Settings,
+    worker: DevWorker | NoWorker,
+    *,
+    with_dashboard: bool,
 ) -> int | None:
     """Install the schema and keep a worker running; returns the signal that stopped it."""
     from ...client import make_worker_utils
@@ -123,7 +132,8 @@ async def _develop(
     async with make_worker_utils(options=options) as utils:
         await utils.migrate()
         display.show_database(database)
-        async with display.open(utils):
+        dashboard = dev_dashboard(database.url, options.schema, display) if with_dashboard else nullcontext()
+        async with display.open(utils), dashboard:
             return await worker.run(database, display)
 
 

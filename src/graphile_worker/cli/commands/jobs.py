@@ -57,7 +57,7 @@ def _require_change(**parameters: Any) -> None:
         )
 
 
-@client_command("complete", check=_require_jobs)
+@client_command("complete", check=_require_jobs, audit="complete")
 @selection_flags
 async def complete_command(utils: WorkerUtils, **flags: Any) -> Output:
     """Delete jobs as if they had run.
@@ -73,7 +73,7 @@ async def complete_command(utils: WorkerUtils, **flags: Any) -> Output:
     return await _change(utils, selection.ids, selection.keys, "completed", utils.complete_jobs)
 
 
-@client_command("fail", check=_require_jobs)
+@client_command("fail", check=_require_jobs, audit="give_up")
 @selection_flags
 @click.option("--reason", metavar="TEXT", help="Stored as the last error of the jobs.")
 async def fail_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> Output:
@@ -90,7 +90,7 @@ async def fail_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> 
     return await _change(utils, selection.ids, selection.keys, "failed", change)
 
 
-@client_command("reschedule", check=_require_change)
+@client_command("reschedule", check=_require_change, audit="reschedule")
 @selection_flags
 @click.option(
     "--run-at",
@@ -139,7 +139,7 @@ def _require_failed(**parameters: Any) -> None:
     selection_from(parameters)
 
 
-@client_command("redrive", check=_require_failed)
+@client_command("redrive", check=_require_failed, audit="retry")
 @selection_flags
 async def redrive_command(utils: WorkerUtils, **flags: Any) -> Output:
     """Send permanently failed jobs back to work, now and with all their attempts.
@@ -172,7 +172,7 @@ def _not_redriven(job: JobDetails) -> str:
     return f"locked by {cell(job.locked_by)}" if job.locked_by is not None else f"not failed, but {job.state}"
 
 
-@client_command("cancel", check=_require_jobs)
+@client_command("cancel", check=_require_jobs, audit="cancel")
 @selection_flags
 @click.option(
     "--reason", metavar="TEXT", help="Kept with the ends of the jobs, and shown to those who wait for them."
@@ -216,6 +216,7 @@ async def cancel_command(utils: WorkerUtils, reason: str | None, **flags: Any) -
         },
         print_text,
         status=1 if missing or report.running or report.gone else 0,
+        jobs=len(report.removed) + len(report.asked),
     )
 
 
@@ -247,7 +248,7 @@ def _about_running(report: BulkReport) -> list[str]:
     return [f"{report.asked:,} of these {verb} running; {owner} {would} asked to end them."]
 
 
-@client_command("remove")
+@client_command("remove", audit="remove_job")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 async def remove_command(utils: WorkerUtils, keys: tuple[str, ...]) -> Output:
     """Delete jobs by key. A running job continues, but is not retried.
@@ -277,6 +278,7 @@ async def remove_command(utils: WorkerUtils, keys: tuple[str, ...]) -> Output:
         },
         print_text,
         status=1 if missing else 0,
+        jobs=len(removed) + len(running),
     )
 
 
@@ -311,6 +313,7 @@ async def _change(
         print_text,
         notes=notes(jobs),
         status=1 if untouched else 0,
+        jobs=len(jobs),
     )
 
 

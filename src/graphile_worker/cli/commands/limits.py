@@ -54,7 +54,11 @@ def _check(action: str, name: str | None, **bounds: Any) -> None:
         raise click.UsageError("Give --concurrency, --rate or --burst.")
 
 
-@client_command("limits", check=_check)
+def _audited(action: str, **_: Any) -> str:
+    return {"set": "set_limit", "reset": "reset_limit"}.get(action, "")
+
+
+@client_command("limits", check=_check, audit=_audited)
 @click.argument("action", type=click.Choice(ACTIONS), default="list", metavar="[list|set|reset]")
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option(

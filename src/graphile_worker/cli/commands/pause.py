@@ -50,7 +50,11 @@ def _is_over(value: datetime | timedelta) -> bool:
     return value <= timedelta(0) if isinstance(value, timedelta) else value <= datetime.now(UTC)
 
 
-@client_command("pause", check=_check_pause)
+def _audited_pause(queues: Sequence[str], tasks: Sequence[str], everything: bool, **_: Any) -> str:
+    return "pause" if queues or tasks or everything else ""
+
+
+@client_command("pause", check=_check_pause, audit=_audited_pause)
 @targets
 @click.option(
     "--for", "period", type=Period(), metavar="PERIOD", help="Resume by itself after this time: 10m, 2h."
@@ -98,7 +102,7 @@ def _check_resume(queues: Sequence[str], tasks: Sequence[str], everything: bool)
         )
 
 
-@client_command("resume", check=_check_resume)
+@client_command("resume", check=_check_resume, audit="resume")
 @targets
 async def resume_command(
     utils: WorkerUtils, queues: Sequence[str], tasks: Sequence[str], everything: bool

@@ -19,7 +19,7 @@ def _check(queue: str, width: int | None, reset: bool) -> None:
         raise click.UsageError("Give the WIDTH, or --reset.")
 
 
-@client_command("width", check=_check)
+@client_command("width", check=_check, audit="set_queue_width")
 @click.argument("queue")
 @click.argument("width", type=int, required=False)
 @click.option("--reset", is_flag=True, help="Forget the width that was set; that of the task counts again.")

@@ -47,6 +47,9 @@ class Display(WorkerObserver, Protocol):
     def show_database(self, database: DevDatabase) -> None:
         """Show how to connect to the database."""
 
+    def show_dashboard(self, url: str) -> None:
+        """Show where the dashboard is; the address signs in once."""
+
     def without_worker(self) -> None:
         """Show that no worker is started."""
 
@@ -74,6 +77,14 @@ class LogDisplay(WorkerLog):
             logger.info("graphile-worker commands in this directory use it by default; for applications:")
             sys.stdout.write(f"{database.export_command}\n")  # by itself, to be copied or evaluated
             sys.stdout.flush()
+
+    def show_dashboard(self, url: str) -> None:
+        if self._prints_command:
+            logger.info("the dashboard is running; to sign in, once:")
+            sys.stdout.write(f"{url}\n")
+            sys.stdout.flush()
+        else:
+            logger.info("the dashboard is running", extra={"dashboard": url})
 
     def without_worker(self) -> None:
         logger.info("no worker is started; waiting for Ctrl-C")
@@ -158,6 +169,10 @@ class LiveDisplay:
         )
         self._print_line(f"  {database.psql_command}", "cyan")
         self._print_line(f"  {database.export_command}", "cyan")
+
+    def show_dashboard(self, url: str) -> None:
+        self._print_line("The dashboard, with a link that signs in once:")
+        self._print_line(f"  {url}", "cyan")
 
     def log_stream(self) -> io.TextIOBase:
         """A stream for our own log, whose lines appear above the panel too."""

@@ -78,7 +78,11 @@ def _output(
     report: BulkReport, lines: Sequence[str], *, notes: Sequence[str] = (), status: int = 0
 ) -> Output:
     return Output(
-        lambda: bulk_as_json(report), lambda: click.echo(" ".join(lines)), notes=notes, status=status
+        lambda: bulk_as_json(report),
+        lambda: click.echo(" ".join(lines)),
+        notes=notes,
+        status=status,
+        jobs=0 if report.is_dry_run else report.changed,
     )
 
 

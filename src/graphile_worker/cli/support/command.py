@@ -29,6 +29,8 @@ class Output(msgspec.Struct, frozen=True):
     notes: Sequence[str] = ()
     """Lines for standard error, below either format."""
     status: int = 0
+    jobs: int = 0
+    """How many jobs were changed, for the audit."""
 
 
 def command(
@@ -70,19 +72,25 @@ def _over_app(settings: Settings, ctx: click.Context) -> Settings:
 
 
 def client_command(
-    name: str, *, check: Callable[..., None] | None = None, connections: int = 1
+    name: str,
+    *,
+    check: Callable[..., None] | None = None,
+    connections: int = 1,
+    audit: str | Callable[..., str] = "",
 ) -> Callable[[Callable[..., Awaitable[Output]]], click.Command]:
     """A command that uses a client: `async body(utils, **own_parameters) -> Output`.
 
     `check` gets the same parameters before a connection is opened, to refuse what makes no sense.
-    `connections`: how many the client may open.
+    `connections`: how many the client may open. `audit`: what the audit calls it, if it changes something;
+    a function gets the parameters, and returns an empty text if nothing is changed.
     """
 
     def decorate(body: Callable[..., Awaitable[Output]]) -> click.Command:
         def run(settings: Settings, **parameters: Any) -> Output:
             if check is not None:
                 check(**parameters)
-            return run_async(_with_client(settings, body, parameters, connections))
+            action = audit if isinstance(audit, str) else audit(**parameters)
+            return run_async(_with_client(settings, body, parameters, connections, action))
 
         return command(name, database=True)(update_wrapper(run, body))
 
@@ -90,10 +98,19 @@ def client_command(
 
 
 async def _with_client(
-    settings: Settings, body: Callable[..., Awaitable[Output]], parameters: dict[str, Any], connections: int
+    settings: Settings,
+    body: Callable[..., Awaitable[Output]],
+    parameters: dict[str, Any],
+    connections: int,
+    action: str,
 ) -> Output:
     async with utils_for(settings, connections=connections) as utils:
-        return await body(utils, **parameters)
+        output = await body(utils, **parameters)
+        if action and output.json is not None and not parameters.get("dry_run"):
+            from .audit import record_command
+
+            await record_command(utils, action, parameters, jobs=output.jobs)
+        return output
 
 
 def _print(output: Output, *, as_json: bool) -> int:

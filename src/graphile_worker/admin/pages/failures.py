@@ -1,0 +1,204 @@
+"""Failures: error groups, and one of them with what can be done about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from .. import charts, plain
+from ..answers import Page, Redirect
+from ..api.failures import ON_GROUPS, fingerprint_of
+from ..api.jobs import redactor_of
+from ..api.operations import announce_to
+from ..audit import actor_of
+from ..call import Call
+from ..models.actions import PERMISSION_FOR, ActionValues, Attempts, Reason, Smallint
+from ..models.failures import PERIODS, FailureDetails, FailureList, FailuresQuery
+from ..models.operations import CarefulRequest, Operation, Rate
+from ..render import zone_of
+from ..routes import API, Route
+from ..service import failures, operations
+from ..service.audit import words_for
+from ..show import lay_out_error, one_line, visible
+from ..times import zone_name
+from .actions import local_time
+
+PERIOD_WORDS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
+QUESTIONS = {
+    "retry": "All of them can start at once, with all their attempts.",
+    "reschedule": "",
+    "give_up": "They fail permanently and stay in the list of failed jobs.",
+    "delete": "They are deleted without being run.",
+    "carefully": "One job first. When it has succeeded, the others; the first new failure stops it.",
+}
+
+
+class GroupForm(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of the forms for a group."""
+
+    action: Literal["carefully", "retry", "reschedule", "give_up", "delete"] = "carefully"
+    confirmed: str = ""
+    typed: str = ""
+    canary: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    rate: Rate | None = None
+    reason: Reason = ""
+    run_at: str = ""
+    priority: Smallint | None = None
+    attempts: Attempts | None = None
+
+
+class MuteForm(msgspec.Struct, frozen=True):
+    """Fields of the form that mutes a group."""
+
+    reason: Reason = ""
+
+
+async def list_page(call: Call) -> Page:
+    query = call.query(FailuresQuery)
+    found = await failures.list_failures(call.database, query, redactor_of(call))
+    task = query.task or None
+    values = {
+        "found": found, "query": query, "charts": charts, "one_line": one_line,
+        "period": PERIOD_WORDS[query.period],
+        "periods": [
+            (PERIOD_WORDS[name], call.url("/failures", period=name, task=task), name == query.period)
+            for name in PERIODS
+        ],
+        "next": call.url("/failures", period=query.period, task=task, after=found.next) if found.next else "",
+    }  # fmt: skip
+    return Page("failures.html", "Failures", here="failures", values=values, text=lambda: _as_text(found))
+
+
+async def page(call: Call) -> Page:
+    found = await failures.get_failure(call.database, fingerprint_of(call), redactor_of(call))
+    values = {
+        "found": found, "group": found.group, "charts": charts, "one_line": one_line,
+        "frames": lay_out_error(found.error),
+        "ids": [("ids", job.id) for job in found.jobs],
+    }  # fmt: skip
+    title = one_line(found.group.title, 80) or "Error group"
+    return Page("failure.html", title, here="failures", values=values, text=lambda: _details_as_text(found))
+
+
+async def ask(call: Call) -> Page:
+    """The question, for links."""
+    return await _question(call, call.query(GroupForm))
+
+
+async def act(call: Call) -> Page | Redirect:
+    form = await call.form(GroupForm)
+    if not form.confirmed:
+        return await _question(call, form)
+    call.require(_permission(form))
+    begun = await _begin(call, form)
+    return Redirect(f"/operations/{begun.id}", f"{_word(form)} has started.")
+
+
+async def _begin(call: Call, form: GroupForm) -> Operation:
+    announce_to(call)
+    digits = form.typed.replace(",", "").strip()
+    confirm = int(digits) if digits.isdecimal() and len(digits) <= 15 else None
+    fingerprint, environment = fingerprint_of(call), call.app.environment
+    if form.action == "carefully":
+        request = CarefulRequest(canary=form.canary, rate=form.rate or 50.0, confirm=confirm)
+        return await failures.retry_carefully(
+            call.database, actor_of(call), fingerprint, request, environment
+        )
+    values = ActionValues(
+        reason=form.reason, run_at=local_time(call, form.run_at), priority=form.priority,
+        attempts=form.attempts,
+    )  # fmt: skip
+    return await failures.change_group(
+        call.database, actor_of(call), fingerprint, form.action, values,
+        rate=form.rate, confirm=confirm, environment=environment,
+    )  # fmt: skip
+
+
+async def _question(call: Call, form: GroupForm) -> Page:
+    call.require(_permission(form))
+    action = "retry" if form.action == "carefully" else form.action
+    await operations.require_tables(call.database)
+    found = await failures.dry_run(
+        call.database, fingerprint_of(call), action, form.rate, call.app.environment
+    )
+    values = {
+        "form": form, "found": found, "word": _word(form), "text": QUESTIONS[form.action],
+        "path": f"/failures/{fingerprint_of(call)}", "zone": zone_name(zone_of(call)),
+        "typed": str(found.count.value) if found.needs_confirmation else "",
+    }  # fmt: skip
+    return Page("failure_action.html", f"{_word(form)}?", here="failures", values=values)
+
+
+def _permission(form: GroupForm) -> Literal["jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete"]:
+    permission = "jobs.retry" if form.action == "carefully" else PERMISSION_FOR[form.action]
+    return permission  # type: ignore[return-value]
+
+
+def _word(form: GroupForm) -> str:
+    return words_for("retry_carefully" if form.action == "carefully" else form.action)
+
+
+async def mute(call: Call) -> Redirect:
+    form = await call.form(MuteForm)
+    muted = await failures.mute(call.database, actor_of(call), fingerprint_of(call), form.reason)
+    until = f"until a version other than {muted.version}" if muted.version else "for a day"
+    return Redirect("/failures", f"The error group is muted {until}.")
+
+
+async def unmute(call: Call) -> Redirect:
+    await failures.unmute(call.database, actor_of(call), fingerprint_of(call))
+    return Redirect(f"/failures/{fingerprint_of(call)}", "The error group is shown again.")
+
+
+def _as_text(found: FailureList) -> str:
+    rows = [
+        [group.fingerprint, group.task_identifier, group.title, str(group.failed), str(group.retrying),
+         str(group.attempts), group.last_at]
+        for group in found.items
+    ]  # fmt: skip
+    columns = ["Fingerprint", "Task", "Error", "Failed", "Retrying", "Attempts", "Last"]
+    return plain.page("Failures", found.note, plain.table(columns, rows, empty="No failures."))
+
+
+def _details_as_text(found: FailureDetails) -> str:
+    group = found.group
+    about = plain.fields(
+        [
+            ("Task", group.task_identifier), ("Failed jobs", str(group.failed)),
+            ("Retrying", str(group.retrying)), ("First", group.first_at), ("Last", group.last_at),
+            ("Place", group.place), ("Versions", ", ".join(group.versions)), ("Only", group.only_on),
+        ]
+    )  # fmt: skip
+    shared = "\n".join(f"{each.path} = {each.value} in {each.jobs} of {each.of}" for each in found.shared)
+    title = plain.cell(group.title, longest=200)
+    return plain.page(title, about, plain.cell(shared, longest=2000), visible(found.error))
+
+
+GROUP = "/failures/{fingerprint}"
+ROUTES = [
+    Route(
+        method="GET", path="/failures", handler=list_page, permission="jobs.read", query=FailuresQuery,
+        summary="Failures", json_of=f"{API}/failures",
+    ),
+    Route(
+        method="GET", path=GROUP, handler=page, permission="jobs.read", summary="An error group",
+        json_of=f"{API}/failures/{{fingerprint}}",
+    ),
+    Route(
+        method="GET", path=f"{GROUP}/actions", handler=ask, permission=ON_GROUPS, query=GroupForm,
+        summary="Ask before an action on a group",
+    ),
+    Route(
+        method="POST", path=f"{GROUP}/actions", handler=act, permission=ON_GROUPS, body=GroupForm,
+        summary="Act on all jobs of a group",
+    ),
+    Route(
+        method="POST", path=f"{GROUP}/mute", handler=mute, permission="jobs.retry", body=MuteForm,
+        summary="Mute a group",
+    ),
+    Route(
+        method="POST", path=f"{GROUP}/unmute", handler=unmute, permission="jobs.retry",
+        summary="Show a group again",
+    ),
+]  # fmt: skip
