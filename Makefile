@@ -31,7 +31,7 @@ check: $(STAMP)
 
 # Most tests wait for processes and timers, so a few more run at the same time than there are cores. Each process
 # has a server of its own; the tests of a file stay together because they share what its fixtures start.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 
 test: $(STAMP)
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)

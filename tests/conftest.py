@@ -24,6 +24,7 @@ from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.bytecode import CompiledFiles
 from support.limits import TimeLimits
 from support.run_guard import RunGuard
+from support.scheduling import LongestFirst
 from support.server import DatabaseServer, SharedServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
 
@@ -53,6 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
     config.pluginmanager.register(CompiledFiles())
+    if config.getoption("numprocesses", None) or "PYTEST_XDIST_WORKER" in os.environ:
+        config.pluginmanager.register(LongestFirst())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -191,6 +194,12 @@ async def workers(database_url: str) -> AsyncIterator[Workers]:
     """Workers inside the test's own process."""
     async for workers in workers_of(database_url):
         yield workers
+
+
+@pytest.fixture
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that were not told of a pause or a cancelled job look for it several times a second."""
+    monkeypatch.setattr("graphile_worker.worker.control.LOOK_INTERVAL", 0.2)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import asyncpg
 
 from graphile_worker import make_worker_utils
 
+from .audit import write_audit
 from .jobs import write_jobs
 from .past import write_past
 from .workers import write_pools
@@ -27,7 +28,7 @@ async def fill(url: str, *, schema: str = "graphile_worker", seed: int = SEED) -
     finally:
         await connection.close()
     async with make_worker_utils(connection_string=url, schema=schema) as utils:
-        await _hold(utils, url)
+        await utils.pause_queue("invoices", until=timedelta(hours=3), reason="the bank is down")
 
 
 async def _write(connection: Any, rng: random.Random) -> None:
@@ -36,9 +37,5 @@ async def _write(connection: Any, rng: random.Random) -> None:
         await write_past(connection, now, rng)
         await write_jobs(connection, now, rng)
         await write_pools(connection, now)
+        await write_audit(connection, now)
     await connection.execute("vacuum (analyze) _private_jobs")
-
-
-async def _hold(utils: Any, url: str) -> None:
-    """A queue is paused because the bank is down."""
-    await utils.pause_queue("invoices", until=timedelta(hours=3), reason="the bank is down")

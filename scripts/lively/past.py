@@ -40,7 +40,7 @@ def _minutes(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
     for ago in range(MINUTES, 0, -1):
         moment = now - timedelta(minutes=ago)
         for task in TASKS:
-            count = _number(task.per_minute * pace(moment), rng)
+            count = _number(task.per_minute * pace(ago), rng)
             if count:
                 share = _failing(task, ago)
                 yield moment, task.name, "", *_figures(task, count, share, rng, late=ago < FAILING)
@@ -54,7 +54,7 @@ def _hours(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
         growth = 0.6 + 0.4 * (1 - ago / HOURS)
         outage = ago in range(31 * 24, 31 * 24 + 5)
         for task in TASKS:
-            count = _number(task.per_minute * 60 * pace(moment) * growth, rng)
+            count = _number(task.per_minute * 60 * pace(ago * 60) * growth, rng)
             if count:
                 share = 0.4 if outage and task.name == "charge_card" else task.failing
                 yield moment, task.name, *_figures(task, count, share, rng, late=outage)
@@ -62,7 +62,7 @@ def _hours(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
 
 def _failing(task: ShopTask, ago: int) -> float:
     if task.name == "send_email" and ago <= FAILING:
-        return 0.57 if ago < FAILING - 3 else 0.3
+        return 0.8 if ago < FAILING - 3 else 0.5
     return task.failing
 
 
@@ -105,15 +105,15 @@ def _samples(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
     before = moments[0] - timedelta(minutes=1)
     for moment in moments:
         minutes = (moment - before).total_seconds() / 60
-        before = moment
-        done = _number(305 * pace(moment) * minutes, rng)
-        failing = max(0.0, FAILING - (now - moment).total_seconds() / 60)
-        failed = _number(84 * minutes, rng) if failing else _number(0.4 * minutes, rng)
+        before, ago = moment, (now - moment).total_seconds() / 60
+        done = _number(305 * pace(ago) * minutes, rng)
+        failing = max(0.0, FAILING - ago)
+        failed = _number(48 * minutes, rng) if failing else _number(0.4 * minutes, rng)
         added += done + failed
         deleted += done
         updated += done + 2 * failed
-        ready = int(30 + 12 * rng.random() + failing * 14)
-        scheduled = int(420 + 40 * pace(moment) + failing * 30)
-        wait = 0.2 + rng.random() * 1.3 + failing * 6
+        ready = int(24 + 12 * rng.random() + failing * 2.5)
+        scheduled = int(420 + 40 * pace(ago) + failing * 30)
+        wait = 0.2 + rng.random() * 1.3 + failing * 9
         dead = 9 + int(failing * 48)
         yield moment, added, deleted, updated, ready + scheduled + dead, ready, scheduled, dead, False, wait

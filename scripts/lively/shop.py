@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 DEPLOYED = 28
@@ -46,11 +45,11 @@ FIRST_NAMES = ("ada", "grace", "linus", "barbara", "ken", "radia", "edsger", "fr
 COUNTRIES = ("DE", "FR", "GB", "US", "NL", "SE", "CH", "JP")
 
 
-def pace(moment: datetime) -> float:
-    """How busy the shop is at this time of day, around 1; fewer orders at night and on Sundays."""
-    hour = moment.hour + moment.minute / 60
-    day = 0.75 + 0.5 * math.sin((hour - 9) / 24 * 2 * math.pi) + 0.15 * math.sin((hour - 19) / 12 * math.pi)
-    return max(0.25, day) * (0.7 if moment.weekday() == 6 else 1.0)
+def pace(minutes_ago: float) -> float:
+    """How busy the shop was, around 1: less at night. Now it is ten in the morning, whenever that is."""
+    hour = 10 - minutes_ago / 60
+    day = 0.8 + 0.35 * math.sin((hour - 7) / 24 * 2 * math.pi) + 0.1 * math.sin((hour - 5) / 12 * 2 * math.pi)
+    return max(0.25, day)
 
 
 def payload_of(task: str, rng: random.Random) -> dict[str, Any]:

@@ -31,8 +31,7 @@ async def test_the_document_is_valid_and_has_every_route(http: httpx.AsyncClient
 
 
 def test_every_route_says_what_it_takes_and_returns() -> None:
-    document = openapi(ROUTES, server="/jobs")
-    assert document["servers"] == [{"url": "/jobs"}]
+    document = openapi(ROUTES)
     for route in ROUTES:
         if not route.is_api:
             continue

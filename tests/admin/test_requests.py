@@ -181,7 +181,8 @@ async def test_unknown_paths_and_methods_are_answered_in_the_frame(app: AdminApp
     assert "<nav" in wrong.text
     assert machine.headers["Content-Type"] == "application/problem+json"
     assert machine.json() == {
-        "type": "about:blank", "title": "There is no such page", "status": 404, "detail": ""
+        "type": "about:blank", "title": "There is no such page", "status": 404,
+        "detail": "Check the address, or choose a page.",
     }  # fmt: skip
     assert options.status_code == 405
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+PATIENCE = 60_000
+"""Milliseconds for anything to happen at all; only a failure ever takes so long."""
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", event => console.error(
     `CSP: ${event.violatedDirective} blocked ${event.blockedURI} at ${event.sourceFile}:${event.lineNumber}`
@@ -84,3 +86,11 @@ class Faults:
     def _check_response(self, response: Any) -> None:
         if response.status >= 400 and response.status not in self._expected and not self._is_offline:
             self.add(f"status {response.status}: {response.request.method} {response.url[:200]}")
+
+
+def expect(subject: Any) -> Any:
+    """Playwright's assertion that waits. It is imported late: the tests are collected without Playwright."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE)
+    return expect(subject)

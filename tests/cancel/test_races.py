@@ -358,6 +358,7 @@ async def test_a_process_that_hears(utils: WorkerUtils, jobs: Jobs, start: Start
 # -- leftovers ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("look_often")
 async def test_what_is_left_is_ended_by_the_next_look(
     utils: WorkerUtils, jobs: Jobs, workers: Workers
 ) -> None:

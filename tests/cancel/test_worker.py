@@ -163,7 +163,7 @@ async def test_a_coroutine_that_ignores_it_is_left_behind(
         ran.set()
 
     job_id = await jobs.add("stubborn")
-    await workers.start([stubborn, other], concurrency=1)
+    await workers.start([stubborn, other], concurrency=1, timeout_grace=0.5)
     await asyncio.wait_for(started.wait(), PATIENCE)
     await utils.cancel_jobs([job_id])
     await until_settled(jobs)
@@ -341,6 +341,7 @@ async def test_a_job_in_a_lane_with_a_limit_makes_room_for_the_next(
 # -- how a worker learns of it -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("look_often")
 async def test_a_worker_that_cannot_listen_looks(utils: WorkerUtils, jobs: Jobs, workers: Workers) -> None:
     gate = Gate()
     job_id = await jobs.add("work")
@@ -351,6 +352,7 @@ async def test_a_worker_that_cannot_listen_looks(utils: WorkerUtils, jobs: Jobs,
     assert gate.ended == []
 
 
+@pytest.mark.usefixtures("look_often")
 async def test_a_run_that_drains_the_queue_looks(utils: WorkerUtils, jobs: Jobs, workers: Workers) -> None:
     gate = Gate()
     job_id = await jobs.add("work")

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -250,7 +251,12 @@ def test_as_json_the_first_line_names_the_connection_string(run: Run) -> None:
     lines = [line for line in process.output.splitlines() if '"connection_string"' in line]
     assert len(lines) == 1
     assert '"connection_string":"postgresql://postgres@/postgres?host=' in lines[0]
+    process.wait_for('"dashboard":"')
     assert all(line.startswith('{"ts":') for line in process.output.splitlines())
+    found = re.search(r'"dashboard":"(http://127.0.0.1:[0-9]+)/login#token=', process.output)
+    assert found is not None
+    with urllib.request.urlopen(f"{found[1]}/healthz", timeout=60) as answer:
+        assert answer.read() == b"ok\n"
 
 
 def test_a_database_of_the_users_own_is_used_with_c(run: Run, project: Path, database_url: str) -> None:

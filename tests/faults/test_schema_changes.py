@@ -16,7 +16,7 @@ from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import shutdown
-from support.working import SCHEMA, Gate, Jobs, Workers, terminate_workers, until, until_listening
+from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, terminate_workers, until, until_listening
 
 ADVICE = "install it with `graphile-worker migrate`"
 
@@ -61,12 +61,19 @@ async def is_left(jobs: Jobs, names: list[str]) -> bool:
 
 
 async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_jobs(
-    workers: Workers, jobs: Jobs, recorder: EventRecorder, ran: Ran, log: Log
+    workers: Workers,
+    jobs: Jobs,
+    recorder: EventRecorder,
+    ran: Ran,
+    log: Log,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No statement fails in between; the only sign is the notification of the new schema.
 
     Nor does one wait for the change: that one would see the new tables before it is heard of.
     """
+    monkeypatch.setattr("graphile_worker.worker.control.IDLE_INTERVAL", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.service.DUTIES_AFTER", SELDOM)
     gate = Gate()
     await jobs.add("wait")
     await workers.start({"wait": gate, "note": ran}, events=recorder.events, concurrency=2, poll_interval=600)

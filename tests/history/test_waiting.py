@@ -133,7 +133,10 @@ async def test_a_job_that_is_not_kept_is_gone(utils: WorkerUtils, workers: Worke
     assert (await utils.get_job_status(job)).state == "gone"
 
 
-async def test_a_task_that_is_kept_is_found_by_looking(utils: WorkerUtils, workers: Workers) -> None:
+async def test_a_task_that_is_kept_is_found_by_looking(
+    utils: WorkerUtils, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphile_worker.client.waiting.POLL_INTERVAL", 0.5)
     job = await utils.add_job(kept, {"n": 5})
     waiting = asyncio.ensure_future(utils.wait_for(job, timeout=PATIENCE))
     await workers.start(TASKS)

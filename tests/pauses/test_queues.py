@@ -90,6 +90,7 @@ async def test_a_prefetched_job_of_the_queue_is_returned(
     assert gate.started == [1]
 
 
+@pytest.mark.usefixtures("look_often")
 async def test_a_resume_while_a_job_is_running_keeps_the_queue_serial(
     utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
 ) -> None:

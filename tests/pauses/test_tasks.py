@@ -181,10 +181,11 @@ async def test_a_drain_leaves_paused_jobs_and_says_so(
     assert "1 job of the paused queue slow was left" in lines
 
 
+@pytest.mark.usefixtures("look_often")
 async def test_a_pause_is_seen_although_no_notification_arrives(
     utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    """With two connections a worker cannot listen; it looks every few seconds."""
+    """With two connections a worker cannot listen; it looks from time to time."""
     await workers.start(TASKS, events=recorder.events, max_pool_size=2)
     await utils.pause_task("a")
     assert (await recorder.wait_for(PoolPaused)).pause.task_identifier == "a"

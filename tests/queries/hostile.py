@@ -46,7 +46,7 @@ class Call:
     has_names: bool
 
 
-VARIANTS = ("wide", "registered", "unasked")
+VARIANTS = ("wide", "registered", "unasked", "unkept")
 NOT_STATEMENTS = ("parts", "testing")
 
 

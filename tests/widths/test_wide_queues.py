@@ -11,6 +11,7 @@ import pytest
 from graphile_worker import JobFilter, JobHelpers, JobSpec, task
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, TaskLoadError
+from graphile_worker.worker import wide_queues
 from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
 TRACKS = f"""
@@ -50,9 +51,11 @@ async def test_as_many_jobs_run_as_the_queue_is_wide(jobs: Jobs, any_workers: Wo
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("look_often")
 async def test_a_width_that_was_set_by_hand_counts_first(
-    jobs: Jobs, any_workers: Workers, utils: WorkerUtils
+    jobs: Jobs, any_workers: Workers, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wide_queues, "LOOK_AGAIN_AFTER", 0.5)
     gate = Gate()
 
     @task("sync", queue_width=2)

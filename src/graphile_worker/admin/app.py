@@ -307,7 +307,7 @@ class AdminApp:
             return RedirectResponse(call.url(shorter) + (f"?{query}" if query else ""), 307)
         methods = table.methods(path)
         if methods is None:
-            raise Problem(404, "There is no such page")
+            raise Problem(404, "There is no such page", "Check the address, or choose a page.")
         if not methods and call.database.is_read_only:
             raise Problem(405, "This dashboard is read-only", allow=methods)
         raise Problem(405, f"{call.request.method} is not possible here", allow=methods)

@@ -48,8 +48,8 @@ class ProblemDocument(msgspec.Struct, frozen=True):
     """Under which the log of the dashboard has the details."""
 
 
-def openapi(routes: Iterable[Route], *, server: str = "") -> dict[str, Any]:
-    """The document for the API routes among these, served below `server`."""
+def openapi(routes: Iterable[Route]) -> dict[str, Any]:
+    """The document for the API routes among these."""
     found = [route for route in routes if route.is_api]
     described = [*_types(found), ProblemDocument]
     schemas, components = _schemas(described)
@@ -61,7 +61,7 @@ def openapi(routes: Iterable[Route], *, server: str = "") -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": __version__, "description": ABOUT},
-        "servers": [{"url": server or "/"}],
+        "servers": [{"url": "/"}],
         "security": [{"token": []}, {"session": []}],
         "paths": paths,
         "components": {

@@ -119,6 +119,7 @@ SCRIPT: Final = {
     "nothing": "Nothing found",
     "failed": "That did not work: {why}",
     "local": "Times in {zone}",
+    "in_zone": "For you this is {time}.",
     "unknown": "unknown",
     "columns": "Columns",
     "saved_filters": "Saved filters",

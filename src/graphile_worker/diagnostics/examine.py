@@ -16,6 +16,7 @@ from ..error_text import message_of
 from ..errors import GraphileWorkerError, NoDatabaseError
 from ..migrate.own_objects import applied_numbers
 from ..migrate.state import SchemaState, read_state
+from ..options import WorkerOptions
 from ..queries.pauses import pauses_if_readable
 from ..recovery.worker_rows import SCANNED_PAGES
 from . import facts
@@ -77,8 +78,9 @@ async def examine(
     try:
         async with _connections(settings) as (connection, other):
             return await _Examination(
-                settings, connection, other, thresholds or Thresholds(), clock or SystemClock(), scan=scan
-            ).run()
+                settings.worker, connection, other, thresholds or Thresholds(), clock or SystemClock(),
+                scan=scan,
+            ).run()  # fmt: skip
     except GraphileWorkerError as error:
         advice = message_of(error)
         if isinstance(error, NoDatabaseError) and no_database_hint is not None:
@@ -89,6 +91,21 @@ async def examine(
                 "Workers and clients cannot work.", advice,
             )
         ]  # fmt: skip
+
+
+async def examine_on(
+    options: WorkerOptions,
+    connection: Connection,
+    other: Connection,
+    *,
+    thresholds: Thresholds | None = None,
+    clock: Clock | None = None,
+) -> list[Finding]:
+    """The same over two connections of the caller, outside of a transaction."""
+    examination = _Examination(
+        options, connection, other, thresholds or Thresholds(), clock or SystemClock(), scan=False
+    )
+    return await examination.run()
 
 
 @asynccontextmanager
@@ -112,7 +129,7 @@ class _Examination:
 
     def __init__(
         self,
-        settings: Settings,
+        options: WorkerOptions,
         connection: Connection,
         other: Connection,
         thresholds: Thresholds,
@@ -120,8 +137,8 @@ class _Examination:
         *,
         scan: bool,
     ) -> None:
-        self._options = settings.worker
-        self._schema = settings.worker.schema_name
+        self._options = options
+        self._schema = options.schema_name
         self._connection = connection
         self._other = other
         self._thresholds = thresholds

@@ -10,7 +10,12 @@ from ..routes import API, Route
 
 
 async def document(call: Call) -> dict[str, Any]:
-    return openapi(call.app.routes, server=call.url(""))
+    return {**description(call), "servers": [{"url": call.url("") or "/"}]}
+
+
+def description(call: Call) -> dict[str, Any]:
+    """The document, made once: that takes longer than a page may."""
+    return call.app.shared("openapi", lambda: openapi(call.app.routes))
 
 
 ROUTES = [

@@ -20,7 +20,9 @@ class Count(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.kind == "exact":
             return f"{self.value:,}"
-        return f"{self.value:,}+" if self.kind == "at_least" else f"≈ {abbreviated(self.value)}"
+        if self.kind == "at_least":
+            return f"{self.value:,}+" if self.value else "–"
+        return f"≈ {abbreviated(self.value)}"
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True):

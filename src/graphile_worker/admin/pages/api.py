@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..answers import Page
+from ..api.openapi import description
 from ..call import Call
-from ..openapi import ABOUT, openapi, parameters_of, permissions_of, plain_path, tag_of
+from ..openapi import parameters_of, permissions_of, plain_path, tag_of
 from ..routes import Route
 
 
@@ -37,13 +38,20 @@ class Operation:
 
 
 async def api_page(call: Call) -> Page:
-    routes = [route for route in call.app.routes if route.is_api]
-    schemas = openapi(routes)["components"]["schemas"]
-    subjects: dict[str, list[Operation]] = {}
-    for route in routes:
-        subjects.setdefault(tag_of(route), []).append(_operation(route, schemas))
-    values = {"subjects": subjects, "about": ABOUT, "base": call.url("/api/v1")}
+    subjects = call.app.shared("api page", lambda: _subjects(call))
+    request = call.request
+    origin = f"{request.scope.get('scheme', 'http')}://{request.headers.get('host', 'localhost')}"
+    values = {"subjects": subjects, "base": origin + call.url("/api/v1")}
     return Page("api.html", "API", here="about", values=values)
+
+
+def _subjects(call: Call) -> dict[str, list[Operation]]:
+    schemas = description(call)["components"]["schemas"]
+    found: dict[str, list[Operation]] = {}
+    for route in call.app.routes:
+        if route.is_api:
+            found.setdefault(tag_of(route), []).append(_operation(route, schemas))
+    return dict(sorted(found.items()))
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> Operation:

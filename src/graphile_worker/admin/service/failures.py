@@ -45,7 +45,7 @@ LOOK_UP = 100
 BARS = 24
 MAX_PAYLOAD = 20_000
 """Bytes of a payload that is compared."""
-SHOWN_JOBS = 50
+SHOWN_JOBS = 20
 NEW_FOR = timedelta(days=1)
 MUTED_FOR = timedelta(days=1)
 """How long a group is muted if the application has no version."""

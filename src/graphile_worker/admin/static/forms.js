@@ -1,6 +1,7 @@
 // Actions without leaving the page: questions come as dialogs. Every form works without this, too.
 import { $, $$, make, notify, on, openDialog, say, texts } from "./dom.js";
 import { adopt, load } from "./fragments.js";
+import { clock } from "./times.js";
 
 /** Show what a request led to: a question in a dialog, an error, or the page it ends on. */
 function show({ page, status, url }) {
@@ -125,6 +126,15 @@ function keysOfBox(event, input) {
   event.preventDefault();
 }
 
+/** Say what a time in UTC is in the viewer's zone. */
+function inZone(input) {
+  const hint = document.getElementById(input.getAttribute("aria-describedby"));
+  const at = new Date(`${input.value}Z`);
+  if (!hint) return;
+  hint.plain ??= hint.textContent;
+  hint.textContent = isNaN(at) ? hint.plain : `${hint.plain} ${say("in_zone", { time: clock(at) })}`;
+}
+
 export function start() {
   on("submit", "form[data-act], dialog form", (event, form) => {
     if (form.getAttribute("method") !== "post") return; // form.method could be a field of that name
@@ -152,6 +162,7 @@ export function start() {
     for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
   addEventListener("popstate", () => location.reload());
+  on("input", "input[type=datetime-local]", (_, input) => inZone(input));
   document.addEventListener("gw:refreshed", selected);
   document.addEventListener("gw:page", selected);
   selected();

@@ -1,0 +1,41 @@
+"""What people did in the shop's dashboard, and when versions were deployed."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from .shop import DEPLOYED, NEW_VERSION, OLD_VERSION
+
+ACTIONS: tuple[tuple[int, str, str, str, int, dict[str, Any]], ...] = (
+    # minutes ago, who, action, target, jobs, details
+    (9, "ada", "pause_queue", "queue invoices", 0, {"reason": "the bank is down"}),
+    (17, "ada", "retry", "job 48213420", 1, {}),
+    (3 * 60, "grace", "reschedule", "jobs with task:sync_crm state:failed", 4, {"run_at": "in 1 hour"}),
+    (5 * 60, "ci", "run_schedule", "schedule nightly_report", 1, {}),
+    (26 * 60, "grace", "delete", "jobs with task:import_orders", 12, {}),
+    (27 * 60, "linus", "resume_task", "task deliver_webhook", 0, {}),
+    (29 * 60, "linus", "pause_task", "task deliver_webhook", 0, {"reason": "hooks.example is down"}),
+    (50 * 60, "ada", "retry", "all failed jobs of charge_card", 312, {"rate": 20}),
+)
+"""The latest first."""
+INSERT_ACTION = """
+insert into _private_py_audit (at, who, how, origin, action, target, jobs, job_ids, details)
+values ($1, $2, $3, '10.0.0.12', $4, $5, $6, '{}', $7)
+"""
+
+
+async def write_audit(connection: Any, now: datetime) -> None:
+    """Rows of the audit and of deploys."""
+    for minutes, who, action, target, jobs, details in reversed(ACTIONS):
+        at = now - timedelta(minutes=minutes)
+        how = "token" if who == "ci" else "password"
+        await connection.execute(INSERT_ACTION, at, who, how, action, target, jobs, json.dumps(details))
+    for version, minutes in ((OLD_VERSION, 3100), (NEW_VERSION, DEPLOYED)):
+        await connection.execute(
+            "insert into _private_py_deploys (version, started_at, last_started_at, starts) "
+            "values ($1, $2, $2, 3)",
+            version,
+            now - timedelta(minutes=minutes),
+        )

@@ -1,0 +1,118 @@
+"""One job with all that is known about it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from ...history.records import EndState
+from ...queries.job_filter import JobState
+
+JobStanding = JobState | EndState | Literal["gone"]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed attempt, redacted."""
+
+    attempt: int
+    failed_at: datetime
+    duration: float | None
+    is_final: bool
+    error_type: str | None
+    message: str
+    traceback: str | None
+    fingerprint: str
+    worker: str | None
+    version: str | None
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How the job ended, if that was kept."""
+
+    state: EndState
+    finished_at: datetime
+    started_at: datetime | None
+    duration: float | None
+    attempts: int
+    worker: str | None
+    error: str | None
+    result: msgspec.Raw | None
+    """What the task returned, redacted."""
+
+
+class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the task reports while it runs."""
+
+    share: float | None
+    note: str | None
+    data: Any
+    updated_at: datetime
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. What only a row in the queue has is None once the job is gone."""
+
+    id: int
+    state: JobStanding
+    task: str | None
+    queue: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    attempts: int | None = None
+    max_attempts: int | None = None
+    last_error: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    key: str | None = None
+    flags: list[str] = []
+    revision: int | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    failed_at: datetime | None = None
+    payload: msgspec.Raw | None = None
+    """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""
+    is_cancelled: bool = False
+    cancel_reason: str | None = None
+    progress: ProgressView | None = None
+    ends: list[End] = []
+    """The latest first."""
+    failed_attempts: list[Attempt] = []
+    """The latest first."""
+    problem: str | None = None
+    """Why the history could not be read."""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is in the queue, waiting, running or failed."""
+        return self.revision is not None
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """A payload without redaction."""
+
+    id: int
+    payload: msgspec.Raw
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to add; the options as in Python."""
+
+    task: str
+    payload: msgspec.Raw | None = None
+    """Any JSON value; `{}` by default."""
+    queue: str | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    job_key: str | None = None
+    job_key_mode: Literal["replace", "preserve_run_at", "unsafe_dedupe"] | None = None
+    priority: int | None = None
+    flags: list[str] | None = None
+
+
+class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new payload for a job that has not changed since it was read."""
+
+    payload: msgspec.Raw
+    revision: int

@@ -1,0 +1,125 @@
+"""Named queues: how long, how old, busy with what, paused until when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from .common import Count, Listing
+
+QueueState = Literal["paused", "busy", "stuck", "waiting", "idle"]
+
+
+class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
+    """Until when a queue is paused, and why."""
+
+    paused_at: datetime | None
+    until: datetime | None
+    reason: str | None
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A named queue; a wide one with all its tracks."""
+
+    name: str
+    state: QueueState
+    depth: Count
+    """Waiting jobs."""
+    ready: Count
+    oldest: datetime | None
+    """Since when the oldest ready job waits; of those counted."""
+    locked_by: list[str] = []
+    """The workers that have it locked; more than one only if it is wide."""
+    locked_since: datetime | None = None
+    width: int = 1
+    """How many of its jobs may run at once."""
+    pause: QueuePause | None = None
+
+
+class QueueJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs in a queue."""
+
+    job_id: int
+    task: str
+    worker: str
+    since: datetime
+
+
+class QueueDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue, and what runs in it."""
+
+    queue: QueueView
+    running: list[QueueJob]
+    """As far as its workers have told."""
+    stuck: list[str]
+    """Dead workers that have it locked."""
+
+
+class QueueListing(Listing[QueueView], frozen=True, kw_only=True):
+    """One page of queues."""
+
+    what: Literal["busy", "search", "longest"]
+    """Those with locks or waiting jobs; those whose names begin with a text; the longest, by a sample."""
+    missing: str | None = None
+
+
+class QueueListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which queues."""
+
+    q: str = ""
+    """The beginning of their names."""
+    after: str = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
+
+
+class QueueQuery(msgspec.Struct, frozen=True):
+    """Which queue."""
+
+    name: str
+
+
+class QueuePauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause."""
+
+    name: str
+    until: datetime | None = None
+    """None for no end."""
+    reason: str = ""
+
+
+class QueueUnlockRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Free a queue from a dead worker."""
+
+    name: str
+    typed: str = ""
+    """If the worker may be alive: the name of the queue once more."""
+
+
+class QueueWidthRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a queue may run at once."""
+
+    name: str
+    width: int | None = None
+    """None leaves it to its tasks."""
+
+
+class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
+    """From a page."""
+
+    name: str
+    until: str = ""
+    period: str = ""
+    reason: str = ""
+    typed: str = ""
+    width: str = ""
+    confirmed: str = ""
+
+
+class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done."""
+
+    name: str
+    done: str
+    """In words."""

@@ -1,0 +1,160 @@
+"""Workers: what each runs, and what operators ask of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+WorkerState = Literal["alive", "quiet", "stopping", "late", "dead", "unknown"]
+
+
+class BusySlot(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker runs."""
+
+    job_id: int
+    task: str | None
+    """None if it was not looked up, or the job has ended since."""
+    since: datetime
+    seconds: float
+
+
+class WorkerLane(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane of a worker, with what runs in it."""
+
+    name: str
+    slots: int
+    tasks: list[str]
+    running: list[BusySlot]
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """What blocks the event loop of a worker."""
+
+    culprit: str
+    job_id: int | None
+    seconds: float
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker pool. Of other runtimes no more is known than the jobs they have locked."""
+
+    id: str
+    runtime: Literal["python", "other"]
+    state: WorkerState
+    detail: str
+    """The state in words: `dead in 12 s`, `no heartbeat for 20 s`."""
+    host: str | None = None
+    pid: int | None = None
+    version: str | None = None
+    """Of this package."""
+    app_version: str | None = None
+    started_at: datetime | None = None
+    last_seen_at: datetime | None = None
+    tasks: list[str] = []
+    slots: int | None = None
+    busy: int | None = None
+    prefetched: int | None = None
+    running: list[BusySlot] = []
+    """The longest-running first."""
+    lanes: list[WorkerLane] = []
+    per_minute: float | None = None
+    """Attempts that ended, in the last minutes; None without figures."""
+    failed_per_minute: float | None = None
+    is_listening: bool | None = None
+    """False if it finds jobs by polling; None if it does not say."""
+    clock: float | None = None
+    """Seconds that its clock is ahead of the server's."""
+    blocked: Blocked | None = None
+    asked: str | None = None
+    """Why it was asked to stop or to fetch no more jobs."""
+    jobs_held: int | None = None
+    locked_since: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """Host and process, or the id."""
+        return self.id if self.host is None else f"{self.host} · {self.pid}"
+
+    @property
+    def cells(self) -> list[tuple[str, str]]:
+        """The slots for `ui.slots`: busy ones first, the longest-running in another colour."""
+        shown = [
+            (
+                "long" if slot.seconds >= LONG else "on",
+                f"{slot.task or 'job'} {slot.job_id}, {slot.seconds:.0f} s",
+            )
+            for slot in self.running
+        ]
+        free = max(0, (self.slots or 0) - len(shown))
+        return shown + [("", "free")] * free
+
+
+LONG = 60.0
+"""Seconds after which a running job is marked."""
+
+
+class VersionGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Workers of one version of the application and of the package."""
+
+    app_version: str | None
+    version: str | None
+    workers: int
+    slots: int
+    since: datetime | None
+
+
+class WorkerListing(msgspec.Struct, frozen=True, kw_only=True):
+    """All workers."""
+
+    items: list[Worker]
+    versions: list[VersionGroup]
+    is_complete: bool
+    """Whether workers of other runtimes are included: the jobs table was small enough to look."""
+    missing: str | None = None
+    """What is not known here, and why."""
+
+    @property
+    def alive(self) -> int:
+        return sum(worker.state not in ("dead", "unknown") for worker in self.items)
+
+
+class WorkerQuery(msgspec.Struct, frozen=True):
+    """Which worker."""
+
+    id: str
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to one worker."""
+
+    id: str
+    reason: str = ""
+    typed: str = ""
+    """To free the locks of a worker that may be alive: its id once more."""
+
+
+class WorkerForm(msgspec.Struct, frozen=True, kw_only=True):
+    """The same from a page."""
+
+    id: str
+    reason: str = ""
+    typed: str = ""
+    confirmed: str = ""
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of a worker."""
+
+    id: str
+    done: str
+    """In words."""
+
+
+class DeployMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of the application was started."""
+
+    version: str
+    started_at: datetime
+    starts: int

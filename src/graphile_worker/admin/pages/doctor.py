@@ -1,0 +1,97 @@
+"""Doctor: findings with what may help; About: what the dashboard runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from ...diagnostics.finding import size
+from .. import plain
+from ..answers import Page, Redirect
+from ..api.doctor import TOPICS, about, findings
+from ..audit import actor_of
+from ..call import Call
+from ..confirm import confirmation
+from ..models.doctor import DoctorReport, MaintenanceAnswer, MaintenanceForm
+from ..permissions import PERMISSIONS
+from ..routes import API, Route
+from ..service import doctor
+
+Work = Callable[..., Awaitable[MaintenanceAnswer]]
+TITLES = {
+    "sweep": ("Recover the jobs of dead workers now?", "Sweep"),
+    "cleanup": ("Delete unused queues?", "Clean up"),
+    "migrate": ("Upgrade the schema?", "Migrate"),
+}
+
+
+async def doctor_page(call: Call) -> Page:
+    found = await findings(call)
+    return Page("doctor.html", "Doctor", here="doctor", values={"found": found}, text=lambda: as_text(found))
+
+
+async def about_page(call: Call) -> Page:
+    found = await about(call)
+    values = {"about": found, "size": size, "all_permissions": sorted(PERMISSIONS)}
+    return Page("about.html", "About", here="about", values=values)
+
+
+async def sweep(call: Call) -> Page | Redirect:
+    return await _maintain(call, doctor.sweep, "sweep")
+
+
+async def cleanup(call: Call) -> Page | Redirect:
+    return await _maintain(call, doctor.cleanup, "cleanup")
+
+
+async def migrate(call: Call) -> Page | Redirect:
+    return await _maintain(call, doctor.migrate, "migrate")
+
+
+async def _maintain(call: Call, work: Work, what: str) -> Page | Redirect:
+    """A dry run first; the confirmation shows what it found."""
+    form = await call.form(MaintenanceForm)
+    if not form.confirmed:
+        found = await work(call.database, actor_of(call), dry_run=True)
+        title, submit = TITLES[what]
+        return confirmation(
+            title, "This is what a dry run found:", path=f"/maintenance/{what}", submit=submit,
+            back="/doctor", tone="primary", points=[line[:300] for line in found.lines[:50]], here="doctor",
+        )  # fmt: skip
+    answer = await work(call.database, actor_of(call), dry_run=False)
+    call.hub.publish(*TOPICS)
+    return Redirect("/doctor", notice=" ".join(answer.lines)[:500])
+
+
+def as_text(found: DoctorReport) -> str:
+    """The findings for a terminal."""
+    lines = []
+    for finding in found.findings:
+        lines.append(f"{finding.severity:<8} {finding.check}: {plain.cell(finding.summary, longest=300)}")
+        if finding.severity != "ok":
+            lines.append(f"         {plain.cell(finding.meaning, longest=500)}")
+            lines.append(f"         -> {plain.cell(finding.advice, longest=500)}")
+    return plain.page("\n".join(lines))
+
+
+ROUTES = [
+    Route(
+        method="GET", path="/doctor", handler=doctor_page, permission="jobs.read", summary="Doctor",
+        json_of=f"{API}/doctor",
+    ),
+    Route(
+        method="GET", path="/about", handler=about_page, permission="jobs.read", summary="About",
+        json_of=f"{API}/about",
+    ),
+    Route(
+        method="POST", path="/maintenance/sweep", handler=sweep, permission="maintenance",
+        summary="Recover the jobs of dead workers", body=MaintenanceForm,
+    ),
+    Route(
+        method="POST", path="/maintenance/cleanup", handler=cleanup, permission="maintenance",
+        summary="Delete unused queues", body=MaintenanceForm,
+    ),
+    Route(
+        method="POST", path="/maintenance/migrate", handler=migrate, permission="maintenance",
+        summary="Upgrade the schema", body=MaintenanceForm,
+    ),
+]  # fmt: skip

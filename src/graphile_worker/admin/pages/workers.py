@@ -1,0 +1,140 @@
+"""Workers: who is alive, what each runs; stop, quiet, resume, free locks; the stack of a job."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from ...text import duration
+from .. import plain
+from ..answers import Page, Redirect
+from ..api.workers import TOPICS
+from ..audit import actor_of
+from ..call import Call
+from ..confirm import confirmation
+from ..models.workers import Worker, WorkerForm, WorkerListing, WorkerQuery
+from ..routes import API, Route
+from ..service import workers
+
+
+async def list_page(call: Call) -> Page:
+    found = await workers.list_workers(call.database)
+    return Page(
+        "workers.html", "Workers", here="workers", values={"found": found}, text=lambda: as_text(found)
+    )
+
+
+async def worker_page(call: Call) -> Page:
+    wanted = call.query(WorkerQuery)
+    found = await workers.get_worker(call.database, wanted.id)
+    return Page(
+        "worker.html", f"Worker {found.name[:80]}", here="workers", values={"worker": found},
+        text=lambda: worker_as_text(found),
+    )  # fmt: skip
+
+
+async def stop(call: Call) -> Page | Redirect:
+    form = await call.form(WorkerForm)
+    if not form.confirmed:
+        return confirmation(
+            f"Stop {form.id[:80]}?",
+            "It finishes the jobs that it runs, returns those that it has prefetched, and ends. Whether it "
+            "starts again is up to whatever runs the process.",
+            path="/workers/stop", fields={"id": form.id}, submit="Stop the worker", back=_page_of(form.id),
+            asks_reason=True, here="workers",
+        )  # fmt: skip
+    answer = await workers.stop(call.database, actor_of(call), form.id, form.reason)
+    return _done(call, form.id, answer.done)
+
+
+async def quiet(call: Call) -> Redirect:
+    form = await call.form(WorkerForm)
+    answer = await workers.quiet(call.database, actor_of(call), form.id, form.reason)
+    return _done(call, form.id, answer.done)
+
+
+async def resume(call: Call) -> Redirect:
+    form = await call.form(WorkerForm)
+    answer = await workers.resume(call.database, actor_of(call), form.id)
+    return _done(call, form.id, answer.done)
+
+
+async def unlock(call: Call) -> Page | Redirect:
+    form = await call.form(WorkerForm)
+    if not form.confirmed:
+        is_dead = await workers.is_dead(call.database, form.id)
+        return confirmation(
+            f"Free the locks of {form.id[:80]}?",
+            "Its jobs and queues become free for other workers."
+            if is_dead
+            else "It may be alive, and then its jobs run twice. Stop it first, or be certain.",
+            path="/workers/unlock", fields={"id": form.id}, submit="Free the locks", back="/workers",
+            typed="" if is_dead else form.id, here="workers",
+        )  # fmt: skip
+    answer = await workers.unlock(call.database, actor_of(call), form.id, form.typed)
+    call.hub.publish(*TOPICS, "jobs", "queues")
+    return Redirect("/workers", notice=answer.done)
+
+
+def _done(call: Call, worker_id: str, notice: str) -> Redirect:
+    call.hub.publish(*TOPICS)
+    return Redirect(_page_of(worker_id), notice=notice)
+
+
+def _page_of(worker_id: str) -> str:
+    return "/worker?" + urlencode({"id": worker_id})
+
+
+def as_text(found: WorkerListing) -> str:
+    """The list for a terminal."""
+    rows = [
+        [
+            worker.id, worker.detail, worker.host, worker.pid, worker.app_version, worker.busy, worker.slots,
+            worker.prefetched, worker.started_at,
+        ]
+        for worker in found.items
+    ]  # fmt: skip
+    columns = ["Worker", "State", "Host", "Pid", "Version", "Busy", "Slots", "Prefetched", "Started"]
+    return plain.page(plain.table(columns, rows, empty="No worker is running."), found.missing or "")
+
+
+def worker_as_text(worker: Worker) -> str:
+    running = [[slot.job_id, slot.task, slot.since, duration(slot.seconds)] for slot in worker.running]
+    return plain.page(
+        plain.fields(
+            [
+                ("Worker", worker.id), ("State", worker.detail), ("Host", worker.host), ("Pid", worker.pid),
+                ("Version", worker.app_version), ("Package", worker.version),
+                ("Started", worker.started_at), ("Last seen", worker.last_seen_at),
+                ("Tasks", ", ".join(worker.tasks)),
+            ]
+        ),
+        plain.table(["Job", "Task", "Since", "For"], running, empty="It runs nothing."),
+    )  # fmt: skip
+
+
+ROUTES = [
+    Route(
+        method="GET", path="/workers", handler=list_page, permission="jobs.read", summary="Workers",
+        json_of=f"{API}/workers",
+    ),
+    Route(
+        method="GET", path="/worker", handler=worker_page, permission="jobs.read", summary="One worker",
+        query=WorkerQuery, json_of=f"{API}/worker",
+    ),
+    Route(
+        method="POST", path="/workers/stop", handler=stop, permission="workers.stop",
+        summary="Stop a worker", body=WorkerForm,
+    ),
+    Route(
+        method="POST", path="/workers/quiet", handler=quiet, permission="workers.stop",
+        summary="Quiet a worker", body=WorkerForm,
+    ),
+    Route(
+        method="POST", path="/workers/resume", handler=resume, permission="workers.stop",
+        summary="Resume a worker", body=WorkerForm,
+    ),
+    Route(
+        method="POST", path="/workers/unlock", handler=unlock, permission="workers.unlock",
+        summary="Free the locks of a dead worker", body=WorkerForm,
+    ),
+]  # fmt: skip

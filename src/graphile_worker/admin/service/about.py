@@ -1,0 +1,43 @@
+"""What the dashboard runs on: versions, the schema, its objects and the sizes of its tables."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+
+from ...migrate.own_objects import applied_numbers, known_own_objects
+from ...migrate.revisions import SUPPORTED_REVISION
+from ...migrate.state import read_state
+from ...sql import load
+from ...version import __version__
+from ..database import Database
+from ..identity import Identity
+from ..models.doctor import About, OwnObject, OwnTable
+
+
+async def about(database: Database, identity: Identity, settings: Mapping[str, str]) -> About:
+    """Everything about this dashboard; `settings` in words."""
+    async with database.read() as connection:
+        state = await read_state(connection, database.schema)
+        applied = await applied_numbers(connection, database.schema) if state.has_own_ledger else set()
+        server = await connection.fetchrow(load("admin/server"))
+        rows = await connection.fetch(load("admin/table_sizes", database.schema), database.schema.name)
+    return About(
+        version=__version__,
+        python=platform.python_version(),
+        server="" if server is None else server["version"],
+        database="" if server is None else server["database"],
+        schema=database.schema.name,
+        role="" if server is None else server["role"],
+        revision=state.revision,
+        supported_revision=SUPPORTED_REVISION,
+        objects=[
+            OwnObject(number=step.number, name=step.name, is_applied=step.number in applied)
+            for step in known_own_objects()
+        ],
+        tables=[OwnTable(name=row["name"], bytes=row["bytes"], rows=row["rows"]) for row in rows],
+        settings=dict(settings),
+        user=identity.name,
+        permissions=sorted(identity.permissions),
+        is_read_only=database.is_read_only,
+    )

@@ -1,0 +1,135 @@
+"""Adding a job, and editing the payload of one that waits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from ...db.connection import Connection
+from ...queries.audit import Actor, complete_record, record
+from ...queries.before import keep_before, settle_before
+from ...queries.inspection import JobDetails
+from ...recovery.running_tasks import running_tasks
+from ...recovery.worker_rows import list_workers
+from ...spec import JobSpec
+from ...sql import load
+from ..answers import Problem, not_found
+from ..database import Database
+from ..models.job import JobEdit, NewJob
+from .changing import lock_jobs, with_zone
+
+MAX_PAYLOAD = 256 * 1024
+"""Bytes of a payload in a form or in the API."""
+
+
+def checked_payload(text: bytes | str) -> str:
+    """A JSON text as it was written, or a problem that says where it is wrong."""
+    raw = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    if len(raw.encode("utf-8", "replace")) > MAX_PAYLOAD:
+        raise Problem(413, "The payload is too long", f"At most {MAX_PAYLOAD:,} bytes are accepted.")
+    try:
+        json.loads(raw, parse_constant=_refuse_constant)
+        raw.encode("utf-8")
+    except json.JSONDecodeError as error:
+        raise Problem(
+            400, "The payload is not JSON", f"Line {error.lineno}, column {error.colno}: {error.msg}."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise Problem(400, "The payload is not JSON", str(error)) from None
+    return raw
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+async def add_job(database: Database, actor: Actor, new: NewJob) -> JobDetails:
+    """Add the job and record it; returns it as it is in the table."""
+    payload = checked_payload(b"{}" if new.payload is None else bytes(new.payload))
+    spec = JobSpec(
+        new.task,
+        msgspec.Raw(payload.encode()),
+        queue_name=new.queue or None,
+        run_at=with_zone(new.run_at),
+        max_attempts=new.max_attempts,
+        job_key=new.job_key or None,
+        job_key_mode=new.job_key_mode,
+        priority=new.priority,
+        flags=new.flags or None,
+    )
+    async with database.write() as connection:
+        job = await database.utils.add_job(spec, connection=connection)
+        await record(
+            connection, database.schema, actor, "add_job", target=f"job {job.id}, {new.task}",
+            jobs=1, job_ids=[job.id], details={"task": new.task},
+        )  # fmt: skip
+        details = await database.utils.get_job(job.id, connection=connection)
+    if details is None:
+        raise not_found(f"job {job.id}: it has completed already")
+    return details
+
+
+async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobEdit) -> JobDetails:
+    """Replace the payload of a job that is not running and has not changed since it was read."""
+    payload = checked_payload(bytes(edit.payload))
+    async with database.write() as connection:
+        await _edit(connection, database, actor, job_id, edit.revision, payload)
+        details = await database.utils.get_job(job_id, connection=connection)
+    if details is None:
+        raise not_found(f"job {job_id}")
+    return details
+
+
+async def _edit(
+    connection: Connection, database: Database, actor: Actor, job_id: int, revision: int, payload: str
+) -> None:
+    schema = database.schema
+    locked, busy = await lock_jobs(connection, schema, [job_id])
+    if job_id in busy:
+        raise _changed("Another transaction is changing it", {})
+    before = await database.utils.get_job(job_id, connection=connection)
+    if job_id not in locked or before is None:
+        raise not_found(f"job {job_id}: it has completed, or was deleted")
+    if before.locked_at is not None:
+        raise _changed("It is running", {"locked_by": before.locked_by})
+    if before.revision != revision:
+        raise _changed("It was changed meanwhile", {"revision": before.revision})
+    audit_id = await record(
+        connection, schema, actor, "edit_payload", target=f"job {job_id}, {before.task_identifier}",
+        jobs=1, job_ids=[job_id], details={"task": before.task_identifier, "revision": revision},
+    )  # fmt: skip
+    if audit_id is not None:
+        await keep_before(connection, schema, audit_id, [job_id])
+    found = await connection.fetchval(load("admin/edit_payload", schema), job_id, revision, payload)
+    if found is None:
+        raise _changed("It was changed meanwhile", {})
+    if audit_id is not None:
+        await settle_before(connection, schema, audit_id, [job_id], [job_id])
+        await complete_record(
+            connection,
+            schema,
+            audit_id,
+            jobs=1,
+            job_ids=[job_id],
+            target=f"job {job_id}, {before.task_identifier}",
+        )
+
+
+def _changed(why: str, current: dict[str, Any]) -> Problem:
+    return Problem(
+        409, f"The payload was not changed: {why[0].lower()}{why[1:]}",
+        "Read the job again, then decide.", current=current,
+    )  # fmt: skip
+
+
+async def known_tasks(database: Database, connection: Connection) -> list[str]:
+    """Tasks that running workers have, for the form; empty if they do not say."""
+    from .verdict_facts import if_readable
+
+    async def read() -> list[str]:
+        workers = await list_workers(connection, database.schema)
+        return sorted((await running_tasks(connection, database.schema, workers)).tasks)
+
+    return await if_readable(connection, read) or []

@@ -1,0 +1,222 @@
+"""One job: what is known about it, redacted; its neighbours."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ...client.following import JobRecord, read_record
+from ...db.connection import Connection
+from ...history.records import AttemptError, JobEnd
+from ...queries.inspection import JobDetails
+from ...schema_name import SchemaName
+from ...sql import load
+from ..answers import Problem, not_found
+from ..database import Database
+from ..models.job import Attempt, End, JobView, ProgressView, Revealed
+from ..models.jobs import JobRow
+from ..redact import Redactor
+from .search import find_these, row_from
+
+MAX_PAYLOAD = 1024 * 1024
+"""Characters of a payload that are laid out or sent within an answer; longer ones are a download."""
+MAX_ERROR = 256 * 1024
+NEIGHBOURS = 5
+_PREFIX = re.compile(r".*[:/._|#-]", re.DOTALL)
+
+
+class Neighbours(msgspec.Struct, frozen=True):
+    """Jobs that belong together with one."""
+
+    prefix: str = ""
+    by_key: list[JobRow] = []
+    before: list[JobRow] = []
+    """Of its queue, those that run before it."""
+    after: list[JobRow] = []
+
+
+async def get_record(connection: Connection, schema: SchemaName, job_id: int) -> JobRecord:
+    """All that is known; refused if that is nothing, and no such job can ever have been."""
+    if not 0 < job_id < 2**63:
+        raise not_found(f"job {job_id}")
+    return await read_record(connection, schema, job_id)
+
+
+async def get_view(database: Database, redactor: Redactor, job_id: int) -> JobView:
+    """The job for the API."""
+    async with database.read() as connection:
+        record = await get_record(connection, database.schema, job_id)
+    if not record.is_known:
+        raise not_found(f"job {job_id}, nor a trace of it")
+    return view_of(record, redactor)
+
+
+def view_of(record: JobRecord, redactor: Redactor) -> JobView:
+    """A record as the API shows it."""
+    ends = [_end(end, redactor) for end in record.ends]
+    errors = [_attempt(error, redactor) for error in record.errors]
+    found = {
+        "is_cancelled": record.is_cancelled,
+        "cancel_reason": redactor.optional_text(record.cancel_reason),
+        "progress": _progress(record, redactor),
+        "ends": ends,
+        "failed_attempts": errors,
+        "problem": record.problem,
+    }
+    if record.job is not None:
+        return _of_row(record, record.job, redactor, found)
+    return _of_history(record, redactor, found)
+
+
+def _of_row(record: JobRecord, job: JobDetails, redactor: Redactor, found: dict[str, Any]) -> JobView:
+    return JobView(
+        id=job.id,
+        state=record.state,
+        task=job.task_identifier,
+        queue=job.queue_name,
+        priority=job.priority,
+        run_at=job.run_at,
+        attempts=job.attempts,
+        max_attempts=job.max_attempts,
+        last_error=_cut(redactor, job.last_error),
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        key=job.key,
+        flags=sorted(job.flags or ()),
+        revision=job.revision,
+        locked_by=job.locked_by,
+        locked_at=job.locked_at,
+        failed_at=job.failed_at,
+        payload=raw_payload(job.raw_payload, job.task_identifier, redactor),
+        **found,
+    )
+
+
+def _of_history(record: JobRecord, redactor: Redactor, found: dict[str, Any]) -> JobView:
+    end = record.ends[0] if record.ends else None
+    named = end or (record.errors[0] if record.errors else None)
+    task = None if named is None else named.task_identifier
+    if end is None:
+        return JobView(id=record.job_id, state=record.state, task=task, **found)
+    return JobView(
+        id=record.job_id,
+        state=record.state,
+        task=task,
+        queue=end.queue_name,
+        priority=end.priority,
+        run_at=end.run_at,
+        attempts=end.attempts,
+        max_attempts=end.max_attempts,
+        last_error=_cut(redactor, end.error),
+        created_at=end.created_at,
+        key=end.key,
+        flags=sorted(end.flags),
+        payload=None
+        if end.raw_payload is None
+        else raw_payload(end.raw_payload, end.task_identifier, redactor),
+        **found,
+    )
+
+
+def raw_payload(raw: str, task: str, redactor: Redactor) -> msgspec.Raw | None:
+    if len(raw) > MAX_PAYLOAD:
+        return None
+    return msgspec.Raw(redactor.payload(raw, task).encode("utf-8", "replace"))
+
+
+def _cut(redactor: Redactor, text: str | None) -> str | None:
+    return None if text is None else redactor.text(text[:MAX_ERROR])
+
+
+def _attempt(error: AttemptError, redactor: Redactor) -> Attempt:
+    return Attempt(
+        attempt=error.attempt,
+        failed_at=error.failed_at,
+        duration=error.duration,
+        is_final=error.is_final,
+        error_type=error.error_type,
+        message=redactor.text(error.message[:MAX_ERROR]),
+        traceback=_cut(redactor, error.traceback),
+        fingerprint=error.fingerprint,
+        worker=error.pool_id,
+        version=error.version,
+    )
+
+
+def _end(end: JobEnd, redactor: Redactor) -> End:
+    result = None
+    if end.raw_result is not None and len(end.raw_result) <= MAX_PAYLOAD:
+        result = msgspec.Raw(redactor.json(end.raw_result).encode("utf-8", "replace"))
+    return End(
+        state=end.state,
+        finished_at=end.finished_at,
+        started_at=end.started_at,
+        duration=end.duration,
+        attempts=end.attempts,
+        worker=end.pool_id,
+        error=_cut(redactor, end.error),
+        result=result,
+    )
+
+
+def _progress(record: JobRecord, redactor: Redactor) -> ProgressView | None:
+    progress = record.progress
+    if progress is None:
+        return None
+    data = progress.data
+    if data is not None:
+        data = msgspec.Raw(redactor.json(msgspec.json.encode(data).decode()).encode("utf-8", "replace"))
+    return ProgressView(
+        share=progress.share,
+        note=redactor.optional_text(progress.note),
+        data=data,
+        updated_at=progress.updated_at,
+    )
+
+
+async def payload_of(database: Database, job_id: int) -> tuple[str, str]:
+    """The payload as it is, and the task; of a kept job that is gone, too."""
+    async with database.read() as connection:
+        record = await get_record(connection, database.schema, job_id)
+    if record.job is not None:
+        return record.job.raw_payload, record.job.task_identifier
+    for end in record.ends:
+        if end.raw_payload is not None:
+            return end.raw_payload, end.task_identifier
+    raise Problem(404, f"The payload of job {job_id} is not known", "The job is gone and was not kept.")
+
+
+def revealed(job_id: int, raw: str) -> Revealed:
+    return Revealed(job_id, msgspec.Raw(raw.encode("utf-8", "replace")))
+
+
+async def neighbours(
+    connection: Connection, schema: SchemaName, job: JobDetails, redactor: Redactor
+) -> Neighbours:
+    """Jobs with the same beginning of the key, and those around it in its queue."""
+    prefix = ""
+    keyed: list[int] = []
+    if job.key is not None and (found := _PREFIX.match(job.key)) is not None:
+        prefix = found[0]
+        rows = await connection.fetch(load("admin/neighbours_by_key", schema), job.key, prefix, NEIGHBOURS)
+        keyed = [row["id"] for row in rows]
+    before: list[int] = []
+    after: list[int] = []
+    if job.job_queue_id is not None and job.state in ("ready", "scheduled"):
+        rows = await connection.fetch(
+            load("admin/neighbours_in_queue", schema),
+            job.job_queue_id, job.priority, job.raw_run_at, job.id, NEIGHBOURS,
+        )  # fmt: skip
+        before = [row["id"] for row in rows if row["is_before"]]
+        after = [row["id"] for row in rows if not row["is_before"]]
+    ids = [*keyed, *before, *after]
+    if not ids:
+        return Neighbours(prefix)
+    known = {row["id"]: row_from(row, redactor) for row in await find_these(connection, schema, ids)}
+
+    def those(wanted: list[int]) -> list[JobRow]:
+        return [known[one] for one in wanted if one in known]
+
+    return Neighbours(prefix, those(keyed), those(before), those(after))

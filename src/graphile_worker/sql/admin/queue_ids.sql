@@ -1,0 +1,8 @@
+-- A queue and its tracks.
+--
+-- $1 text[]  names
+-- Returns id and queue_name.
+select id, queue_name
+from :GRAPHILE_WORKER_SCHEMA._private_job_queues
+where queue_name = any ($1::text[])
+order by id

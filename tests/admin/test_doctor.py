@@ -1,0 +1,97 @@
+"""Doctor, maintenance and About; and every page about a schema that only Node has installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from admin.conftest import client_of
+from graphile_worker.admin import admin_app, everyone_may
+from graphile_worker.migrate import migrate
+from graphile_worker.schema_name import SchemaName
+from recovery.dead import Graveyard
+from support.working import Jobs
+
+API = "/api/v1"
+PAGES = ("/workers", "/schedules", "/queues", "/doctor", "/about")
+
+
+async def test_findings_and_remedies(http: httpx.AsyncClient, jobs: Jobs) -> None:
+    report = (await http.get(f"{API}/doctor")).json()
+    assert any(finding["check"] == "schema" for finding in report["findings"])
+    assert report["errors"] == 0
+    page = await http.get("/doctor")
+    assert "graphile-worker doctor" in page.text
+    text = await http.get("/doctor", headers={"Accept": "text/plain"})
+    assert "schema:" in text.text
+
+    graveyard = Graveyard(jobs.connection)
+    await graveyard.bury("pool-dead")
+    job_id = await jobs.add("work", queue="unused")
+    await graveyard.give("pool-dead", job_id)
+    dry = (await http.post(f"{API}/maintenance/sweep", json={"dry_run": True})).json()
+    assert dry["changed"] is True
+    assert "pool-dead is dead" in dry["lines"][0]
+    assert await graveyard.workers() != {}
+    asked = await http.post("/maintenance/sweep")
+    assert "pool-dead is dead" in asked.text
+    done = await http.post("/maintenance/sweep", data={"confirmed": "yes"})
+    assert done.status_code == 303
+    assert await graveyard.workers() == {}
+
+    await jobs.connection.execute("delete from graphile_worker._private_jobs")
+    unused = (await http.post(f"{API}/maintenance/cleanup", json={"dry_run": True})).json()
+    assert unused["changed"] is True
+    assert (await http.post(f"{API}/maintenance/cleanup", json={})).json()["changed"] is True
+    current = (await http.post(f"{API}/maintenance/migrate", json={"dry_run": True})).json()
+    assert current["lines"] == ["The schema is up to date."]
+    rows = await jobs.connection.fetch("select action from graphile_worker._private_py_audit order by id")
+    assert [row["action"] for row in rows] == ["sweep", "cleanup"]
+
+
+async def test_about_names_versions_and_permissions(http: httpx.AsyncClient) -> None:
+    about = (await http.get(f"{API}/about")).json()
+    assert about["revision"] == about["supported_revision"]
+    assert all(each["is_applied"] for each in about["objects"])
+    assert {"_private_jobs", "_private_py_workers"} <= {table["name"] for table in about["tables"]}
+    assert "jobs.read" in about["permissions"]
+    assert "maintenance" in (await http.get("/about")).text
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_schema_that_only_node_has_installed(create_database: Callable[..., str], path: str) -> None:
+    url = create_database()
+    connection: Any = await asyncpg.connect(url)
+    try:
+        await migrate(connection, SchemaName(), own_objects=False)
+        await connection.execute("select graphile_worker.add_job('t', '{}', queue_name => 'q')")
+        await connection.execute(
+            "insert into graphile_worker._private_known_crontabs values ('nodes', now(), now())"
+        )
+        await connection.execute(
+            "update graphile_worker._private_jobs set locked_by = 'node', locked_at = now()"
+        )
+        app = admin_app(connection_string=url, authorize=everyone_may)
+        async with client_of(app) as client:
+            page = await client.get(path)
+            assert page.status_code == 200, page.text[:500]
+            answer = await client.get(f"{API}{path}")
+            assert answer.status_code == 200, answer.text[:500]
+            if path == "/schedules":
+                assert [each["identifier"] for each in answer.json()["items"]] == ["nodes"]
+                assert answer.json()["missing"]
+                one = await client.get("/schedule", params={"identifier": "nodes"})
+                assert "No running Python worker has it" in one.text
+            if path == "/workers":
+                assert [each["id"] for each in answer.json()["items"]] == ["node"]
+                assert (await client.get("/worker", params={"id": "node"})).status_code == 200
+            if path == "/queues":
+                assert [each["name"] for each in answer.json()["items"]] == ["q"]
+                assert (await client.get("/queue", params={"name": "q"})).status_code == 200
+        await app.aclose()
+    finally:
+        await connection.close()

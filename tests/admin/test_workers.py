@@ -1,0 +1,237 @@
+"""Workers, schedules and queues: what the API says, what the pages show, and what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from graphile_worker import WorkerUtils, make_worker_utils
+from recovery.dead import Graveyard
+from support.working import PATIENCE, Gate, Jobs, Workers, until
+
+SCHEMA = "graphile_worker"
+API = "/api/v1"
+CRONTAB = """
+0 4 * * * tidy ?id=nightly&fill=1d&queue=night {"depth": 3, "api_token": "s3cret"}
+30 2 * * * tidy ?id=zoned&tz=Europe/Berlin
+"""
+
+
+@pytest.fixture
+async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
+    async with make_worker_utils(connection_string=database_url) as utils:
+        yield utils
+
+
+async def post(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> Any:
+    answer = await http.post(f"{API}{path}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def audited(jobs: Jobs) -> list[tuple[str, str]]:
+    rows = await jobs.connection.fetch(f"select action, target from {SCHEMA}._private_py_audit order by id")
+    return [tuple(row) for row in rows]
+
+
+async def tidy() -> None: ...
+
+
+# -- workers -------------------------------------------------------------------------------------------------
+
+
+async def test_workers_are_shown_with_what_they_run(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str, jobs: Jobs
+) -> None:
+    gate = Gate()
+    runner = await workers.start(
+        {"hold": gate}, connection_string=database_url, concurrency=3, app_version="1.4.2",
+        heartbeat_interval=0.2,
+    )  # fmt: skip
+    job = await utils.add_job("hold")
+    await gate.until_inside(1)
+
+    async def is_reported() -> bool:
+        listing = (await http.get(f"{API}/workers")).json()
+        return [slot["job_id"] for worker in listing["items"] for slot in worker["running"]] == [job.id]
+
+    await until(is_reported)
+    worker = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
+    assert (worker["state"], worker["app_version"], worker["slots"], worker["busy"]) == (
+        "alive", "1.4.2", 3, 1,
+    )  # fmt: skip
+    assert worker["running"][0]["task"] == "hold"
+    assert worker["lanes"][0]["running"][0]["job_id"] == job.id
+    page = await http.get("/worker", params={"id": runner.pool_id})
+    assert page.status_code == 200
+    assert f"/jobs/{job.id}" in page.text
+    text = await http.get("/workers", headers={"Accept": "text/plain"})
+    assert runner.pool_id in text.text
+
+    stack = await post(http, f"/jobs/{job.id}/stack", {})
+    assert stack["kind"] == "coroutine"
+    assert "await waiter" in stack["stack"]
+    shown = await http.post(f"/jobs/{job.id}/stack")
+    assert "await waiter" in shown.text
+
+    refused = await http.post(f"{API}/workers/unlock", json={"id": runner.pool_id})
+    assert refused.status_code == 409
+    assert "alive" in refused.json()["title"]
+    assert (await utils.get_job(job.id)).locked_by == runner.pool_id  # type: ignore[union-attr]
+
+    await post(http, "/workers/quiet", {"id": runner.pool_id, "reason": "looking"})
+    assert (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()["state"] == "quiet"
+    await post(http, "/workers/resume", {"id": runner.pool_id})
+    asked = await http.post("/workers/stop", data={"id": runner.pool_id})
+    assert "It finishes the jobs that it runs" in asked.text
+    await post(http, "/workers/stop", {"id": runner.pool_id})
+    gate.open()
+    await asyncio.wait_for(runner.wait(), PATIENCE)
+    assert (await http.get("/worker", params={"id": runner.pool_id})).status_code == 404
+    assert (await http.post(f"{API}/workers/stop", json={"id": "pool-none"})).status_code == 404
+    assert [action for action, _ in await audited(jobs)] == ["quiet_worker", "resume_worker", "stop_worker"]
+
+
+async def test_the_locks_of_a_dead_worker_are_freed_and_those_of_others_only_when_typed(
+    http: httpx.AsyncClient, utils: WorkerUtils, jobs: Jobs
+) -> None:
+    graveyard = Graveyard(jobs.connection)
+    await graveyard.bury("pool-dead")
+    first, second = await utils.add_job("work", queue_name="q"), await utils.add_job("work")
+    await graveyard.give("pool-dead", first.id)
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_by = 'node', locked_at = now() where id = $1", second.id
+    )
+    listing = (await http.get(f"{API}/workers")).json()
+    states = {worker["id"]: worker["state"] for worker in listing["items"]}
+    assert states == {"pool-dead": "dead", "node": "unknown"}
+    assert (await http.get("/workers")).status_code == 200
+    assert "another runtime" in (await http.get("/worker", params={"id": "node"})).text
+    await post(http, "/workers/unlock", {"id": "pool-dead"})
+    assert (await utils.get_job(first.id)).locked_by is None  # type: ignore[union-attr]
+    assert (await http.post(f"{API}/workers/unlock", json={"id": "node"})).status_code == 409
+    await post(http, "/workers/unlock", {"id": "node", "typed": "node"})
+    assert (await utils.get_job(second.id)).locked_by is None  # type: ignore[union-attr]
+
+
+# -- schedules -----------------------------------------------------------------------------------------------
+
+
+async def test_schedules_are_registered_run_paused_and_resumed(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str, jobs: Jobs
+) -> None:
+    runner = await workers.start(
+        {"other": tidy}, connection_string=database_url, crontab=CRONTAB, app_version="1.0"
+    )
+
+    async def is_known() -> bool:
+        return len((await http.get(f"{API}/schedules")).json()["items"]) == 2
+
+    await until(is_known)
+    nightly, zoned = (await http.get(f"{API}/schedules")).json()["items"]
+    assert (nightly["identifier"], nightly["words"], nightly["zone"]) == (
+        "nightly", "every day at 04:00", "UTC",
+    )  # fmt: skip
+    assert nightly["payload"]["depth"] == 3
+    assert "s3cret" not in json.dumps(nightly)
+    assert nightly["options"] == {"queue_name": "night", "backfill_period": 86400.0}
+    assert len(nightly["next_runs"]) == 3
+    assert nightly["source"] == "crontab option:2"
+    assert [worker["id"] for worker in nightly["workers"]] == [runner.pool_id]
+    assert any("02:30 does not exist" in warning for warning in zoned["warnings"])
+
+    await post(http, "/schedules/pause", {"identifier": "nightly", "reason": "month end"})
+    assert (await http.get(f"{API}/schedule", params={"identifier": "nightly"})).json()["pause"]["reason"]
+    assert [pause.schedule for pause in await utils.list_pauses()] == ["nightly"]
+    added = await post(http, "/schedules/run", {"identifier": "nightly"})
+    job = await utils.get_job(added["job_id"])
+    assert job is not None
+    assert job.queue_name == "night"
+    assert job.payload["_cron"]["manual"] is True
+    assert job.payload["api_token"] == "s3cret"
+    after = (await http.get(f"{API}/schedule", params={"identifier": "nightly"})).json()
+    assert [(run["job_id"], run["state"]) for run in after["runs"]] == [(job.id, "ready")]
+    await post(http, "/schedules/resume", {"identifier": "nightly"})
+    assert await utils.list_pauses() == []
+    page = await http.get("/schedule", params={"identifier": "nightly"})
+    assert "every day at 04:00" in page.text
+    assert "s3cret" not in page.text
+    assert (await http.get("/schedules")).status_code == 200
+    form = await http.get("/schedules/pause", params={"identifier": "nightly"})
+    assert form.status_code == 200
+    sent = await http.post("/schedules/pause", data={"identifier": "nightly", "period": "3600"})
+    assert sent.status_code == 303
+    assert (await http.post(f"{API}/schedules/pause", json={"identifier": "none"})).status_code == 404
+    actions = [action for action, _ in await audited(jobs)]
+    assert actions == ["pause_schedule", "run_schedule", "resume_schedule", "pause_schedule"]
+
+    second = await workers.start(
+        {"other": tidy}, connection_string=database_url, crontab="5 4 * * * tidy ?id=nightly"
+    )
+    changed = (await http.get(f"{API}/schedule", params={"identifier": "nightly"})).json()
+    assert changed["differs"] is True
+    assert changed["pattern"] == "5 4 * * *"
+    await runner.stop()
+    await second.stop()
+    gone = (await http.get(f"{API}/schedule", params={"identifier": "nightly"})).json()
+    assert gone["workers"] == []
+    assert (await http.post(f"{API}/schedules/run", json={"identifier": "nightly"})).status_code == 400
+
+
+# -- queues --------------------------------------------------------------------------------------------------
+
+
+async def test_queues_are_listed_paused_resumed_and_freed(
+    http: httpx.AsyncClient, utils: WorkerUtils, jobs: Jobs
+) -> None:
+    for n in range(25):
+        await utils.add_job("work", queue_name=f"queue {n:02}")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await utils.add_job("work", queue_name="queue 03", run_at=later)
+    first = (await http.get(f"{API}/queues")).json()
+    second = (await http.get(f"{API}/queues", params={"after": first["next"]})).json()
+    assert len(first["items"]) == 20
+    assert len(second["items"]) == 5
+    assert second["next"] is None
+    found = {queue["name"]: queue for queue in first["items"]}["queue 03"]
+    assert found["depth"] == {"value": 2, "kind": "exact"}
+    assert found["ready"]["value"] == 1
+    searched = (await http.get(f"{API}/queues", params={"q": "queue 1"})).json()
+    assert [queue["name"] for queue in searched["items"]] == [f"queue {n}" for n in range(10, 20)]
+    assert (await http.get(f"{API}/queues", params={"after": "x"})).status_code == 400
+
+    await post(http, "/queues/pause", {"name": "queue 03", "reason": "bank is down"})
+    page = await http.get("/queue", params={"name": "queue 03"})
+    assert "bank is down" in page.text
+    assert (await http.get(f"{API}/queues")).json()["items"][0]["name"] == "queue 03"  # held ones first
+    await post(http, "/queues/resume", {"name": "queue 03"})
+    assert (await http.get(f"{API}/queue", params={"name": "queue 03"})).json()["queue"]["pause"] is None
+
+    graveyard = Graveyard(jobs.connection)
+    await graveyard.bury("pool-dead")
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_job_queues set locked_by = 'pool-dead', locked_at = now() "
+        "where queue_name = 'queue 04'"
+    )
+    details = (await http.get(f"{API}/queue", params={"name": "queue 04"})).json()
+    assert details["queue"]["state"] == "stuck"
+    assert details["stuck"] == ["pool-dead"]
+    await post(http, "/queues/unlock", {"name": "queue 04"})
+    assert (await http.post(f"{API}/queues/unlock", json={"name": "queue 04"})).status_code == 409
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_job_queues set locked_by = 'node', locked_at = now() "
+        "where queue_name = 'queue 05'"
+    )
+    assert (await http.post(f"{API}/queues/unlock", json={"name": "queue 05"})).status_code == 409
+    await post(http, "/queues/unlock", {"name": "queue 05", "typed": "queue 05"})
+    await post(http, "/queues/width", {"name": "queue 06", "width": 3})
+    assert (await http.get(f"{API}/queue", params={"name": "queue 06"})).json()["queue"]["width"] == 3
+    assert (await http.get("/queues/width", params={"name": "queue 06"})).status_code == 200
+    assert (await http.get("/queues", params={"q": "no such"})).status_code == 200
+    assert (await http.get("/queue", params={"name": "no such"})).status_code == 404
