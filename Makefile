@@ -30,11 +30,13 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # Most tests wait for processes and timers, so a few more run at the same time than there are cores. Each process
-# has a server of its own; the tests of a file stay together because they share what its fixtures start.
+# has a server of its own; the tests of a file stay together because they share what its fixtures start. Those with
+# a browser have a target of their own, below.
 TEST_PROCESSES ?= 4
 
 test: $(STAMP)
-	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --ignore=tests/browser \
+		--cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
 
 # The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
 BROWSER_STAMP := $(VENV)/.browser

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
 
+from admin.conftest import client_of
 from graphile_worker import WorkerUtils
+from graphile_worker.admin import admin_app, everyone_may
 
 SCHEMA = "graphile_worker"
 
@@ -158,3 +161,35 @@ async def test_a_row_that_stays_locked_is_skipped(
 async def test_between_one_and_200_ids(http: httpx.AsyncClient, ids: list[int]) -> None:
     answer = await http.post("/api/v1/jobs/actions", json={"action": "delete", "ids": ids})
     assert answer.status_code == 400
+
+
+async def test_a_role_that_may_not_write_is_told(
+    database_url: str, utils: WorkerUtils, connection: Any
+) -> None:
+    """Nothing is changed, and the answer says what is missing."""
+    job = await utils.add_job("a")
+    role = f"reader_{job.id}_{id(connection)}"
+    await connection.execute(f"create role {role} login")
+    try:
+        await connection.execute(
+            f"grant usage on schema {SCHEMA} to {role}; "
+            f"grant select on all tables in schema {SCHEMA} to {role}"
+        )
+        app = admin_app(connection_string=_as_role(database_url, role), authorize=everyone_may)
+        async with client_of(app) as http:
+            body = {"action": "delete", "ids": [job.id]}
+            answer = await http.post("/api/v1/jobs/actions", json=body)
+            assert answer.status_code == 403, answer.text
+            assert "role" in answer.json()["detail"]
+            operation = await http.post("/api/v1/operations", json={"action": "delete", "filter": "task:a"})
+            assert operation.status_code == 403
+            for path in ("/audit", "/operations", "/failures"):
+                assert (await http.get(path)).status_code == 200, path
+        await app.aclose()
+    finally:
+        await connection.execute(f"drop owned by {role}; drop role {role}")
+    assert await utils.get_job(job.id) is not None
+
+
+def _as_role(url: str, role: str) -> str:
+    return re.sub(r"//[^@/]*@", f"//{role}@", url)

@@ -290,8 +290,10 @@ def test_a_job_is_shown_with_everything(gw: Call, some_jobs: dict[str, int]) -> 
     result = gw("show", some_jobs["ready"]).check()
     assert result.out.startswith("id               1\ntask_identifier  mail\nstate            ready\n")
     assert '"n": 1' in result.out
+    assert result.out.endswith("\nIt is ready and should start within the poll interval.\n")
     one = gw("show", some_jobs["ready"], "--json").json
-    assert list(one) == [*JOB_KEYS, "ends", "errors", "progress", "is_cancelled", "cancel_reason"]
+    assert list(one) == [*JOB_KEYS, "ends", "errors", "progress", "is_cancelled", "cancel_reason", "verdict"]
+    assert one["verdict"]["kind"] == "soon"
     assert [job["id"] for job in gw("show", 1, 2, "--json").json] == [1, 2]
 
 

@@ -21,15 +21,15 @@ LINES = [
     for number in range(1000)
 ]
 # Far more than it takes, for busy machines; a mistake in the order of growth would cost minutes.
-PLENTY = 20.0
+PLENTY = 60.0
 
 
 def test_a_thousand_lines_are_read_and_a_week_is_looked_through_at_once() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     items = parse_crontab("\n".join(LINES))
     due = sum(len(items) for _, items in due_between(items, at("2026-01-01"), at("2026-01-01") + WEEK))
     assert due == 7000
-    assert time.perf_counter() - start < PLENTY / 4
+    assert time.process_time() - start < PLENTY / 12
 
 
 async def test_a_thousand_items_and_a_week_to_make_up_for_start_in_seconds(pool: Any) -> None:

@@ -15,10 +15,11 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..db.errors import explained, sqlstate_of
+from ..db.errors import explained
 from ..db.retry import is_conflict, is_retryable
 from ..queries.audit import audit_tables, purge_audit
 from ..sql import load
+from .outage import is_outage
 
 if TYPE_CHECKING:
     from .database import Database
@@ -140,7 +141,7 @@ class OperationRunner:
                 made = await step(self._database, operation_id, self.name)
                 failures = 0
             except Exception as error:
-                failures += 0 if _is_about_connection(error) else 1
+                failures += 0 if is_outage(error) else 1
                 if failures > (MOST_RETRIES if is_retryable(error) or is_conflict(error) else 0):
                     logger.exception("operation %s has failed", operation_id)
                     await self._fail(operation_id, error)
@@ -184,9 +185,3 @@ class OperationRunner:
         except Exception as again:
             logger.warning("operation %s cannot be ended: %s", operation_id, explained(again))
         self.on_change(operation_id)
-
-
-def _is_about_connection(error: BaseException) -> bool:
-    return (sqlstate_of(error) is None and isinstance(error, OSError | TimeoutError | ConnectionError)) or (
-        is_retryable(error) and not is_conflict(error)
-    )

@@ -8,11 +8,21 @@ from ..models.actions import PERMISSION_FOR, ActionAnswer, ActionRequest
 from ..routes import API, Route
 from ..service import actions
 
+MOST_ANNOUNCED = 20
+
 
 async def act(call: Call) -> ActionAnswer:
     request = await call.json(ActionRequest)
     call.require(PERMISSION_FOR[request.action])
-    return await actions.act(call.database, actor_of(call), request)
+    return announced(call, await actions.act(call.database, actor_of(call), request))
+
+
+def announced(call: Call, answer: ActionAnswer) -> ActionAnswer:
+    """Tell live pages what has changed."""
+    jobs = [f"job:{job_id}" for job_id in answer.changed[:MOST_ANNOUNCED]]
+    if answer.changed:
+        call.hub.publish("jobs", "failures", "audit", *jobs)
+    return answer
 
 
 ROUTES = [

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ..answers import Page, Problem, Redirect
+from ..api.actions import announced
 from ..audit import actor_of
 from ..back import path_back
 from ..call import Call
@@ -76,7 +77,7 @@ async def act(call: Call) -> Page | Redirect:
     if not form.confirmed and not is_small:
         return _question(call, form)
     request = _request(call, form)
-    answer = await actions.act(call.database, actor_of(call), request)
+    answer = announced(call, await actions.act(call.database, actor_of(call), request))
     return Redirect(_back(call, form, answer), notice_of(answer), undo=answer.undo or "")
 
 

@@ -23,10 +23,9 @@ from ..service import add, audit, copies, job, timeline, verdict_facts
 from ..service.verdict import decide
 from ..show import lay_out, lay_out_error, one_line, visible
 
+IN_HEAD = ("retry", "run_now", "cancel")
+"""Actions that have buttons at the top of the page."""
 REMEDIES: dict[str, tuple[str, Permission]] = {
-    "retry": ("/jobs/actions", "jobs.retry"),
-    "run_now": ("/jobs/actions", "jobs.retry"),
-    "cancel": ("/jobs/actions", "jobs.cancel"),
     "resume_queue": ("/queues/resume", "queues.pause"),
     "resume_task": ("/tasks/resume", "tasks.pause"),
     "resume_all": ("/tasks/resume", "tasks.pause"),
@@ -85,9 +84,17 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         "copies": copies.copies_of(view, payload or "{}", _address(call), schema.name),
         "links": links_of(call, view), "remedies": _remedies(call, verdict, view),
         "one_line": one_line, "visible": visible, "words_for": audit.words_for,
-        "result": _result(view),
+        "result": _result(view), "headline": _headline(verdict),
     }  # fmt: skip
     return Page("job.html", f"Job {job_id}", here="jobs", values=values, text=lambda: _as_text(view, verdict))
+
+
+def _headline(verdict: Verdict | None) -> str:
+    """The verdict as the end of "Why it is not running: …"."""
+    if verdict is None or verdict.kind.startswith("running") or verdict.kind == "prefetched":
+        return "" if verdict is None else verdict.headline
+    text = verdict.headline
+    return text[0].lower() + text[1:] if text.startswith(("It ", "Its ", "No ", "All ")) else text
 
 
 def _is_redacted(record: JobRecord, shown: str | None) -> bool:
@@ -154,6 +161,8 @@ def _remedies(call: Call, verdict: Verdict | None, view: JobView) -> list[dict[s
         if remedy.page:
             found.append({"label": remedy.label, "href": _page_of(call, remedy)})
             continue
+        if remedy.action in IN_HEAD:
+            continue
         path, permission = REMEDIES[remedy.action]
         if call.may(permission) and not call.database.is_read_only:
             found.append({"label": remedy.label, "path": path, "fields": _fields(remedy, view)})
@@ -166,8 +175,6 @@ def _page_of(call: Call, remedy: Remedy) -> str:
 
 def _fields(remedy: Remedy, view: JobView) -> dict[str, object]:
     back: dict[str, object] = {"back": f"/jobs/{view.id}"}
-    if remedy.action in ("retry", "run_now", "cancel"):
-        return {"action": remedy.action, "ids": view.id, **back}
     name = "id" if remedy.action == "unlock_worker" else "name"
     return back if remedy.action == "resume_all" else {name: remedy.name, **back}
 

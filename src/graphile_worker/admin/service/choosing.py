@@ -107,12 +107,10 @@ def walk_for(
     change: BulkChange,
     position: Position,
     size: int,
-    *,
-    dry_run: bool = False,
 ) -> BulkWalk:
     """The client's walk over the jobs that match, from this position on."""
     found = filter_from(chosen, position.until)
-    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True, dry_run=dry_run)
+    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True)
     wanted = JobFilter(**{**_fields(found), "after": position.last_id or None})
     return BulkWalk(schema, wanted, change, options)
 

@@ -9,7 +9,7 @@ import msgspec
 from ...db.connection import Connection, Row
 from ...queries.audit import Actor, audit_tables, record
 from ...queries.before import MAX_KEPT
-from ...queries.bulk_changes import BulkChange
+from ...queries.bulk_changes import READ, BulkChange
 from ...sql import load
 from ..answers import Problem, not_found
 from ..database import Database
@@ -59,14 +59,10 @@ async def _dry_run_by_filter(
     schema, text = database.schema, chosen.filter or ""
     await connection.fetchrow(load("manage/walk_along_indexes", schema))
     start = Position(0, 2**63 - 1)
-    walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, EXAMPLES)
+    walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, READ)
     await walk.begin(connection)
     ids = [] if walk.report.is_complete else await walk.step(connection)
-    counting = walk_for(schema, chosen, BulkChange("bulk_count", (True,)), start, EXAMPLES, dry_run=True)
-    await counting.begin(connection)
-    if not counting.report.is_complete:
-        await counting.step(connection)
-    report = counting.report
+    report = walk.report
     count = Count(report.changed)
     if not report.is_complete:
         count = _projected(report.changed, report.last_id, report.up_to)

@@ -11,9 +11,11 @@ from ...json_shapes import record_as_json
 from ..support.command import Output, client_command
 from ..support.follow import follow, progress_of
 from ..support.job_record import print_record, why_unknown
+from ..support.output import cell
 from ..support.parameters import JobId
 
 if TYPE_CHECKING:
+    from ...admin.models.verdict import Verdict
     from ...client import WorkerUtils
     from ...client.following import JobRecord
 
@@ -32,6 +34,8 @@ async def show_command(
 ) -> Output:
     """Show all that is known of jobs, also of those that are gone if their ends are kept.
 
+    Of a job in the queue the last lines say why it does not run, or where it is running.
+
     With --json, one ID gives an object and several give an array.
 
     \b
@@ -43,15 +47,19 @@ async def show_command(
         await _follow(utils, ids[0])
     found = [await utils.get_job_record(job_id) for job_id in ids]
     known = [record for record in found if record.is_known]
+    verdicts = {record.job_id: await _verdict(utils, record) for record in known if record.job is not None}
     unknown = [record for record in found if not record.is_known]
 
     def as_json() -> Any:
-        values = [record_as_json(record) for record in known]
+        values = [
+            record_as_json(record) | {"verdict": _verdict_as_json(verdicts.get(record.job_id))}
+            for record in known
+        ]
         return values if len(ids) > 1 else values[0]
 
     return Output(
         as_json if known or len(ids) > 1 else None,
-        lambda: _print(known, all_tracebacks=all_tracebacks),
+        lambda: _print(known, verdicts, all_tracebacks=all_tracebacks),
         notes=[why_unknown(record) for record in unknown],
         status=1 if unknown else 0,
     )
@@ -66,8 +74,30 @@ async def _follow(utils: WorkerUtils, job_id: int) -> None:
         raise
 
 
-def _print(known: list[JobRecord], *, all_tracebacks: bool) -> None:
+async def _verdict(utils: WorkerUtils, record: JobRecord) -> Verdict | None:
+    """Why the job does not run, as the dashboard says it; None if it has just ended."""
+    from ...admin.service.verdict import decide
+    from ...admin.service.verdict_facts import gather
+
+    if record.job is None:
+        return None
+    async with utils.with_pg_client() as connection:
+        return decide(await gather(connection, utils.schema, record.job))
+
+
+def _verdict_as_json(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    return {"kind": verdict.kind, "headline": verdict.headline, "evidence": verdict.evidence}
+
+
+def _print(known: list[JobRecord], verdicts: dict[int, Verdict | None], *, all_tracebacks: bool) -> None:
     for number, record in enumerate(known):
         if number:
             click.echo()
         print_record(record, all_tracebacks=all_tracebacks)
+        verdict = verdicts.get(record.job_id)
+        if verdict is not None:
+            click.echo(f"\n{cell(verdict.headline, longest=None)}")
+            for line in verdict.evidence:
+                click.echo(f"  {cell(line, longest=None)}")
