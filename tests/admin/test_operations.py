@@ -185,3 +185,22 @@ async def test_without_the_tables(admin: AdminApp, http: httpx.AsyncClient, conn
     assert "graphile-worker migrate" in answer.json()["detail"]
     assert (await http.get("/api/v1/operations")).json()["items"] == []
     assert (await http.get("/api/v1/audit")).json()["items"] == []
+
+
+async def test_an_operation_outlives_lost_connections(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    """The server ends all sessions of the dashboard, again and again."""
+    await add_failed(utils, 12)
+    begun = await operate(http, action="add_again", filter="state:failed", rate=8)
+    ended_sessions = 0
+    async with asyncio.timeout(60):
+        while ended_sessions < 10:
+            ended_sessions += await connection.fetchval(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+                "where datname = current_database() and application_name like 'graphile_worker admin%'"
+            )
+            await http.get(f"/api/v1/operations/{begun['id']}")
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"]) == ("done", 12)
+    assert await count(utils) == 24

@@ -15,10 +15,11 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..db.errors import explained, sqlstate_of
+from ..db.errors import explained
 from ..db.retry import is_conflict, is_retryable
 from ..queries.audit import audit_tables, purge_audit
 from ..sql import load
+from .outage import is_outage
 
 if TYPE_CHECKING:
     from .database import Database
@@ -56,7 +57,7 @@ class OperationRunner:
         task.add_done_callback(lambda _: self._forget(operation_id))
 
     def wake(self, operation_id: int) -> None:
-        """Make the next step at once: somebody asked for a stop."""
+        """Make the next step at once: a person asked for a stop."""
         if operation_id in self._woken:
             self._woken[operation_id].set()
 
@@ -140,7 +141,7 @@ class OperationRunner:
                 made = await step(self._database, operation_id, self.name)
                 failures = 0
             except Exception as error:
-                failures += 0 if _is_about_connection(error) else 1
+                failures += 0 if is_outage(error) else 1
                 if failures > (MOST_RETRIES if is_retryable(error) or is_conflict(error) else 0):
                     logger.exception("operation %s has failed", operation_id)
                     await self._fail(operation_id, error)
@@ -154,7 +155,7 @@ class OperationRunner:
             await self._sleep(operation_id, made.wait)
 
     async def _sleep(self, operation_id: int, seconds: float, *, renew: bool = True) -> None:
-        """Wait, keeping the lease, until the time is over or somebody asks for a stop."""
+        """Wait, keeping the lease, until the time is over or a person asks for a stop."""
         woken = self._woken[operation_id]
         while seconds > 0 and not woken.is_set():
             part = min(seconds, RENEW)
@@ -184,9 +185,3 @@ class OperationRunner:
         except Exception as again:
             logger.warning("operation %s cannot be ended: %s", operation_id, explained(again))
         self.on_change(operation_id)
-
-
-def _is_about_connection(error: BaseException) -> bool:
-    return (sqlstate_of(error) is None and isinstance(error, OSError | TimeoutError | ConnectionError)) or (
-        is_retryable(error) and not is_conflict(error)
-    )

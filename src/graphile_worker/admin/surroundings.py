@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from ..db.errors import explained
 from ..pauses import Pause
 from .models.common import Count
+from .permissions import Permission
 from .service.own_tables import ERRORS, PAUSES, own_tables
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ RECENT = timedelta(hours=1)
 """Error groups that occurred since then are counted beside Failures."""
 MOST_GROUPS = 99
 MOST_BANNERS = 3
+QUEUES: Permission = "queues.pause"
+TASKS: Permission = "tasks.pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +41,15 @@ class Banner:
     rest: str = ""
     """Follows the time."""
     action: str = ""
-    """The label of a button or link."""
+    """The label of a link."""
     path: str = ""
-    """Where the action goes."""
-    fields: tuple[tuple[str, str], ...] = ()
-    """Fields of the form; with fields the action is a POST, without it is a link."""
+    """Where the link leads."""
+    permission: Permission | None = None
+    """For `post`; those without it get the link only."""
+    post: str = ""
+    """The path of a form that ends it, with a button Resume."""
+    name: str = ""
+    """The field `name` of that form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +117,12 @@ def _alarms(call: Call) -> Iterator[Banner]:
 def _paused(pause: Pause) -> Banner:
     what = pause.what[0].upper() + pause.what[1:]
     because = f": {pause.reason}" if pause.reason else ""
+    query = urlencode({"name": pause.name or ""})
     if pause.queue_name is not None:
-        path = "/queue?" + urlencode({"name": pause.queue_name})
-    elif pause.task_identifier is not None:
-        path = "/task?" + urlencode({"name": pause.task_identifier})
+        path, post, permission = f"/queue?{query}", "/queues/resume", QUEUES
     else:
-        path = "/tasks"
-    return Banner(text=f"{what} is paused", until=pause.until, rest=because, action="Show", path=path)
+        path, post, permission = f"/task?{query}" if pause.name else "/tasks", "/tasks/resume", TASKS
+    return Banner(
+        text=f"{what} is paused", until=pause.until, rest=because, action="Show", path=path, post=post,
+        permission=permission, name=pause.name or "",
+    )  # fmt: skip

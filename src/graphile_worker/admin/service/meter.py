@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -65,7 +65,8 @@ class Meter:
         try:
             yield
         finally:
-            connection.remove_query_logger(self._note)  # type: ignore[attr-defined]
+            with suppress(Exception):  # a connection that was lost refuses, and needs no removing
+                connection.remove_query_logger(self._note)  # type: ignore[attr-defined]
 
     def _note(self, query: Any) -> None:
         self.add(query.elapsed)

@@ -47,7 +47,7 @@ first_of_priority as (
 )
 select
     case when known.live > 0 then known.live::float8 else known.in_table end as rows,
-    known.in_main * case when known.in_table > 0 and known.live > 0 then known.live::float8 / known.in_table else 1 end as waiting,
+    known.in_main * case when known.in_table > 0::float8 and known.live > 0 then known.live::float8 / known.in_table else 1 end as waiting,
     known.has_failed_index,
     case when known.has_failed_index then known.in_failed end as failed,
     (

@@ -1,0 +1,90 @@
+"""Plans of the dashboard's lists and verdicts, in a full table: a page reads little more than it shows.
+
+As in `test_inspection_plans`. TEST_PLAN_ROWS=1000000 runs them on a larger table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from graphile_worker.admin.models.jobs import ListOrder
+from graphile_worker.admin.service import counts, search
+from graphile_worker.queries.inspection import JobFilter
+from graphile_worker.sql import load
+from queries.backlogs import LATER, SIZE, jobs, queues
+from queries.desks import STATISTICS, Desk, desk_in, filled_databases
+from queries.explaining import Plan
+from support.server import DatabaseServer
+
+LIMIT = 50
+FAILED = 5
+BACKLOG = (
+    queues(100),
+    jobs(SIZE, run_at=LATER, priority=-5),  # in front of the ready ones
+    jobs(SIZE // 2, priority=1, run_at="now() - interval '1 hour'", queue="1 + number % 100"),  # all at once
+    "update graphile_worker._private_jobs set attempts = max_attempts, last_error = 'no' "
+    f"where id between {SIZE // 2} and {SIZE // 2 + FAILED - 1}",
+    "update graphile_worker._private_jobs set key = 'the key' where id = 7",
+)
+
+
+@pytest.fixture(scope="module")
+def databases(server: DatabaseServer, template_database: str) -> Iterator[dict[str, str]]:
+    with filled_databases(server, template_database, BACKLOG) as found:
+        yield found
+
+
+@pytest.fixture(params=STATISTICS)
+async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
+    async with desk_in(databases[request.param], tuned=False) as desk:
+        await desk.connection.execute(load("manage/walk_along_indexes", desk.schema))
+        yield desk
+
+
+def assert_bounded(plan: Plan, rows: int) -> None:
+    assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
+    assert plan.touched <= rows, plan.describe()
+    assert plan.pages <= 20 + 2 * rows, plan.describe()
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize(
+    ("filter", "found"),
+    [
+        (JobFilter(), LIMIT),
+        (JobFilter(state="failed"), FAILED),
+        (JobFilter(job_key="the key"), 1),
+        (JobFilter(id_from=20, id_to=29), 10),
+    ],
+    ids=["all", "failed", "key", "ids"],
+)
+async def test_lists_by_id_follow_an_index(
+    desk: Desk, filter: JobFilter, found: int, order: ListOrder
+) -> None:
+    result = await search.find_by_id(
+        desk.explaining, desk.schema, filter, order, after=None, limit=LIMIT, has_failed_index=True
+    )
+    assert len(result.rows) == found
+    (plan,) = desk.explaining.plans
+    if filter.id_from is None:
+        assert_bounded(plan, 3 * LIMIT)
+
+
+@pytest.mark.parametrize("state", ["ready", "scheduled"])
+async def test_waiting_jobs_are_read_priority_by_priority(desk: Desk, state: str) -> None:
+    filter = JobFilter(state=state)  # type: ignore[arg-type]
+    result = await search.find_in_run_order(desk.explaining, desk.schema, filter, after=None, limit=LIMIT)
+    assert len(result.rows) == LIMIT
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 2 * search.OF_PRIORITY + 3 * LIMIT)
+
+
+async def test_counts_read_no_more_than_their_bound(desk: Desk) -> None:
+    found = await counts.estimates(desk.explaining, desk.schema)
+    assert found.failed is not None
+    assert (found.failed.value, found.failed.kind) == (FAILED, "exact")
+    assert (found.ready.value, found.ready.kind) == (counts.BOUND, "at_least")
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 3 * counts.BOUND + 20)
