@@ -27,6 +27,7 @@ def _made(cls: Any) -> Any:
     if cls is WorkerSummary:
         values["running"] = [RunningJob(id=1, started_at=datetime.now(UTC))]
         values["blocked"] = BlockedLoop("work", 1, datetime.now(UTC), 16.0)
+        values["lanes"] = None
     if cls is QueueSummary:
         values["pause"] = None
     return cls(**values)
@@ -65,7 +66,14 @@ def test_statistics_count_by_task_with_a_total() -> None:
         "locked_queues": 1,
         "oldest_ready_at": None,
         "pauses": [
-            {"task_identifier": None, "queue_name": "q", "paused_at": None, "until": None, "reason": "deploy"}
+            {
+                "task_identifier": None,
+                "queue_name": "q",
+                "schedule": None,
+                "paused_at": None,
+                "until": None,
+                "reason": "deploy",
+            }
         ],
     }
 

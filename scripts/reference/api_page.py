@@ -27,7 +27,8 @@ PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary WorkerList "
-        "WorkerSummary RunningJob BlockedLoop CleanupTask CleanupReport SweepReport RecoveredWorker "
+        "WorkerSummary RunningJob BlockedLoop LaneDescription Schedule RegisteredSchedule ScheduleRun "
+        "JobStack Deploy CleanupTask CleanupReport SweepReport RecoveredWorker "
         "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd "
         "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),

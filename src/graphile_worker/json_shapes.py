@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from .client.following import JobRecord
+    from .client.job_stacks import JobStack
     from .diagnostics.finding import Finding
     from .history.error_groups import ErrorGroup
     from .history.progress import Progress
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
     from .queries.limits import LimitSummary
     from .queries.maintenance import CleanupReport
+    from .queries.schedules import Schedule
     from .recovery.sweep import RecoveredWorker, SweepReport
     from .recovery.worker_rows import WorkerSummary
 
@@ -174,10 +176,11 @@ def statistics_as_json(found: Statistics) -> dict[str, Any]:
 
 
 def pause_as_json(pause: Pause) -> dict[str, Any]:
-    """Without a task and a queue, everything is paused."""
+    """Without a task, a queue and a schedule, everything is paused."""
     return {
         "task_identifier": pause.task_identifier,
         "queue_name": pause.queue_name,
+        "schedule": pause.schedule,
         "paused_at": pause.paused_at,
         "until": pause.until,
         "reason": pause.reason,
@@ -270,6 +273,49 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         else [{"id": job.id, "started_at": job.started_at} for job in worker.running],
         "job_ids": worker.job_ids,
         "locked_since": worker.locked_since,
+        "app_version": worker.app_version,
+        "lanes": None
+        if worker.lanes is None
+        else [{"name": lane.name, "slots": lane.slots, "tasks": lane.tasks} for lane in worker.lanes],
+        "is_listening": worker.is_listening,
+        "clock": worker.clock,
+    }
+
+
+def schedule_as_json(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "identifier": schedule.identifier,
+        "known_since": schedule.known_since,
+        "last_execution": schedule.last_execution,
+        "workers": [
+            {
+                "worker_id": worker.pool_id,
+                "host": worker.host,
+                "pid": worker.pid,
+                "app_version": worker.app_version,
+                "task_identifier": worker.task_identifier,
+                "pattern": worker.pattern,
+                "zone": worker.zone,
+                "payload": worker.payload,
+                "options": worker.options,
+                "source": worker.source,
+            }
+            for worker in schedule.workers
+        ],
+        "runs": [{"job_id": run.job_id, "due_at": run.due_at} for run in schedule.runs],
+        "pause": None if schedule.pause is None else pause_as_json(schedule.pause),
+    }
+
+
+def stack_as_json(stack: JobStack) -> dict[str, Any]:
+    return {
+        "job_id": stack.job_id,
+        "task_identifier": stack.task_identifier,
+        "worker_id": stack.worker_id,
+        "kind": stack.kind,
+        "stack": stack.stack,
+        "taken_at": stack.taken_at,
+        "running_for": stack.running_for,
     }
 
 

@@ -27,7 +27,7 @@ def test_pausing_listing_and_resuming(gw: Call) -> None:
         "Resumed queue emails.\nQueue Other was not paused.\n"
     )
     assert gw("resume", "--task", "a", "--json").json == [
-        {"task_identifier": "a", "queue_name": None, "was_paused": False}
+        {"task_identifier": "a", "queue_name": None, "schedule": None, "was_paused": False}
     ]
 
 
@@ -43,12 +43,12 @@ def test_a_task_that_the_database_does_not_know_is_paused_with_a_warning(gw: Cal
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["pause", "--for", "1h"], "Name what to pause: --queue, --task or --all."),
+        (["pause", "--for", "1h"], "Name what to pause: --queue, --task, --schedule, --worker or --all."),
         (["pause", "--all", "--for", "1h", "--until", "2h"], "--for and --until cannot be combined."),
         (["pause", "--all", "--until", "2020-01-01T00:00:00Z"], "--until must be in the future."),
         (["pause", "--all", "--for", "0s"], "--for must be in the future."),
         (["pause", "--all", "--for", "soon"], "'soon' is not a period such as"),
-        (["resume"], "Name what to resume: --queue, --task or --all."),
+        (["resume"], "Name what to resume: --queue, --task, --schedule, --worker or --all."),
         (["unpause"], "Did you mean 'resume'?"),
     ],
 )

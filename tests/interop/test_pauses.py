@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from admin.conftest import client_of
 from graphile_worker import JobSpec, make_worker_utils, run
+from graphile_worker.admin import admin_app, everyone_may
 from interop.conftest import SharedDatabase
 from interop.python_tasks import record
 
@@ -36,6 +38,15 @@ def python_worker(database: SharedDatabase, *tasks: str) -> Any:
     )
 
 
+async def ask_dashboard(database: SharedDatabase, action: str, queue: str) -> None:
+    """Pause or resume a queue as the dashboard does."""
+    app = admin_app(connection_string=database.url, authorize=everyone_may)
+    async with client_of(app) as client:
+        answer = await client.post(f"/api/v1/queues/{action}", json={"name": queue})
+        assert answer.status_code == 200, answer.text
+    await app.aclose()
+
+
 async def until_node_has_reset_locks(database: SharedDatabase, times: int) -> None:
     """Plant a stale lock and wait until Node has cleared it, this many times."""
     for _ in range(times):
@@ -55,7 +66,7 @@ async def test_node_leaves_a_paused_queue_alone_and_takes_it_up_after_the_resume
         node_worker(our_database, "echo", preset=preset),
     ):
         await utils.add_job("of no worker", job_key="planted")
-        await utils.pause_queue("paused")
+        await ask_dashboard(our_database, "pause", "paused")
         await utils.add_jobs([JobSpec("echo", {"n": n}, queue_name="paused") for n in range(5)])
         await utils.add_jobs([JobSpec("echo", {"n": n}, queue_name="other") for n in range(5)])
         await our_database.runs.wait_until(ENDED, 5)
@@ -66,7 +77,7 @@ async def test_node_leaves_a_paused_queue_alone_and_takes_it_up_after_the_resume
         await our_database.node.call(["cleanup", {"tasks": ["GC_JOB_QUEUES"]}])
         assert await our_database.connection.fetchval(HELD) == 1
 
-        assert await utils.resume_queue("paused")
+        await ask_dashboard(our_database, "resume", "paused")
         await our_database.runs.wait_until(ENDED, 11)
     assert Counter(run.queue for run in await our_database.runs.all()) == {"paused": 5, "other": 6}
     assert await our_database.runs.overlaps() == []

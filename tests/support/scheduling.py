@@ -12,12 +12,16 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 LONG_FILES = (
+    "tests/examples/test_shop.py",
+    "tests/typing/test_typing.py",
     "tests/docs/test_code_blocks.py",
     "tests/chaos/test_short.py",
-    "tests/examples/test_shop.py",
     "tests/docs/test_site.py",
-    "tests/typing/test_typing.py",
     "tests/admin/test_plans.py",
+    "tests/test_limits.py",
+    "tests/interop/test_pauses.py",
+    "tests/sql_functions/test_lost_adds_race.py",
+    "tests/recovery/test_killed.py",
     "tests/recovery/test_alive.py",
     "tests/acceptance/test_blocked_loop.py",
     "tests/interop/test_workers_together.py",

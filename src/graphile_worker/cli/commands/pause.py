@@ -20,17 +20,25 @@ if TYPE_CHECKING:
 MOST_NOTES = 10
 QUEUE = click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable.")
 TASK = click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable.")
+SCHEDULE = click.option(
+    "--schedule", "schedules", multiple=True, metavar="NAME", help="This recurring job; repeatable."
+)
+WORKER = click.option(
+    "--worker", "workers", multiple=True, metavar="ID", help="This worker pool fetches no jobs; repeatable."
+)
 ALL = click.option("--all", "everything", is_flag=True, help="Every task.")
 
 
 def targets(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say what to pause or to resume."""
-    return QUEUE(TASK(ALL(function)))
+    return QUEUE(TASK(SCHEDULE(WORKER(ALL(function)))))
 
 
 def _check_pause(
     queues: Sequence[str],
     tasks: Sequence[str],
+    schedules: Sequence[str],
+    workers: Sequence[str],
     everything: bool,
     period: timedelta | None,
     until: datetime | timedelta | None,
@@ -42,16 +50,25 @@ def _check_pause(
         if value is not None and _is_over(value):
             raise click.UsageError(f"{flag} must be in the future.")
     has_terms = period is not None or until is not None or reason is not None
-    if has_terms and not (queues or tasks or everything):
-        raise click.UsageError("Name what to pause: --queue, --task or --all.")
+    if has_terms and not (queues or tasks or schedules or workers or everything):
+        raise click.UsageError("Name what to pause: --queue, --task, --schedule, --worker or --all.")
+    if workers and (period is not None or until is not None):
+        raise click.UsageError("--worker cannot be combined with --for and --until.")
 
 
 def _is_over(value: datetime | timedelta) -> bool:
     return value <= timedelta(0) if isinstance(value, timedelta) else value <= datetime.now(UTC)
 
 
-def _audited_pause(queues: Sequence[str], tasks: Sequence[str], everything: bool, **_: Any) -> str:
-    return "pause" if queues or tasks or everything else ""
+def _audited_pause(
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    schedules: Sequence[str],
+    workers: Sequence[str],
+    everything: bool,
+    **_: Any,
+) -> str:
+    return "pause" if queues or tasks or schedules or workers or everything else ""
 
 
 @client_command("pause", check=_check_pause, audit=_audited_pause)
@@ -67,6 +84,8 @@ async def pause_command(
     utils: WorkerUtils,
     queues: Sequence[str],
     tasks: Sequence[str],
+    schedules: Sequence[str],
+    workers: Sequence[str],
     everything: bool,
     period: timedelta | None,
     until: datetime | timedelta | None,
@@ -75,37 +94,65 @@ async def pause_command(
     """Start no more jobs of a queue, of a task, or at all. Without flags, list what is paused.
 
     Running jobs go on. Jobs can be added, and wait. Workers of every runtime obey the pause of a queue.
-    Only workers of this package obey --task and --all.
+    Only workers of this package obey the others. A pause of a recurring job skips its runs. A worker that is
+    paused finishes the jobs that it runs, and fetches no more until it is resumed.
 
     \b
     graphile-worker pause
     graphile-worker pause --queue imports --reason "bad file"
     graphile-worker pause --task send_email --for 10m
+    graphile-worker pause --schedule nightly --for 1d
+    graphile-worker pause --worker pool-0123456789abcdef
     graphile-worker pause --all --until 2030-01-31T12:00:00Z
     """
-    if not (queues or tasks or everything):
+    if not (queues or tasks or schedules or workers or everything):
         found = await utils.list_pauses()
         return Output(lambda: [pause_as_json(pause) for pause in found], lambda: print_pauses(found))
     notes = await _about_names(utils, tasks)
     end = period if period is not None else until
     pauses = [await utils.pause_queue(name, until=end, reason=reason) for name in queues]
     pauses += [await utils.pause_task(name, until=end, reason=reason) for name in tasks]
+    pauses += [await utils.pause_schedule(name, until=end, reason=reason) for name in schedules]
+    for name in workers:
+        await utils.quiet_worker(name, reason=reason)
     if everything:
         pauses.append(await utils.pause_all(until=end, reason=reason))
-    return Output(lambda: [pause_as_json(pause) for pause in pauses], lambda: _print_paused(pauses), notes)
+
+    def text() -> None:
+        _print_paused(pauses)
+        for name in workers:
+            click.echo(f"Asked worker {_line(name)} to fetch no more jobs.")
+
+    return Output(
+        lambda: [*(pause_as_json(pause) for pause in pauses), *({"worker_id": name} for name in workers)],
+        text,
+        notes,
+    )
 
 
-def _check_resume(queues: Sequence[str], tasks: Sequence[str], everything: bool) -> None:
-    if not (queues or tasks or everything):
+def _check_resume(
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    schedules: Sequence[str],
+    workers: Sequence[str],
+    everything: bool,
+) -> None:
+    if not (queues or tasks or schedules or workers or everything):
         raise click.UsageError(
-            "Name what to resume: --queue, --task or --all. `graphile-worker pause` lists what is paused."
+            "Name what to resume: --queue, --task, --schedule, --worker or --all. `graphile-worker pause` "
+            "lists what is paused."
         )
 
 
 @client_command("resume", check=_check_resume, audit="resume")
 @targets
 async def resume_command(
-    utils: WorkerUtils, queues: Sequence[str], tasks: Sequence[str], everything: bool
+    utils: WorkerUtils,
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    schedules: Sequence[str],
+    workers: Sequence[str],
+    everything: bool,
 ) -> Output:
     """End pauses.
 
@@ -118,19 +165,25 @@ async def resume_command(
     """
     resumed = [(Pause(queue_name=name), await utils.resume_queue(name)) for name in queues]
     resumed += [(Pause(task_identifier=name), await utils.resume_task(name)) for name in tasks]
+    resumed += [(Pause(schedule=name), await utils.resume_schedule(name)) for name in schedules]
     if everything:
         resumed.append((Pause(), await utils.resume_all()))
+    quiet = [(name, await utils.resume_worker(name)) for name in workers]
     left = await utils.list_pauses()
     return Output(
         lambda: [
-            {
-                "task_identifier": pause.task_identifier,
-                "queue_name": pause.queue_name,
-                "was_paused": was_paused,
-            }
-            for pause, was_paused in resumed
+            *(
+                {
+                    "task_identifier": pause.task_identifier,
+                    "queue_name": pause.queue_name,
+                    "schedule": pause.schedule,
+                    "was_paused": was_paused,
+                }
+                for pause, was_paused in resumed
+            ),
+            *({"worker_id": name, "was_paused": was_quiet} for name, was_quiet in quiet),
         ],
-        lambda: _print_resumed(resumed),
+        lambda: _print_resumed(resumed, quiet),
         notes=paused_notes(left, "Still paused"),
     )
 
@@ -159,7 +212,10 @@ def _print_paused(pauses: Sequence[Pause]) -> None:
         click.echo(f"Paused {_line(pause.what + pause.terms)}.")
 
 
-def _print_resumed(resumed: Sequence[tuple[Pause, bool]]) -> None:
+def _print_resumed(resumed: Sequence[tuple[Pause, bool]], quiet: Sequence[tuple[str, bool]]) -> None:
+    for name, was_quiet in quiet:
+        fetches = "fetches jobs again" if was_quiet else "was not asked to stop fetching"
+        click.echo(f"Worker {_line(name)} {fetches}.")
     for pause, was_paused in resumed:
         what = _line(pause.what)
         click.echo(f"Resumed {what}." if was_paused else f"{what[0].upper()}{what[1:]} was not paused.")
