@@ -32,7 +32,7 @@ MILLION = 1_000_000
 PAGE_BUFFERS = 1000
 LIST_BUFFERS = 200
 EXCEPTIONS = {"/about": 1500, "/doctor": 1500}
-"""Above the bar of a page: they read sizes, rights and indexes of all tables from the catalog. To be lowered."""
+"""Above the bar: they read sizes, rights and indexes of all tables from the catalog. To be lowered."""
 SAMPLE_BUFFERS = 500
 MILLISECONDS = 50.0
 LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")
