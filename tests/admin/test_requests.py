@@ -151,6 +151,11 @@ async def test_a_bearer_token_needs_no_origin_but_the_api_and_json() -> None:
         assert (await http.post(ACTIONS, json={})).status_code == 400  # the body lacks members
         assert (await http.post(ACTIONS, data={"action": "retry"})).status_code == 415
         assert (await http.post(ACTIONS, content=b"{}")).status_code == 415
+        # Also where the handler needs no body.
+        assert (await http.post("/api/v1/audit/1/undo", data={"x": "y"})).status_code == 415
+        form = await http.post("/audit/1/undo")
+        assert form.status_code == 403
+        assert "Bearer tokens are for the API" in form.text
 
 
 def test_origins_are_compared_with_scheme_and_port() -> None:

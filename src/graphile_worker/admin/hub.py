@@ -22,6 +22,7 @@ from .answers import Problem
 from .database import Database
 from .models.overview import Sample
 from .outage import is_outage
+from .redact import Redactor
 from .sampler import Sampler
 from .server_exit import is_server_stopping
 from .stream import Event, Stream
@@ -60,8 +61,11 @@ class Hub:
         *,
         interval: float = INTERVAL,
         is_stopping: Callable[[], bool] = is_server_stopping,
+        redactor: Redactor | None = None,
     ) -> None:
         self.database = database
+        self.redactor = redactor if redactor is not None else Redactor()
+        """For results that all users share."""
         self._is_stopping = is_stopping
         self.interval = interval
         self.sampler = Sampler(database)
@@ -305,8 +309,12 @@ def _facts(sample: Sample) -> tuple[object, ...]:
 class Hubs:
     """The hubs of all databases of one application, and the limits that their streams share."""
 
-    def __init__(self, databases: Iterable[Database], is_stopping: Callable[[], bool]) -> None:
-        self._hubs = {id(database): Hub(database, is_stopping=is_stopping) for database in databases}
+    def __init__(
+        self, databases: Iterable[Database], is_stopping: Callable[[], bool], redactor: Redactor
+    ) -> None:
+        self._hubs = {
+            id(database): Hub(database, is_stopping=is_stopping, redactor=redactor) for database in databases
+        }
         self._users: Counter[str] = Counter()
         self._open: dict[int, tuple[Hub, str]] = {}
 
@@ -348,4 +356,4 @@ def hubs_of(app: AdminApp) -> Hubs:
     def is_stopping() -> bool:
         return app.stopping.is_set() or is_server_stopping()
 
-    return app.shared("hubs", lambda: Hubs(app.databases, is_stopping))
+    return app.shared("hubs", lambda: Hubs(app.databases, is_stopping, Redactor.of(app.settings)))

@@ -75,17 +75,17 @@ class Computations:
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(COMPUTED_AT_ONCE)
-        self._waiting = 0
+        self.waiting = 0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        if self._waiting >= MAX_WAITING:
+        if self.waiting >= MAX_WAITING:
             raise Problem(503, "Too many people sign in at the moment", "Try again.", retry_after=2)
-        self._waiting += 1
+        self.waiting += 1
         try:
             await self._slots.acquire()
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
         try:
             yield
         finally:

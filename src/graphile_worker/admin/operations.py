@@ -57,7 +57,7 @@ class OperationRunner:
         task.add_done_callback(lambda _: self._forget(operation_id))
 
     def wake(self, operation_id: int) -> None:
-        """Make the next step at once: somebody asked for a stop."""
+        """Make the next step at once: a person asked for a stop."""
         if operation_id in self._woken:
             self._woken[operation_id].set()
 
@@ -155,7 +155,7 @@ class OperationRunner:
             await self._sleep(operation_id, made.wait)
 
     async def _sleep(self, operation_id: int, seconds: float, *, renew: bool = True) -> None:
-        """Wait, keeping the lease, until the time is over or somebody asks for a stop."""
+        """Wait, keeping the lease, until the time is over or a person asks for a stop."""
         woken = self._woken[operation_id]
         while seconds > 0 and not woken.is_set():
             part = min(seconds, RENEW)

@@ -69,7 +69,7 @@ class Redactor:
             return raw
         kept: list[str] = []
         skipped = 0  # how deep inside of a hidden value
-        is_hidden = False
+        is_hidden = is_changed = False
         for kind, symbol, path in json_text.walk(raw):
             if skipped:
                 skipped += {"open": 1, "close": -1}.get(kind, 0)
@@ -78,12 +78,14 @@ class Redactor:
                 is_hidden = self.hides(path)
             elif kind in ("open", "value") and is_hidden and path and self.hides(path):
                 kept.append(json_text.quoted(HIDDEN))
+                is_changed = True
                 skipped = 1 if kind == "open" else 0
             elif kind == "value" and json_text.is_text(symbol):
                 kept.append(self._text_symbol(symbol))
+                is_changed = is_changed or kept[-1] != symbol
             else:
                 kept.append(symbol)
-        return "".join(kept)
+        return "".join(kept) if is_changed else raw
 
     def hides(self, path: Sequence[str]) -> bool:
         """Whether the member at this path is hidden, itself or with one above it."""

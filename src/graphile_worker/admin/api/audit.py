@@ -36,6 +36,6 @@ ROUTES = [
     ),
     Route(
         method="POST", path=f"{API}/audit/{{id:int}}/undo", handler=undo_entry, permission=UNDOING,
-        answer=UndoAnswer, summary="Undo an action, for jobs that nobody changed since",
+        answer=UndoAnswer, summary="Undo an action, for jobs that are unchanged since",
     ),
 ]  # fmt: skip

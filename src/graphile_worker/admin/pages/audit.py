@@ -76,7 +76,7 @@ async def _question(call: Call, entry: Entry) -> Page:
         raise Problem(409, "This cannot be undone", "It was undone, or is older than 24 hours.")
     return confirmation(
         f"Undo “{audit.words_for(entry.action)}: {entry.target}”?",
-        "Jobs that nobody changed since become what they were. Deleted jobs come back with new ids.",
+        "Jobs that are unchanged since become what they were. Deleted jobs come back with new ids.",
         path=f"/audit/{entry.id}/undo", submit="Undo", back="/audit", tone="primary", here="audit",
     )  # fmt: skip
 

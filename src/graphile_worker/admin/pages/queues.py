@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+import msgspec
+
 from .. import plain
 from ..answers import Page, Problem, Redirect
 from ..api.queues import TOPICS
@@ -25,7 +27,8 @@ async def list_page(call: Call) -> Page:
 
 async def queue_page(call: Call) -> Page:
     found = await queues.get_queue(call.database, call.query(QueueQuery).name)
-    values = {"found": found, "queue": found.queue}
+    quoted = msgspec.json.encode(found.queue.name).decode()
+    values = {"found": found, "queue": found.queue, "quoted": quoted}
     return Page("queue.html", f"Queue {found.queue.name[:80]}", here="queues", values=values)
 
 

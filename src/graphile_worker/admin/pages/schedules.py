@@ -13,7 +13,6 @@ from ..audit import actor_of
 from ..call import Call
 from ..confirm import confirmation
 from ..models.schedules import ScheduleForm, ScheduleListing, ScheduleListQuery, ScheduleQuery, ScheduleView
-from ..render import zone_of
 from ..routes import API, Route
 from ..service import schedules
 from ..show import lay_out
@@ -36,7 +35,6 @@ async def schedule_page(call: Call) -> Page:
         "schedule": found,
         "payload": None if found.payload is None else lay_out(msgspec.json.encode(found.payload).decode()),
         "item_zone": zone_named(found.zone or "UTC"),
-        "has_own_zone": found.zone not in (None, str(zone_of(call))),
     }
     return Page("schedule.html", found.identifier[:80], here="schedules", values=values)
 

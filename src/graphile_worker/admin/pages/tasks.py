@@ -115,7 +115,7 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
             charts.Series("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
         "groups": groups,
-        "error_title": error_title,
+        "error_title": lambda group: error_title(group, hub.redactor),
         "markers": [charts.Marker(each.at, each.text, each.kind) for each in markers],
     }
 

@@ -229,7 +229,7 @@ async def get(database: Database, operation_id: int) -> Operation:
 
 
 def _continued(database: Database, found: Operation) -> Operation:
-    """Somebody looks: if no dashboard carries it out any more, this one goes on."""
+    """Called when a person looks: if no dashboard carries it out any more, this one goes on."""
     if found.is_waiting_for_runner:
         database.operations.adopt_later()
     return found

@@ -14,10 +14,12 @@ from ..hub import Hub
 from ..models.overview import ErrorLine, Forecast, Overview, Rates, Sample, ScheduleLine, WorkerLine
 from ..models.series import Marker, RangeName
 from ..models.tasks import RunningLine
+from ..redact import Redactor
 from .findings import Facts, find
 from .forecast import forecast
 from .markers import read_deploys, read_markers
 from .own_tables import ERRORS, FIGURES, PAUSES, WORKERS
+from .schedules import next_schedules
 from .series import RANGES, Timeline, read_timeline
 from .tasks import TaskFacts, read_tasks
 
@@ -27,10 +29,12 @@ WORKERS_SHOWN = 8
 LONGEST = 6
 RECENT = 5
 """Minutes that give the rates."""
+SCHEDULES_FOR = 30.0
+"""Seconds for which recurring jobs are not read again."""
 USUAL_FOR = 300.0
 """Seconds for which the usual wait is not worked out again."""
 DAY = timedelta(days=1)
-MOST_GROUPS = 50
+MOST_GROUPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
         groups = await _groups(connection, hub, now)
         markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
         deploys = await read_deploys(connection, schema, tasks.hour.start - DAY, tables=tables)
-    found = _overview(hub, sample, usual, tasks, groups, deploys, now)
+    schedules = await hub.shared("next schedules", lambda: _schedules(hub), max_age=SCHEDULES_FOR)
+    found = _overview(hub, sample, usual, tasks, groups, deploys, schedules, now)
     return OverviewPage(found, tasks.hour, timeline, markers)
 
 
@@ -74,6 +79,7 @@ def _overview(
     tasks: TaskFacts,
     groups: Sequence[ErrorGroup],
     deploys: Sequence[Marker],
+    schedules: list[ScheduleLine],
     now: datetime,
 ) -> Overview:
     rates = _rates(sample, tasks.hour)
@@ -98,11 +104,11 @@ def _overview(
         rates=rates,
         forecast=outlook,
         workers=_workers(tasks.workers, tasks.running.lines),
-        errors=[_error(group, now) for group in groups[:ERROR_GROUPS]],
+        errors=[_error(group, hub.redactor, now) for group in groups[:ERROR_GROUPS]],
         tasks=tasks.rows[:TASKS],
         task_count=len(tasks.rows),
         longest=tasks.running.lines[:LONGEST],
-        schedules=_schedules(),
+        schedules=schedules,
         pauses=tasks.pauses,
         missing=missing_parts(hub.sampler.tables),
         cost=hub.database.meter.cost,
@@ -166,11 +172,11 @@ async def _groups(connection: Connection, hub: Hub, now: datetime) -> list[Error
     return await list_error_groups(connection, hub.database.schema, since=now - DAY, limit=MOST_GROUPS)
 
 
-def _error(group: ErrorGroup, now: datetime) -> ErrorLine:
+def _error(group: ErrorGroup, redactor: Redactor, now: datetime) -> ErrorLine:
     return ErrorLine(
         fingerprint=group.fingerprint,
         task=group.task_identifier,
-        title=error_title(group),
+        title=error_title(group, redactor),
         errors=group.errors,
         permanent=group.permanent,
         first_at=group.first_at,
@@ -180,10 +186,10 @@ def _error(group: ErrorGroup, now: datetime) -> ErrorLine:
     )
 
 
-def error_title(group: ErrorGroup) -> str:
-    """The type without its module, and the message."""
-    kind = group.error_type.rpartition(".")[2]
-    return f"{kind}: {group.message}" if kind else group.message
+def error_title(group: ErrorGroup, redactor: Redactor) -> str:
+    """The type without its module, and the message without secrets."""
+    kind, message = group.error_type.rpartition(".")[2], redactor.text(group.message)
+    return f"{kind}: {message}" if kind else message
 
 
 def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -> list[WorkerLine]:
@@ -205,8 +211,12 @@ def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -
     return lines[:WORKERS_SHOWN]
 
 
-def _schedules() -> list[ScheduleLine]:
-    return []
+async def _schedules(hub: Hub) -> list[ScheduleLine]:
+    found = await next_schedules(hub.database, hub.redactor)
+    return [
+        ScheduleLine(identifier=each.identifier, task=each.task or "", next_at=each.next_runs[0])
+        for each in found
+    ]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -15,8 +15,8 @@ from ...schema_name import SchemaName
 from ...sql import load
 from ..models.tasks import RunningLine
 
-MOST_JOBS = 300
-"""Jobs that are looked up by id."""
+MOST_JOBS = 30
+"""Jobs that are looked up by id: those that run longest."""
 LONG = 60.0
 """Seconds. A job that runs for less is not unusual."""
 MUCH_LONGER = 3
@@ -50,7 +50,13 @@ async def read_running(
               row["locked_by"] or "", now, usual)
         for row in rows
     ]  # fmt: skip
-    return RunningJobs(sorted(lines, key=lambda line: line.started_at), Counter(line.task for line in lines))
+    return RunningJobs(sorted(lines, key=lambda line: line.started_at), _by_task(lines, len(started)))
+
+
+def _by_task(lines: Sequence[RunningLine], total: int) -> dict[str, int]:
+    """How many jobs of each task run. If not all were looked up, the others are taken to be like them."""
+    scale = total / len(lines) if total > MOST_JOBS and lines else 1
+    return {task: round(count * scale) for task, count in Counter(line.task for line in lines).items()}
 
 
 def _started(workers: Sequence[WorkerSummary]) -> dict[int, datetime | None]:

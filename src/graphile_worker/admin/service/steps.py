@@ -160,7 +160,7 @@ async def _watching(connection: Connection, database: Database, row: Row, done: 
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
     if not done.watched and done.state is None:
-        has_proof = row["succeeded"] + done.succeeded > 0  # else somebody deleted the job: send another one
+        has_proof = row["succeeded"] + done.succeeded > 0  # else a person deleted the job: send another
         done.stage, done.wait = "rest" if has_proof else "canary", 0.0
 
 

@@ -13,9 +13,10 @@ from ...text import count
 from ..hub import Hub
 from ..models.overview import Overview
 from ..models.series import Marker
+from ..redact import Redactor
 from ..times import clock, duration, instant, zone_named
 from .markers import read_markers
-from .overview import read_overview
+from .overview import error_title, read_overview
 from .own_tables import ERRORS
 from .series import RANGES, Timeline, read_timeline
 
@@ -38,7 +39,7 @@ async def summary(hub: Hub, *, hours: int, zone: str = "", may_audit: bool = Tru
             groups = await list_error_groups(connection, hub.database.schema, since=since, limit=MOST_GROUPS)
         markers = await read_markers(connection, hub.database.schema, since, tables=tables)
     shown = [each for each in markers if may_audit or each.kind != "action"]
-    return _written(page.overview, timeline, groups, shown, since, now, zone_named(zone))
+    return _written(page.overview, timeline, groups, shown, since, now, zone_named(zone), hub.redactor)
 
 
 def _written(
@@ -49,12 +50,13 @@ def _written(
     since: datetime,
     now: datetime,
     zone: tzinfo,
+    redactor: Redactor,
 ) -> str:
     parts = [
         f"# Job queue, {instant(since, zone)} to {instant(now, zone)}",
         "\n".join(_findings(found, zone)),
         "## State now\n\n" + "\n".join(_state(found)),
-        "## What failed\n\n" + "\n".join(_failures(groups, timeline, since, now, zone)),
+        "## What failed\n\n" + "\n".join(_failures(groups, timeline, since, now, zone, redactor)),
         "## What happened\n\n" + "\n".join(_events(markers, now, zone)),
         "## Tasks, last hour\n\n" + "\n".join(_tasks(found)),
     ]
@@ -89,7 +91,12 @@ def _state(found: Overview) -> list[str]:
 
 
 def _failures(
-    groups: Sequence[ErrorGroup], timeline: Timeline, since: datetime, now: datetime, zone: tzinfo
+    groups: Sequence[ErrorGroup],
+    timeline: Timeline,
+    since: datetime,
+    now: datetime,
+    zone: tzinfo,
+    redactor: Redactor,
 ) -> list[str]:
     lines = []
     for name, series in timeline.tasks.items():
@@ -100,7 +107,7 @@ def _failures(
     for group in groups:
         version = f", first seen in version {plain(group.first_version)}" if group.first_version else ""
         lines.append(
-            f"- {code(group.task_identifier)}: {code(f'{group.error_type}: {group.message}')} – "
+            f"- {code(group.task_identifier)}: {code(error_title(group, redactor))} – "
             f"{count(group.errors, 'error')} since {clock(group.first_at, now, zone)}, last at "
             f"{clock(group.last_at, now, zone)}{version}"
         )

@@ -25,7 +25,7 @@ from .running import RunningJobs, read_running
 from .series import RANGES, TaskSeries, Timeline, read_timeline
 
 HOUR = timedelta(hours=1)
-COUNTED_PAGES = 300
+COUNTED_PAGES = 100
 """Of the jobs table that are read to count jobs by task; of a larger table, as many are a sample."""
 MOST_TASKS = 500
 FAILING = 0.1

@@ -1,4 +1,4 @@
-"""Undo: puts back what nobody changed since. Deleted jobs come back with a new id."""
+"""Undo: puts back what is unchanged since. Deleted jobs come back with a new id."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def _claim(connection: Connection, schema: SchemaName, actor: Actor, entry
 
 
 async def mark_undone(connection: Connection, schema: SchemaName, audit_id: int, undo_id: int) -> None:
-    """Raises a Problem if somebody else was faster."""
+    """Raises a Problem if another request was faster."""
     if await connection.fetchval(load("admin/mark_undone", schema), audit_id, undo_id) is None:
         raise Problem(409, "It has been undone already", "Another request was faster.")
 

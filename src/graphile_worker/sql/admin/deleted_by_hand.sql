@@ -1,4 +1,4 @@
--- Which of these jobs somebody deleted through the dashboard after an operation had changed them.
+-- Which of these jobs were deleted through the dashboard after an operation had changed them.
 -- $1 job ids, $2 id of the operation in the audit.
 select distinct kept.job_id
 from :GRAPHILE_WORKER_SCHEMA._private_py_before as kept

@@ -1,4 +1,4 @@
--- Note that an action is undone; nobody can undo it a second time.
+-- Note that an action is undone; it cannot be undone a second time.
 -- $1 id of the action in the audit, $2 id of the undo.
 -- Returns the id; no row if it was undone before.
 update :GRAPHILE_WORKER_SCHEMA._private_py_audit as audit

@@ -1,7 +1,7 @@
 -- What the dashboard keeps: who did what, jobs as they were before, and changes to many jobs that are under way. Empty
 -- for those who do not use it, and no worker reads or writes any of it, except to delete what is old.
 
--- One row for each change that somebody made through the dashboard, its API or the command line.
+-- One row for each change that was made through the dashboard, its API or the command line.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_audit (
     id bigint not null generated always as identity,
     at timestamptz not null default now(),
