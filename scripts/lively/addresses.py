@@ -11,7 +11,7 @@ from graphile_worker.admin.routes import API, Route
 
 VALUE = re.compile(r"\{(?P<name>\w+)(?::\w+)?\}")
 STREAMS = ("/events", f"{API}/events")
-FILES = ("/jobs/export",)
+FILES = ("/jobs/export", "/jobs/{id:int}/payload")
 """Routes whose answer is a file to save."""
 WHOLE = (f"{API}/jobs/count", f"{API}/jobs/export", "/jobs/export")
 """Routes for those who ask for everything that matches a filter, and wait for it."""

@@ -149,7 +149,7 @@ async def _keep_error(
     )  # fmt: skip
     records = [
         (
-            job["id"], attempt, job["task_id"], _failed_at(job, attempt, now), rng.uniform(0.2, 30),
+            job["id"], attempt, job["task_id"], _failed_at(job, attempt, now), _seconds(job, now, rng),
             attempt == job["max_attempts"], error.error_type, error.message, error.traceback,
             error.fingerprint, "worker-b7f2", version, (now + timedelta(days=14)).date(),
         )
@@ -168,6 +168,12 @@ def _failed_at(job: Any, attempt: int, now: datetime) -> datetime:
     share = attempt / (job["attempts"] + 1)
     moment: datetime = job["created_at"] + (now - job["created_at"]) * share
     return moment
+
+
+def _seconds(job: Any, now: datetime, rng: random.Random) -> float:
+    """How long an attempt took: shorter than the time between two of them."""
+    between: float = (now - job["created_at"]).total_seconds() / (job["attempts"] + 1)
+    return min(30.0, between * rng.uniform(0.1, 0.5))
 
 
 async def _keep_ends(connection: Any, now: datetime, rng: random.Random, *, first_id: int) -> None:

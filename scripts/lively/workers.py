@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import linecache
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +24,6 @@ CRONTAB = """
 0 9 * * 1-5 export_report ?id=weekday_export {kind:"orders"}
 30 6 1 * * export_report ?id=monthly_export&max=3 {kind:"accounting"}
 """
-RUNS_ON = 3600.0  # seconds of the jobs that are still running when somebody looks
 INSERT_POOL = """
 insert into _private_py_workers
   (id, host, pid, version, tasks, concurrency, started_at, last_seen_at, liveness, heartbeat_interval,
@@ -47,12 +47,12 @@ class SMTPServerDisconnected(Exception):
     __module__ = "builtins"  # named without a module, as the past has it
 
 
-FAIL = compile(
-    "async def send_email(error):\n    raise error",
-    "/srv/shop/shop/tasks/email.py",
-    "exec",
-    dont_inherit=True,
-)
+LIBRARY = "/srv/shop/.venv/lib/python3.12/site-packages/aiosmtplib/smtp.py"
+EMAIL = "/srv/shop/shop/tasks/email.py"
+SOURCE = """
+async def send_email(payload, helpers):
+    await smtp.send_message(payload)
+"""
 """Fails at the place where the past failed, so that both are one kind of error."""
 
 
@@ -63,18 +63,28 @@ def shop_tasks(pace: float = 1.0) -> dict[str, Any]:
 
 def _function(task: ShopTask, pace: float) -> Any:
     rng = random.Random(task.name)
-    namespace: dict[str, Any] = {}
-    exec(FAIL, namespace)  # noqa: S102
 
     async def call(payload: Any, helpers: Any) -> None:
-        if isinstance(payload, dict) and payload.get("runs_on"):
-            await asyncio.sleep(RUNS_ON)
         await asyncio.sleep(pace * task.seconds * rng.lognormvariate(0, 0.4))
-        if task.name == "send_email" and rng.random() < 0.8:
-            await namespace["send_email"](SMTPServerDisconnected(ERRORS[0].message))
 
-    call.__name__ = call.__qualname__ = task.name
-    return call
+    return _mailing(call, rng) if task.name == "send_email" else call
+
+
+def _mailing(call: Any, rng: random.Random) -> Any:
+    """The task whose file is the shop's, as far as tracebacks can tell."""
+
+    class Mail:
+        async def send_message(self, payload: Any) -> None:
+            await call(payload, None)
+            if rng.random() < 0.8:
+                raise SMTPServerDisconnected(ERRORS[0].message)
+
+    namespace: dict[str, Any] = {"smtp": Mail()}
+    linecache.cache[EMAIL] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), EMAIL)
+    code = Mail.send_message.__code__.replace(co_filename=LIBRARY)
+    Mail.send_message.__code__ = code  # type: ignore[method-assign, unused-ignore]
+    exec(compile(SOURCE, EMAIL, "exec", dont_inherit=True), namespace)  # noqa: S102
+    return namespace["send_email"]
 
 
 async def write_pools(connection: Any, now: datetime) -> None:

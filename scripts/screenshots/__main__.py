@@ -35,6 +35,11 @@ FOLDER = ROOT / "docs" / "admin" / "images"
 SIZES = {"wide": (1440, 900), "phone": (390, 844)}
 THEMES = ("light", "dark")
 IN_THE_DOCUMENTATION = {("wide", "light")}
+SHOWN = frozenset({
+    "overview", "jobs", "job", "failures", "failure", "tasks", "task", "queues", "workers", "schedules",
+    "doctor", "audit", "operations-new", "jobs-new", "about",
+})  # fmt: skip
+"""Pages that the documentation shows."""
 ALSO = {("overview", "wide", "dark"), ("overview", "phone", "light"), ("job", "phone", "dark")}
 SETTLED = 500  # milliseconds after the page has loaded
 ZONE = "Europe/Berlin"
@@ -108,7 +113,8 @@ async def take(folder: Path, *, every: bool, only: str) -> int:
                 timezone_id=ZONE, locale="en-GB", reduced_motion="reduce",
             )  # fmt: skip
             for name, path in pages:
-                if every or (size, theme) in IN_THE_DOCUMENTATION or (name, size, theme) in ALSO:
+                is_shown = (size, theme) in IN_THE_DOCUMENTATION and name in SHOWN
+                if every or is_shown or (name, size, theme) in ALSO:
                     await _shoot(context, path, folder / f"{name}-{size}-{theme}.png", is_full=every)
                     count += 1
             await context.close()
