@@ -63,7 +63,7 @@ UNNAMED = {
     "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
-PARAMETERS = {"Arguments", "Result"}
+PARAMETERS = {"Injected", "Arguments", "Result"}
 CODE = re.compile(r"```text\n(.*?)```|^\| `\w+` \| `(.*?)` \|", re.DOTALL | re.MULTILINE)
 
 
