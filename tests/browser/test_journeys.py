@@ -30,7 +30,7 @@ ALL_FAILED = "select count(*) from _private_jobs where attempts = 1 and locked_a
 
 
 class Mailbox:
-    """A task that fails until somebody mends it."""
+    """A task that fails until it is mended."""
 
     def __init__(self) -> None:
         self.is_mended = False
