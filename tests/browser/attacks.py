@@ -231,5 +231,5 @@ HUGE = ("<b>" + "x" * LONG, "\n".join(["<script>alert(1)</script>"] * 20_000), "
 
 
 def nested(depth: int) -> str:
-    """JSON with so many levels, an attack at the bottom."""
+    """JSON with this many levels, an attack at the bottom."""
     return '{"a":' * depth + '"<script>alert(1)</script>"' + "}" * depth
