@@ -100,7 +100,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A job to add; the options as in Python."""
 
     task: str
-    payload: msgspec.Raw | None = None
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     """Any JSON value; `{}` by default."""
     queue: str | None = None
     run_at: datetime | None = None
