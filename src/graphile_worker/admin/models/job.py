@@ -100,8 +100,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A job to add; the options as in Python."""
 
     task: str
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
-    """Any JSON value; null is the same as `{}`."""
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """Any JSON value; `{}` by default."""
     queue: str | None = None
     run_at: datetime | None = None
     max_attempts: int | None = None

@@ -50,8 +50,7 @@ def _refuse_constant(name: str) -> Any:
 
 async def add_job(database: Database, actor: Actor, new: NewJob) -> JobDetails:
     """Add the job and record it; returns it as it is in the table."""
-    given = bytes(new.payload)
-    payload = checked_payload(b"{}" if given == b"null" else given)
+    payload = checked_payload(bytes(new.payload))
     spec = JobSpec(
         new.task,
         msgspec.Raw(payload.encode()),
