@@ -230,16 +230,12 @@ class _Examination:
         workers = locks.workers if locks is not None else None
         await self._check(
             "waiting",
-            facts.waiting(
-                connection, schema, workers, pauses or [], ready_jobs=self._depth.ready_jobs
-            ),
+            facts.waiting(connection, schema, workers, pauses or [], ready_jobs=self._depth.ready_jobs),
             lambda waiting: check_waiting(waiting, thresholds),
         )
         await self._check(
             "failures",
-            facts.failures(
-                connection, schema, pages, has_index=FAILED_INDEX in indexes, depth=self._depth
-            ),
+            facts.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes, depth=self._depth),
             check_failures,
         )
         await self._check(
