@@ -134,7 +134,7 @@ async def test_streams_are_limited(admin: AdminApp) -> None:
         assert (await reader.next()).name == "hello"
 
 
-@pytest.mark.parametrize("topics", ["", "jobs;drop", "job:x", "job:" + "9" * 30, ",".join(["jobs"] * 30)])
+@pytest.mark.parametrize("topics", [",", "jobs;drop", "job:x", "job:" + "9" * 30, ",".join(["jobs"] * 30)])
 async def test_topics_are_checked(http: httpx.AsyncClient, topics: str) -> None:
     answer = await http.get("/api/v1/events", params={"topics": topics})
     assert answer.status_code == 400
