@@ -69,6 +69,18 @@ class Reader:
                 self._events.put_nowait(event)
 
 
+def stream_scope(topics: str = "overview", *, last_id: str | None = None) -> dict[str, Any]:
+    """A request for live updates."""
+    headers = [(b"host", b"localhost"), (b"sec-fetch-site", b"same-origin")]
+    if last_id is not None:
+        headers.append((b"last-event-id", last_id.encode()))
+    return {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": "/api/v1/events", "raw_path": b"/api/v1/events", "root_path": "", "headers": headers,
+        "query_string": f"topics={topics}".encode(), "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+    }  # fmt: skip
+
+
 @asynccontextmanager
 async def reading(
     app: AdminApp, topics: str = "overview", *, last_id: str | None = None
@@ -81,15 +93,7 @@ async def reading(
         await left.wait()
         return {"type": "http.disconnect"}
 
-    headers = [(b"host", b"localhost"), (b"sec-fetch-site", b"same-origin")]
-    if last_id is not None:
-        headers.append((b"last-event-id", last_id.encode()))
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
-        "path": "/api/v1/events", "raw_path": b"/api/v1/events", "root_path": "", "headers": headers,
-        "query_string": f"topics={topics}".encode(), "client": ("127.0.0.1", 1), "server": ("localhost", 80),
-    }  # fmt: skip
-    task = asyncio.create_task(app(scope, receive, reader.send))
+    task = asyncio.create_task(app(stream_scope(topics, last_id=last_id), receive, reader.send))
     try:
         await reader.started()
         yield reader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -157,6 +158,13 @@ def test_hash_and_token_print_lines_for_the_file(
     printed = capsys.readouterr()
     token = printed.err.removeprefix("token: ").strip()
     assert tomllib.loads(printed.out)["ci"] == f"viewer:{hash_token(token)}"
+    assert run_main(["admin", "token", 'a "name"']) == 0
+    assert list(tomllib.loads(capsys.readouterr().out)) == ['a "name"']
+    assert run_main(["admin", "token", "ci", "--json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert (found["name"], found["value"]) == ("ci", f"viewer:{hash_token(found['token'])}")
+    assert printed.err == ""
 
 
 def test_the_table_admin_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 
 from admin.conftest import client_of
-from admin.streams import WITHIN, reading
+from admin.streams import WITHIN, Reader, reading, stream_scope
 from graphile_worker import WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app
-from graphile_worker.admin.hub import Hub, hubs_of
+from graphile_worker.admin.hub import MAX_SHARED, MAX_STREAMS_OF_USER, Hub, hubs_of
 from graphile_worker.admin.stream import Event, Stream
 
 
@@ -189,3 +189,37 @@ async def test_many_who_ask_at_once_share_a_result(admin: AdminApp) -> None:
     hub = hub_of(admin)
     assert await asyncio.gather(*(hub.shared("key", compute) for _ in range(20))) == [1] * 20
     assert await hub.shared("key", compute, max_age=0) == 2
+
+
+async def test_a_reader_that_is_gone_before_the_first_line_leaves_nothing(admin: AdminApp) -> None:
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def fail(message: object) -> None:
+        raise OSError("the connection is closed")
+
+    for send in (Reader().send, fail):
+        for _ in range(MAX_STREAMS_OF_USER + 1):
+            with suppress(Exception):
+                await admin(stream_scope(), gone, send)
+    assert hub_of(admin).streams == 0
+    async with reading(admin) as reader:
+        assert reader.status == 200
+
+
+async def test_names_that_users_send_do_not_fill_the_memory(admin: AdminApp) -> None:
+    async def compute() -> int:
+        return 1
+
+    async def fail() -> int:
+        raise ValueError
+
+    hub = hub_of(admin)
+    await asyncio.gather(*(hub.shared(f"key {number}", compute) for number in range(500)))
+    for number in range(500):
+        with suppress(ValueError):
+            await hub.shared(f"other {number}", fail)
+    assert len(hub._shared) <= 2 * MAX_SHARED
+    for number in range(500):
+        hub.publish(f"job:{number}")
+    assert not hub._pending

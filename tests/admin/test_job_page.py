@@ -63,6 +63,13 @@ async def test_hostile_values_are_shown_as_text(http: httpx.AsyncClient, jobs: J
     page = (await http.get(f"/jobs/{job}")).text
     assert "[U+202E]" in page
     assert "… 1 frame of lib" in page
+    await fail(jobs, job, "\n".join(f'  File "{path}", line 1, in f' for path in (
+        "/app/.venv/lib/python3.13/site-packages/asyncpg/pool.py", "/usr/lib/python3.13/asyncio/tasks.py",
+        "/usr/lib/python3/dist-packages/yaml/__init__.py", "/app/lib/tasks.py",
+    )))  # fmt: skip
+    shown = (await http.get(f"/jobs/{job}")).text
+    for part in ("… 1 frame of asyncpg", "… 1 frame of the standard library", "… 1 frame of yaml"):
+        assert part in shown
     deep = await jobs.connection.fetchval(
         f"select id from {SCHEMA}.add_job('deep', (repeat('[', 2000) || repeat(']', 2000))::json)"
     )

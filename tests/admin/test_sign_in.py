@@ -241,6 +241,26 @@ async def test_a_link_from_another_site_finds_the_session_by_a_refresh(sign_in: 
 # -- the one-time link -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "//evil.example/", "/%5cevil.example", "/%09/evil.example"]
+)
+async def test_a_link_from_another_site_leads_nowhere_else(sign_in: SignIn, path: str) -> None:
+    app = app_with(sign_in)
+    for site in ("cross-site", "none"):
+        async with client(app, **{"Sec-Fetch-Site": site}) as http:
+            answer = await http.get(f"http://localhost{path}")
+        assert "evil" not in answer.text + answer.headers.get("location", ""), path
+
+
+async def test_a_proxy_may_pass_on_the_password_that_it_has_checked(clock: FakeClock) -> None:
+    sign_in = SignIn(header="X-Forwarded-User", clock=clock)
+    app = app_with(sign_in)
+    headers = {"X-Forwarded-User": "ada", "Authorization": "Basic YWRhOng="}
+    async with client(app, **headers) as http:
+        found = (await http.get("/api/v1/session")).json()
+    assert found["user"] == "ada"
+
+
 async def test_the_link_signs_in_once(clock: FakeClock) -> None:
     sign_in = SignIn(clock=clock)
     secret = sign_in.make_link("ada")

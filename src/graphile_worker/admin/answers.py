@@ -43,6 +43,8 @@ class Notice:
 
     text: str
     undo: str = ""
+    database: str = ""
+    """The name of the database that it is about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from .hosts import HostRule
 from .idempotency import HEADER as IDEMPOTENCY_KEY
 from .idempotency import KeptAnswers
 from .identity import NO_ONE, Authorize, Identity
+from .login import safe_path
 from .permissions import READING, ROLES
 from .problems import problem_of
 from .proxies import HOST_CHECKED
@@ -55,6 +56,8 @@ T = TypeVar("T")
 
 MAX_QUERY = 8192
 """Bytes of a query string."""
+LONGEST_LOGGED = 200
+"""Characters of a path in the log."""
 ANY_HOST = ("/healthz", "/readyz")
 """Paths that tell nothing, and that orchestrators call by address."""
 NONCE = "graphile_worker.nonce"
@@ -232,7 +235,8 @@ class AdminApp:
         table = self._tables[call.database.is_read_only]
         found = table.find(request.method, path)
         route = found.route if found is not None else None
-        if route is not None and not route.is_api and preferred_type(request) == "application/json":
+        is_page = route is not None and route.method == "GET" and not route.is_api
+        if route is not None and is_page and preferred_type(request) == "application/json":
             route = table.json_route(route) or route
         if route is None or route.access != "open":
             identity = await self._identify(request, path)
@@ -291,9 +295,9 @@ class AdminApp:
         if path.startswith("/api/") or not is_visit or not has_page:
             problem = Problem(401, "Sign in first", "" if has_page else "Nothing says who you are.")
             return self._problem(call, problem, is_api=path.startswith("/api/"))
-        here = self.prefix_of(call.database) + path
         query = _query(request)
-        target = f"{here}?{query}" if query else here
+        target = safe_path(path + (f"?{query}" if query else ""))
+        target = self.prefix_of(call.database) + target
         if request.headers.get("sec-fetch-site") == "cross-site":
             # The cookie is not sent when a link of another site is followed, but it is after a refresh.
             values = {"target": call.app_url(target)}
@@ -390,7 +394,7 @@ def _log(problem: Problem, error: Exception, request: Request) -> None:
     if problem.status < 500:
         return
     problem.more["id"] = secrets.token_hex(4)
-    path = request.scope["path"]
+    path = repr(request.scope["path"][:LONGEST_LOGGED])  # it must not write lines of its own
     if problem.status == 500:
         logger.error("%s %s failed, id %s", request.method, path, problem.more["id"], exc_info=error)
     else:

@@ -137,7 +137,7 @@ class SignIn:
     def __call__(self, request: Request) -> Identity | None:
         """Who makes the request, by bearer token, proxy header or session; None if it is not known."""
         authorization = request.headers.get("authorization")
-        if authorization is not None:
+        if authorization is not None and authorization.partition(" ")[0].lower() == "bearer":
             return self._by_token(authorization)
         if self.header:
             return self._by_header(request)
@@ -159,9 +159,7 @@ class SignIn:
         return self.sessions.begin(credential.name, how, credential.fingerprint)
 
     def _by_token(self, authorization: str) -> Identity | None:
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            return None
+        token = authorization.partition(" ")[2]
         found = self._tokens.get(hash_token(token.strip()))
         return None if found is None else Identity.with_role(found.name, found.role, "token")
 

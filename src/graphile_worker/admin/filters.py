@@ -19,7 +19,7 @@ from ..errors import InvalidArgumentError
 from ..queries.job_filter import JOB_STATES, JobFilter
 from ..text import parse_time_phrase
 from .answers import Problem
-from .redact import Redactor
+from .redact import HIDDEN, Redactor
 
 NAMES = (
     "state", "task", "queue", "key", "flag", "worker", "priority", "attempts", "created", "run", "failed",
@@ -107,6 +107,15 @@ class Filter:
     def without(self, name: str) -> Filter:
         return Filter(tuple(pair for pair in self.conditions if pair[0] != name))
 
+    def redacted(self, redactor: Redactor) -> Filter:
+        """The same for everyone's eyes, without the values of redacted members and other secrets."""
+        return Filter(
+            tuple(
+                (name, HIDDEN if _is_secret(name, redactor) else redactor.text(text))
+                for name, text in self.conditions
+            )
+        )
+
     def __bool__(self) -> bool:
         return bool(self.conditions)
 
@@ -151,6 +160,12 @@ def _hide_secrets(values: dict[str, Any], redactor: Redactor) -> None:
     for name in ("error", "text"):
         if name in values:
             values[f"redacted_{name}"] = values.pop(name)
+
+
+def _is_secret(name: str, redactor: Redactor) -> bool:
+    return _is_path(name) and (
+        redactor.replaces_payloads or redactor.hides(name.removeprefix(PAYLOAD).split("."))
+    )
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:

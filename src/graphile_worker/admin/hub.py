@@ -44,6 +44,8 @@ LOOK_EVERY = 0.25  # seconds between two looks whether the program is stopping
 JOIN = 0.25  # seconds over which changes are joined
 TOPIC_EVERY = 1.0  # seconds between two announcements of a topic
 OVERVIEW_EVERY = 15.0  # seconds between two announcements of Overview, which shows minutes
+MAX_SHARED = 50
+"""Results that are kept for others who ask."""
 MAX_STREAMS = 100
 MAX_STREAMS_OF_USER = 10
 PULSE = "jobs:insert"
@@ -105,6 +107,7 @@ class Hub:
         If it fails although it worked before, because the database is down, the last result is returned.
         """
         known = self._shared.setdefault(key, _Shared())
+        self._forget_shared(key)
         async with known.lock:
             if time.monotonic() - known.at < max_age:
                 found: T = known.value
@@ -116,18 +119,15 @@ class Hub:
                     raise
             else:
                 known.at = time.monotonic()
-                self._forget_shared()
             found = known.value
             return found
 
-    def _forget_shared(self) -> None:
-        """Keep the results of the last minutes: keys hold names that users send."""
-        oldest = time.monotonic() - 600
-        for key in [
-            key for key, known in self._shared.items() if known.at < oldest and not known.lock.locked()
-        ]:
-            if len(self._shared) > 50 or self._shared[key].at < 0:
-                del self._shared[key]
+    def _forget_shared(self, wanted: str) -> None:
+        """Keep the latest results only: keys hold names that users send."""
+        idle = [key for key, known in self._shared.items() if key != wanted and not known.lock.locked()]
+        idle.sort(key=lambda key: self._shared[key].at)
+        for key in idle[: max(0, len(self._shared) - MAX_SHARED)]:
+            del self._shared[key]
 
     @property
     def pause(self) -> float:
@@ -167,8 +167,10 @@ class Hub:
 
     def publish(self, *topics: str) -> None:
         """Announce that something about these topics changed, in this process."""
+        if not self._streams or self._is_closed:
+            return  # a stream that begins later knows nothing that could be outdated
         self._pending.update(topics)
-        if self._streams and self._flush is None and not self._is_closed:
+        if self._flush is None:
             self._flush = asyncio.get_running_loop().call_later(JOIN, self._announce)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-_SYMBOL = re.compile(r'[ \t\n\r]*("(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+)', re.DOTALL)
+_SYMBOL = re.compile(r'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]|[^\s{}\[\],:"]+)', re.DOTALL)
 
 
 def symbols(text: str) -> Iterator[str]:
@@ -24,6 +24,8 @@ def symbols(text: str) -> Iterator[str]:
 
 def text_of(symbol: str) -> str:
     """The value of a symbol in quotes; half surrogates and the like stay escaped."""
+    if "\\" not in symbol:
+        return symbol[1:-1]
     try:
         value: str = json.loads(symbol, strict=False)
         value.encode("utf-8")

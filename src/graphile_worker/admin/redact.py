@@ -23,18 +23,21 @@ NAMES = (
     "credential", "privatekey",
 )  # fmt: skip
 """Parts of names whose values are hidden, without `_` and `-`, in lower case."""
-_IN_TEXTS = (
-    r"pass[_-]?word|passwd|passphrase|secret|token|api[_-]?key|authorization|cookie|session|credential"
-    r"|private[_-]?key"
-)
-# Every repetition is bounded: texts are hostile.
-_URL = re.compile(r"(://[^\s/:@]{0,200}):[^\s@]{1,200}@")
+# Texts are hostile: no pattern reads a character more than a few times. What begins like a secret and is none
+# is part of a match too, so that the search goes on behind it.
+_URL = re.compile(r"(://[^\s/:@]{0,200}+):([^\s@]++)(@|\Z)?")
+_IS_PORT = re.compile(r"\d{1,5}(?:[/?#].*)?", re.DOTALL)
+_QUOTED = r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|'[^'\\]*+(?:\\.[^'\\]*+)*+'"
 _NAMED = re.compile(
-    rf"((?:{_IN_TEXTS})[\w-]{{0,60}})([\"']?\]?\s{{0,8}}[:=]\s{{0,8}})"
-    r"((?:bearer|basic|digest)\s{1,8})?(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&)}\]]+)",
-    re.IGNORECASE,
+    # One of `NAMES`; the first letter apart, because the search for one of a few letters is fast. Names of
+    # errors are none, but what follows them may be.
+    r"([pstacPSTAC](?i:(?<=p)ass[_-]?word|(?<=p)asswd|(?<=p)assphrase|(?<=p)rivate[_-]?key|(?<=s)ecret"
+    r"|(?<=s)ession|(?<=t)oken|(?<=a)pi[_-]?key|(?<=a)uthorization|(?<=c)ookie|(?<=c)redential)[\w-]*+)"
+    r"(?:(?i:(?<!error)(?<!exception)(?<!warning)(?<!expired)(?<!invalid))(\\{0,8}+[\"']?\]?\s{0,8}+[:=]\s{0,8}+)((?i:bearer|basic|digest)\s{1,8}+)?"
+    # In quotes; in quotes that are escaped, as in JSON inside of JSON; in quotes that do not end; a word.
+    rf"({_QUOTED}|(\\{{1,8}}+[\"'])(?:(?!\5)[^\n])*+(?:\5)?|[\"'][^\n]*+|[^\s,;&)}}\]]++))?",
+    re.DOTALL,
 )
-_ARE_ERRORS = ("error", "exception", "warning", "expired", "invalid")
 _SEPARATORS = str.maketrans("", "", "_- ")
 
 logger = logging.getLogger("graphile_worker.admin")
@@ -68,18 +71,32 @@ class Redactor:
         if not self._may_have_secrets(raw):
             return raw
         kept: list[str] = []
+        depths: list[int] = []  # how many names there are above each object and array
         skipped = 0  # how deep inside of a hidden value
         is_hidden = is_changed = False
+        names: list[str] = []  # of the members that the walk is in
         for kind, symbol, path in json_text.walk(raw):
             if skipped:
                 skipped += {"open": 1, "close": -1}.get(kind, 0)
+                if kind == "close" and not skipped:
+                    is_hidden = False
             elif kind == "name":
                 kept.append(symbol)
-                is_hidden = self.hides(path)
-            elif kind in ("open", "value") and is_hidden and path and self.hides(path):
+                del names[len(depths) and depths[-1] :]
+                if not path[-1].isdecimal():
+                    names.append(path[-1])
+                is_hidden = self._hides_last(names)
+            elif kind in ("open", "value") and is_hidden:
                 kept.append(json_text.quoted(HIDDEN))
                 is_changed = True
                 skipped = 1 if kind == "open" else 0
+                is_hidden = bool(skipped)
+            elif kind == "open":
+                kept.append(symbol)
+                depths.append(len(names))
+            elif kind == "close":
+                kept.append(symbol)
+                del names[depths.pop() :]
             elif kind == "value" and json_text.is_text(symbol):
                 kept.append(self._text_symbol(symbol))
                 is_changed = is_changed or kept[-1] != symbol
@@ -90,15 +107,17 @@ class Redactor:
     def hides(self, path: Sequence[str]) -> bool:
         """Whether the member at this path is hidden, itself or with one above it."""
         names = [name for name in path if not name.isdecimal()]
-        if any(_is_telling(name) for name in names):
-            return True
-        return any(
-            _ends_with(names[:end], wanted) for wanted in self._paths for end in range(1, len(names) + 1)
-        )
+        return any(self._hides_last(names[:end]) for end in range(1, len(names) + 1))
+
+    def _hides_last(self, names: Sequence[str]) -> bool:
+        """Whether the last of these names is that of a hidden member; those above it are not hidden."""
+        if not names:
+            return False
+        return _is_telling(names[-1]) or any(_ends_with(names, wanted) for wanted in self._paths)
 
     def text(self, text: str) -> str:
         """An error or a traceback without secrets."""
-        return _NAMED.sub(_named, _URL.sub(rf"\1:{HIDDEN}@", text))
+        return _NAMED.sub(_named, _without_url_passwords(text))
 
     def optional_text(self, text: str | None) -> str | None:
         return None if text is None else self.text(text)
@@ -112,7 +131,7 @@ class Redactor:
 
     def _text_symbol(self, symbol: str) -> str:
         text = json_text.text_of(symbol)
-        redacted = _URL.sub(rf"\1:{HIDDEN}@", text)
+        redacted = _without_url_passwords(text)
         return symbol if redacted == text else json_text.quoted(redacted)
 
     def _formatted(self, format: FormatPayload, raw: str, task: str) -> str:
@@ -136,8 +155,19 @@ def _ends_with(names: Sequence[str], wanted: Sequence[str]) -> bool:
     return all(pattern in ("*", name) for name, pattern in zip(names[-len(wanted) :], wanted, strict=True))
 
 
+def _without_url_passwords(text: str) -> str:
+    return _URL.sub(_url, text) if "://" in text else text
+
+
+def _url(found: re.Match[str]) -> str:
+    """A URL that the end of the text cuts off may have been about to name its host."""
+    if found[3] is None or (not found[3] and _IS_PORT.fullmatch(found[2])):
+        return found[0]
+    return f"{found[1]}:{HIDDEN}{found[3]}"
+
+
 def _named(found: re.Match[str]) -> str:
     name, separator, scheme = found[1], found[2], found[3] or ""
-    if name.lower().endswith(_ARE_ERRORS):
+    if separator is None:
         return found[0]
     return f"{name}{separator}{scheme}{HIDDEN}"

@@ -76,9 +76,10 @@ def with_problem_headers(response: Response, problem: Problem) -> Response:
 
 
 def read_notice(call: Call) -> Notice | None:
-    """The notice of the page before, if its cookie is ours and recent."""
+    """The notice of the page before, if its cookie is ours and about this database."""
     text = call.request.cookies.get(cookie_name(call.request, NOTICE))
-    return call.app.signer.read(NOTICE, text, Notice) if text else None
+    found = call.app.signer.read(NOTICE, text, Notice) if text else None
+    return found if found is not None and found.database == call.database.name else None
 
 
 def preferred_type(request: Request) -> str:
@@ -97,7 +98,7 @@ def _values(problem: Problem) -> dict[str, Any]:
 def _redirect(call: Call, answer: Redirect) -> Response:
     response = RedirectResponse(call.url(answer.path), 303)
     if answer.notice:
-        notice = Notice(answer.notice[:LONGEST_NOTICE], answer.undo)
+        notice = Notice(answer.notice[:LONGEST_NOTICE], answer.undo, call.database.name)
         signed = call.app.signer.sign(NOTICE, notice)
         set_cookie(call.request, response, NOTICE, signed, max_age=NOTICE_LASTS)
     return response

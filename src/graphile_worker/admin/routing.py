@@ -32,7 +32,10 @@ class _Entry:
         found = self.pattern.match(path)
         if found is None:
             return None
-        return {name: self.convertors[name].convert(text) for name, text in found.groupdict().items()}
+        try:
+            return {name: self.convertors[name].convert(text) for name, text in found.groupdict().items()}
+        except ValueError:  # a number of thousands of digits
+            return None
 
 
 class RouteTable:

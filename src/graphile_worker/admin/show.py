@@ -171,15 +171,16 @@ def _grouped(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 _FRAME = re.compile(r'\s*File "([^"]+)", line \d+')
-_LIBRARY = re.compile(r"(?:site-packages|dist-packages)[/\\]([\w.-]+)|[/\\]lib[/\\]python[\d.]+[/\\]([\w-]+)")
+_PACKAGE = re.compile(r"(?:site-packages|dist-packages)[/\\]([\w.-]+)")
+_STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python[\d.]+[/\\]|[/\\]Python\d*[/\\]Lib[/\\]|^<frozen")
 
 
 def _library(path: str) -> str:
     """The name of the library that a file belongs to; empty for the application's own."""
-    found = _LIBRARY.search(path)
-    if found is None:
-        return "the standard library" if path.startswith("<frozen") else ""
-    return found[1].removesuffix(".py") if found[1] else "the standard library"
+    packages = _PACKAGE.findall(path)
+    if packages:
+        return str(packages[-1]).removesuffix(".py")
+    return "the standard library" if _STANDARD.search(path) else ""
 
 
 def csv_cell(value: object) -> str:

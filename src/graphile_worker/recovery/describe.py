@@ -1,4 +1,7 @@
-"""What a worker pool says about itself beyond its registration: version, lanes, crontab; once per start."""
+"""What a worker pool says about itself beyond its registration, once per start.
+
+That is its version, lanes, crontab, forbidden flags, and what it knows about its tasks.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import explained, sqlstate_of
 from ..queries.schedules import ScheduleDefinition, register_schedules
+from ..queries.task_descriptions import TaskDescription, describe_tasks
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -40,6 +44,9 @@ class Description:
     app_version: str | None = None
     lanes: Sequence[LaneDescription] = ()
     schedules: Sequence[ScheduleDefinition] = ()
+    forbidden_flags: Sequence[str] | None = None
+    """None if they may change."""
+    tasks: Sequence[tuple[str, TaskDescription]] = ()
 
 
 async def describe_worker(
@@ -61,6 +68,14 @@ async def describe_worker(
         )
         if description.schedules:
             await register_schedules(connection, schema, pool_id, description.schedules, timeout=timeout)
+        await describe_tasks(
+            connection,
+            schema,
+            pool_id,
+            forbidden_flags=description.forbidden_flags,
+            tasks=description.tasks,
+            timeout=timeout,
+        )
     except Exception as error:
         if sqlstate_of(error) not in REFUSED:
             raise

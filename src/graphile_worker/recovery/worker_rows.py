@@ -86,6 +86,8 @@ class WorkerSummary:
     """Of the application, as the worker was told."""
     lanes: list[LaneDescription] | None = None
     """None if it does not say."""
+    forbidden_flags: list[str] | None = None
+    """None if they may change from job to job, or if it does not say."""
     is_listening: bool | None = None
     """Whether notifications reach it; if not, it finds jobs by polling. None if it does not say."""
     clock: float | None = None
@@ -254,6 +256,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         blocked=decode_blockage(row["blocked"], row["now"]),
         app_version=row["app_version"],
         lanes=_lanes(row["lanes"]),
+        forbidden_flags=_names(row["forbidden_flags"]),
         is_listening=state.is_listening,
         clock=state.clock,
         jobs_held=jobs_held,
@@ -272,6 +275,10 @@ def _running(reported: str | None) -> list[RunningJob] | None:
 
 def _lanes(described: str | None) -> list[LaneDescription] | None:
     return None if described is None else msgspec.json.decode(described, type=list[LaneDescription])
+
+
+def _names(described: str | None) -> list[str] | None:
+    return None if described is None else msgspec.json.decode(described, type=list[str])
 
 
 def _instant(seconds: float | None) -> datetime | None:

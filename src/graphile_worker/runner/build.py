@@ -374,7 +374,22 @@ class WorkerBuilder:
             from ..cron.definitions import schedule_definitions
 
             schedules = schedule_definitions(self.cron_items, self.tasks)
-        return Description(app_version=self.options.app_version, lanes=lanes, schedules=schedules)
+        from ..tasks.payload_schema import description_of
+
+        return Description(
+            app_version=self.options.app_version,
+            lanes=lanes,
+            schedules=schedules,
+            forbidden_flags=self._fixed_flags(),
+            tasks=[(name, description_of(task)) for name, task in self.tasks.items()],
+        )
+
+    def _fixed_flags(self) -> list[str] | None:
+        """The forbidden flags; None if a function returns them, so that they may change."""
+        flags = self._forbidden_flags() or ()
+        if callable(flags) or not all(isinstance(flag, str) for flag in flags):
+            return None
+        return sorted(flags)
 
     @cached_property
     def _handlers(self) -> dict[str, FailureHandler]:

@@ -21,6 +21,8 @@ from ..retry import Retry
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
 from ..time_limit import TimeLimit
 from ..unique import Unique, check_unique
+from .contact_options import OPTIONS as CONTACT_OPTIONS
+from .contact_options import owner_of, runbook_of
 from .expiry import OPTION as EXPIRY_OPTION
 from .expiry import check_expiry_first, expires_after
 from .failure_rules import OPTIONS as FAILURE_OPTIONS
@@ -60,6 +62,7 @@ OWN_OPTIONS = (
     *TIMEOUT_OPTIONS,
     *FLOW_OPTIONS,
     QUEUE_WIDTH,
+    *CONTACT_OPTIONS,
 )
 """Options of the task itself, which are not written into its jobs."""
 
@@ -100,6 +103,10 @@ class TaskOptions(TypedDict, total=False):
     """Run the jobs in this lane of the worker, which has slots of its own."""
     limit: Limit | Sequence[Limit] | None
     """Run no more of the jobs at once, and start no more in a period, in all Python workers."""
+    runbook: str | None
+    """The address of a page that says what to do when its jobs fail. The dashboard links to it."""
+    owner: str | None
+    """The person or team that looks after the task. The dashboard shows it."""
 
 
 class Task(Generic[P, Arguments, R]):
@@ -121,6 +128,10 @@ class Task(Generic[P, Arguments, R]):
     _limits: tuple[Limit, ...]
     _lane: str | None
     """The lane in which its jobs run; None for the main lane."""
+    runbook: str | None
+    """The address of a page that says what to do when its jobs fail."""
+    owner: str | None
+    """The person or team that looks after it."""
     is_async: bool
     """Whether it is a coroutine function; others run in a thread."""
     path: str | None
@@ -184,6 +195,8 @@ class Task(Generic[P, Arguments, R]):
             self._queue_width = queue_width_of(options)
             self._lane = lane_of(options)
             self._limits = limits_of(options)
+            self.runbook = runbook_of(options)
+            self.owner = owner_of(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
 
@@ -246,6 +259,7 @@ class Task(Generic[P, Arguments, R]):
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
         copy._time_limit = self._time_limit
         copy._lane, copy._limits = self._lane, self._limits
+        copy.runbook, copy.owner = self.runbook, self.owner
         copy._injection, copy._invoke = self._injection, self._invoke
         copy._annotation = self._annotation
         copy._queue_width = self._queue_width

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from ..answers import Problem
 from ..call import Call
@@ -40,10 +41,24 @@ class EventsQuery(msgspec.Struct):
     `operations`, `audit`, `job:123`, `operation:7`."""
 
 
-async def events(call: Call) -> StreamingResponse:
+class EventStream(StreamingResponse):
+    """Ends its stream in any case: a reader may be gone before the first line is written."""
+
+    def __init__(self, call: Call, stream: Stream) -> None:
+        super().__init__(_lines(call, stream), headers=HEADERS, media_type="text/event-stream")
+        self._hubs, self._stream = hubs_of(call.app), stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._hubs.end(self._stream)
+
+
+async def events(call: Call) -> EventStream:
     topics = _topics(call.query(EventsQuery).topics)
     opened = hubs_of(call.app).stream(call.database, topics, user=call.identity.name, last_id=_last_id(call))
-    return StreamingResponse(_lines(call, opened), headers=HEADERS, media_type="text/event-stream")
+    return EventStream(call, opened)
 
 
 def _topics(text: str) -> list[str]:
@@ -63,18 +78,15 @@ def _last_id(call: Call) -> int | None:
 
 async def _lines(call: Call, stream: Stream) -> AsyncIterator[bytes]:
     """Everything that the stream gets, until it, the session or the reader ends."""
-    try:
-        yield f"retry: {RETRY}\n\n".encode()
-        while (left := _time_left(call)) > 0 and call.app.still_knows(call):
-            found = await stream.next(min(COMMENT_EVERY, left))
-            for event in found:
-                yield event.encoded()
-            if stream.is_closed:
-                return
-            if not found:
-                yield b": still here\n\n"
-    finally:
-        hubs_of(call.app).end(stream)
+    yield f"retry: {RETRY}\n\n".encode()
+    while (left := _time_left(call)) > 0 and call.app.still_knows(call):
+        found = await stream.next(min(COMMENT_EVERY, left))
+        for event in found:
+            yield event.encoded()
+        if stream.is_closed:
+            return
+        if not found:
+            yield b": still here\n\n"
 
 
 def _time_left(call: Call) -> float:

@@ -15,7 +15,7 @@ from ..models.operations import Chosen, DryRun, Operation, OperationRequest
 from ..routes import API, Route
 from ..service import operations
 from ..service.undo import permission_for
-from .jobs import job_filter_of
+from .jobs import job_filter_of, redactor_of
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 
@@ -48,7 +48,7 @@ async def start(call: Call) -> Operation | DryRun:
 def chosen_of(call: Call, request: OperationRequest) -> Chosen:
     """The jobs that a request names; refused if the person may not search what it searches."""
     job_filter_of(call, Filter.parse(request.filter))
-    return operations.chosen_by(request, hides_secrets=not call.may("payload.read"))
+    return operations.chosen_by(request, redactor_of(call), hides_secrets=not call.may("payload.read"))
 
 
 async def listing(call: Call) -> Listing[Operation]:

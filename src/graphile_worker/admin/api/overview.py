@@ -14,7 +14,7 @@ from ..call import Call
 from ..models.overview import Overview
 from ..models.series import Marker, Points, RangeName, Series
 from ..routes import API, Route
-from ..service.markers import read_markers
+from ..service.markers import read_markers, shown_to
 from ..service.overview import read_overview
 from ..service.percentiles import read_percentiles
 from ..service.series import RANGES, TaskSeries, Timeline, read_timeline
@@ -70,7 +70,8 @@ async def series(call: Call) -> Series:
         if {"run_p95", "wait_p95"} & set(metrics):
             times = await read_percentiles(connection, call.database.schema, timeline, now, task)
     by_task = wanted.by == "task" or task is not None
-    return _series(timeline, metrics, times if by_task else {"": times.get("", {})}, markers, by_task)
+    shown = shown_to(markers, may_audit=call.may("audit.read"))
+    return _series(timeline, metrics, times if by_task else {"": times.get("", {})}, shown, by_task)
 
 
 def _metrics(text: str) -> list[str]:

@@ -100,7 +100,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A job to add; the options as in Python."""
 
     task: str
-    payload: msgspec.Raw | None = None
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     """Any JSON value; `{}` by default."""
     queue: str | None = None
     run_at: datetime | None = None
@@ -109,6 +109,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     job_key_mode: Literal["replace", "preserve_run_at", "unsafe_dedupe"] | None = None
     priority: int | None = None
     flags: list[str] | None = None
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
 
 
 class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,3 +118,5 @@ class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     payload: msgspec.Raw
     revision: int
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""

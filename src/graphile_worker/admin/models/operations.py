@@ -23,6 +23,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     filter: str | None = None
     """A filter as in the search box of the page Jobs."""
+    shown: str | None = None
+    """The filter without secrets, if it has any: all who may read jobs see it."""
     hides_secrets: bool = False
     """Whether the filter is searched as for a person who may not see secrets."""
     fingerprint: str | None = None

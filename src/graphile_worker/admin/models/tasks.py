@@ -76,6 +76,39 @@ class SlowRun(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None
 
 
+class ExpectedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a payload."""
+
+    name: str
+    type: str
+    """In words."""
+    is_required: bool
+    default: str | None = None
+    """JSON."""
+    note: str = ""
+
+
+class ExpectedGroup(msgspec.Struct, frozen=True):
+    """A type of the payload, with its members if it is an object."""
+
+    type: str
+    members: list[ExpectedMember] = []
+
+
+class TaskNotes(msgspec.Struct, frozen=True, kw_only=True):
+    """What workers say about a task."""
+
+    runbook: str | None = None
+    """The address of a page that says what to do when its jobs fail."""
+    owner: str | None = None
+    payload_type: str | None = None
+    """The annotation in the code."""
+    payload: list[ExpectedGroup] = []
+    """What the task expects: the payload itself, then the types it uses."""
+    payload_schema: msgspec.Raw | None = None
+    """JSON Schema."""
+
+
 class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     """One task, with what its page shows."""
 
@@ -89,3 +122,5 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     running: list[RunningLine] = []
     is_recorded: bool = True
     """False if no worker records figures."""
+    notes: TaskNotes | None = None
+    """What workers say about it; None if they say nothing."""

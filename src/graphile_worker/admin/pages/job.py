@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +21,7 @@ from ..models.verdict import Remedy, Verdict
 from ..permissions import Permission
 from ..routes import API, Route
 from ..service import add, audit, copies, job, timeline, verdict_facts
+from ..service.expected import read_notes
 from ..service.verdict import decide
 from ..show import lay_out, lay_out_error, one_line, visible
 
@@ -38,6 +40,7 @@ REMEDIES: dict[str, tuple[str, Permission]] = {
 class EditForm(msgspec.Struct, kw_only=True):
     payload: str = ""
     revision: int
+    anyway: Literal["", "yes"] = ""
 
 
 async def job_page(call: Call) -> Page:
@@ -66,13 +69,14 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         if record.job is not None:
             verdict = decide(await verdict_facts.gather(connection, schema, record.job))
             near = await job.neighbours(connection, schema, record.job, redactor)
+        view = job.view_of(record, redactor)
+        notes = await read_notes(connection, schema, view.task)
         entries = await audit.of_job(call.database, connection, job_id) if call.may("audit.read") else []
     if not record.is_known and not entries:
         raise Problem(
             404, f"There is no job {job_id}, and nothing is known of one",
             "Completed jobs are deleted, unless their task keeps them.",
         )  # fmt: skip
-    view = job.view_of(record, redactor)
     payload = None if view.payload is None else bytes(view.payload).decode()
     shown = revealed if revealed is not None else payload
     values = {
@@ -84,7 +88,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         "copies": copies.copies_of(view, payload or "{}", _address(call), schema.name),
         "links": links_of(call, view), "remedies": _remedies(call, verdict, view),
         "one_line": one_line, "visible": visible, "words_for": audit.words_for,
-        "result": _result(view), "headline": _headline(verdict),
+        "result": _result(view), "headline": _headline(verdict), "notes": notes,
     }  # fmt: skip
     return Page("job.html", f"Job {job_id}", here="jobs", values=values, text=lambda: _as_text(view, verdict))
 
@@ -213,11 +217,21 @@ async def edit_page(call: Call) -> Page:
             call.database, actor_of(call), "reveal_payload", target=f"job {job_id}, to edit it",
             details={"job": job_id},
         )  # fmt: skip
-    return _edit_form(call, job_id, lay_out(raw).text if len(raw) < 60_000 else raw, record.job.revision)
+    text = lay_out(raw).text if len(raw) < 60_000 else raw
+    return await _edit_form(call, job_id, text, record.job.revision)
 
 
-def _edit_form(call: Call, job_id: int, text: str, revision: int, problem: Problem | None = None) -> Page:
-    values = {"job_id": job_id, "text": text, "revision": revision, "problem": problem}
+async def _edit_form(
+    call: Call, job_id: int, text: str, revision: int, problem: Problem | None = None
+) -> Page:
+    async with call.database.read() as connection:
+        current = await call.database.utils.get_job(job_id, connection=connection)
+        task = None if current is None else current.task_identifier
+        notes = await read_notes(connection, call.database.schema, task)
+    values = {
+        "job_id": job_id, "text": text, "revision": revision, "problem": problem, "notes": notes,
+        "is_misfit": problem is not None and problem.title.startswith(add.MISFIT),
+    }  # fmt: skip
     status = 200 if problem is None else problem.status
     return Page("edit_job.html", f"Edit job {job_id}", here="jobs", values=values, status=status)
 
@@ -225,13 +239,17 @@ def _edit_form(call: Call, job_id: int, text: str, revision: int, problem: Probl
 async def edit(call: Call) -> Page | Redirect:
     job_id = job_id_of(call)
     form = await call.form(EditForm)
-    change = JobEdit(payload=msgspec.Raw(form.payload.encode("utf-8", "replace")), revision=form.revision)
+    change = JobEdit(
+        payload=msgspec.Raw(form.payload.encode("utf-8", "replace")),
+        revision=form.revision,
+        check=not form.anyway,
+    )
     try:
         await add.edit_payload(call.database, actor_of(call), job_id, change)
     except Problem as problem:
         if problem.status not in (400, 409, 413):
             raise
-        return _edit_form(call, job_id, form.payload, form.revision, problem)
+        return await _edit_form(call, job_id, form.payload, form.revision, problem)
     return Redirect(f"/jobs/{job_id}", notice=f"The payload of job {job_id} was changed.")
 
 

@@ -14,6 +14,7 @@ from ..call import Call
 from ..models.job import NewJob
 from ..routes import Route
 from ..service import add, completion, job
+from ..service.expected import read_notes
 from ..show import lay_out
 
 MODES = (
@@ -45,6 +46,8 @@ class NewJobForm(msgspec.Struct, kw_only=True):
     job_key_mode: Literal["", "replace", "preserve_run_at", "unsafe_dedupe"] = ""
     priority: Text = ""
     flags: Text = ""
+    anyway: Literal["", "yes"] = ""
+    """Add it although the payload is not what the task expects."""
 
 
 async def form_page(call: Call) -> Page:
@@ -74,10 +77,12 @@ async def _page(call: Call, form: NewJobForm, problem: Problem | None = None) ->
         running = await add.known_tasks(call.database, connection)
         tasks = running or await completion.names(connection, call.database.schema, "task", most=200)
         queues = await completion.names(connection, call.database.schema, "queue", most=100)
+        notes = await read_notes(connection, call.database.schema, form.task.strip())
     values = {
         "form": form, "problem": problem, "tasks": tasks, "queues": queues, "modes": MODES,
         "is_unknown": bool(form.task and running and form.task not in running),
-        "has_redacted": "[redacted]" in form.payload,
+        "has_redacted": "[redacted]" in form.payload, "notes": notes,
+        "is_misfit": problem is not None and problem.title.startswith(add.MISFIT),
     }  # fmt: skip
     status = 200 if problem is None else problem.status
     return Page("new_job.html", "Add a job", here="jobs", values=values, status=status)
@@ -107,6 +112,7 @@ def _new(form: NewJobForm) -> NewJob:
         job_key_mode=form.job_key_mode or None,
         priority=_number("The priority", form.priority),
         flags=form.flags.split() or None,
+        check=not form.anyway,
     )
 
 

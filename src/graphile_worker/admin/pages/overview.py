@@ -15,6 +15,7 @@ from ..models.overview import Overview
 from ..models.series import Points, RangeName
 from ..render import zone_of
 from ..routes import API, Route
+from ..service.markers import shown_to
 from ..service.overview import OverviewPage, read_overview
 from ..service.series import RANGES, Timeline
 from ..times import coarse, duration
@@ -54,7 +55,10 @@ async def overview(call: Call) -> Page:
         "tiles": tiles(found),
         "timeline": found.timeline,
         "series": series_of(found.timeline, by_task=wanted.by == "task"),
-        "markers": [charts.Marker(each.at, each.text, each.kind) for each in found.markers],
+        "markers": [
+            charts.Marker(each.at, each.text, each.kind)
+            for each in shown_to(found.markers, may_audit=call.may("audit.read"))
+        ],
         "ranges": list(RANGES.values()),
         "range": wanted.range,
         "is_down": call.hub.down_since is not None,

@@ -24,7 +24,7 @@ from ..models.series import RangeName
 from ..models.tasks import TaskDetails, TaskRow
 from ..render import zone_of
 from ..routes import API, Route
-from ..service.markers import read_markers
+from ..service.markers import read_markers, shown_to
 from ..service.overview import error_title
 from ..service.own_tables import ERRORS
 from ..service.percentiles import read_percentiles
@@ -99,7 +99,8 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
             groups = await list_error_groups(
                 connection, schema, since=now - 14 * DAY, task_identifier=wanted.name, limit=ERROR_GROUPS
             )
-        markers = await read_markers(connection, schema, timeline.start, tables=hub.sampler.tables)
+        found = await read_markers(connection, schema, timeline.start, tables=hub.sampler.tables)
+        markers = shown_to(found, may_audit=call.may("audit.read"))
     count = timeline.range.count
     of = timeline.tasks.get(wanted.name, TaskSeries([0.0] * count, [0.0] * count, [0.0] * count))
     unknown: list[float | None] = [None] * count

@@ -19,9 +19,12 @@ from ..answers import Problem, not_found
 from ..database import Database
 from ..models.job import JobEdit, NewJob
 from .changing import lock_jobs, with_zone
+from .expected import problems_of, read_notes
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes of a payload in a form or in the API."""
+MISFIT = "The payload is not what"
+"""How the title of that problem begins."""
 
 
 def checked_payload(text: bytes | str) -> str:
@@ -47,7 +50,7 @@ def _refuse_constant(name: str) -> Any:
 
 async def add_job(database: Database, actor: Actor, new: NewJob) -> JobDetails:
     """Add the job and record it; returns it as it is in the table."""
-    payload = checked_payload(b"{}" if new.payload is None else bytes(new.payload))
+    payload = checked_payload(bytes(new.payload))
     spec = JobSpec(
         new.task,
         msgspec.Raw(payload.encode()),
@@ -60,6 +63,8 @@ async def add_job(database: Database, actor: Actor, new: NewJob) -> JobDetails:
         flags=new.flags or None,
     )
     async with database.write() as connection:
+        if new.check:
+            await _check_fits(connection, database, new.task, payload)
         job = await database.utils.add_job(spec, connection=connection)
         await record(
             connection, database.schema, actor, "add_job", target=f"job {job.id}, {new.task}",
@@ -75,11 +80,20 @@ async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobE
     """Replace the payload of a job that is not running and has not changed since it was read."""
     payload = checked_payload(bytes(edit.payload))
     async with database.write() as connection:
+        if edit.check and (current := await database.utils.get_job(job_id, connection=connection)):
+            await _check_fits(connection, database, current.task_identifier, payload)
         await _edit(connection, database, actor, job_id, edit.revision, payload)
         details = await database.utils.get_job(job_id, connection=connection)
     if details is None:
         raise not_found(f"job {job_id}")
     return details
+
+
+async def _check_fits(connection: Connection, database: Database, task: str, payload: str) -> None:
+    """Refuse a payload that the task cannot take, as far as workers say what it expects."""
+    problems = problems_of(await read_notes(connection, database.schema, task), payload)
+    if problems:
+        raise Problem(400, f"{MISFIT} {task[:80]} expects", " ".join(problems))
 
 
 async def _edit(

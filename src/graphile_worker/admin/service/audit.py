@@ -29,8 +29,7 @@ WORDS = {
     "stop_operation": "Stop operation",
     "mute_error": "Mute error group",
     "unmute_error": "Unmute error group",
-    "sign_in": "Sign-in",
-    "sign_in_failed": "Sign-in refused",
+    "sign_in_refused": "Sign-in refused",
     "reveal_payload": "Reveal payload",
 }
 

@@ -16,7 +16,8 @@ from ..show import csv_cell
 from .jobs import list_jobs
 
 MAX_JOBS = 10_000
-AT_ONCE = 1_000
+AT_ONCE = 200
+"""Jobs that are read and redacted before other requests get a turn."""
 MAX_BYTES = 64 * 1024 * 1024
 """A file stops growing here; the cursor goes on."""
 ExportFormat = Literal["jsonl", "csv"]

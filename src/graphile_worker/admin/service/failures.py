@@ -349,7 +349,7 @@ async def dry_run(
 
 
 def target_of(group: ErrorGroup) -> str:
-    kind = group.error_type or group.message[:60]
+    kind = group.error_type or Redactor().text(group.message)[:60]
     return f"jobs of {group.task_identifier} with {kind} ({group.fingerprint})"
 
 

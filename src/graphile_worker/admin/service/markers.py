@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from ...db.connection import Connection, Row
@@ -16,7 +16,7 @@ AUDIT = "_private_py_audit"
 DEPLOYS = "_private_py_deploys"
 MOST_ACTIONS = 40
 SAME = timedelta(seconds=5)
-SILENT = frozenset({"sign_in_failed", "sign_in", "sign_out", "reveal_payload"})
+SILENT = frozenset({"sign_in_refused", "reveal_payload"})
 """Actions that change nothing, so that they explain nothing."""
 
 
@@ -28,7 +28,7 @@ async def read_markers(
     tables: frozenset[str],
     pauses: Sequence[Pause] = (),
 ) -> list[Marker]:
-    """Everything since then, in order."""
+    """Everything since then, in order; `shown_to` leaves out what a person may not see."""
     found = await read_deploys(connection, schema, since, tables=tables)
     recorded: list[Marker] = []
     if AUDIT in tables:
@@ -39,6 +39,11 @@ async def read_markers(
     if started >= since:
         found.append(Marker(started, "restart", "the server was restarted"))
     return sorted(found, key=lambda marker: marker.at)
+
+
+def shown_to(markers: Iterable[Marker], *, may_audit: bool) -> list[Marker]:
+    """Without what people did, which is in the audit, for those who may not read that."""
+    return [each for each in markers if may_audit or each.kind != "action"]
 
 
 async def read_deploys(

@@ -17,6 +17,7 @@ from ..filters import Filter
 from ..models.actions import ActionName, ActionValues
 from ..models.common import Count
 from ..models.operations import Chosen, DryRun, Example, Operation, OperationAction, OperationRequest, Stage
+from ..redact import Redactor
 from . import actions
 from .choosing import LONG_AGO, Position, walk_for
 
@@ -40,10 +41,13 @@ MISSING = Problem(
 # -- before the start --------------------------------------------------------------------------------------
 
 
-def chosen_by(request: OperationRequest, *, hides_secrets: bool) -> Chosen:
+def chosen_by(request: OperationRequest, redactor: Redactor, *, hides_secrets: bool) -> Chosen:
     """The jobs that a request names."""
-    text = Filter.parse(request.filter).text
-    return Chosen(filter=text, hides_secrets=hides_secrets)
+    filter = Filter.parse(request.filter)
+    shown = filter.redacted(redactor).text
+    return Chosen(
+        filter=filter.text, shown=shown if shown != filter.text else None, hides_secrets=hides_secrets
+    )
 
 
 async def dry_run(database: Database, request: OperationRequest, chosen: Chosen, environment: str) -> DryRun:
@@ -56,7 +60,7 @@ async def dry_run(database: Database, request: OperationRequest, chosen: Chosen,
 async def _dry_run_by_filter(
     connection: Connection, database: Database, request: OperationRequest, chosen: Chosen, environment: str
 ) -> DryRun:
-    schema, text = database.schema, chosen.filter or ""
+    schema, text = database.schema, chosen.shown or chosen.filter or ""
     await connection.fetchrow(load("manage/walk_along_indexes", schema))
     start = Position(0, 2**63 - 1)
     walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, READ)
@@ -259,7 +263,7 @@ def operation_from(row: Row) -> Operation:
         rate=row["rate"],
         note=row["note"],
         values=msgspec.json.decode(row["arguments"]),
-        chosen=msgspec.json.decode(row["chosen"], type=Chosen),
+        chosen=_without_secrets(msgspec.json.decode(row["chosen"], type=Chosen)),
         who=row["who"] or "",
         created_at=row["created_at"],
         updated_at=row["updated_at"],
@@ -268,6 +272,12 @@ def operation_from(row: Row) -> Operation:
         is_waiting_for_runner=row["finished_at"] is None
         and (row["runner"] is None or bool(row["is_orphaned"])),
     )
+
+
+def _without_secrets(chosen: Chosen) -> Chosen:
+    if chosen.shown is None:
+        return chosen
+    return msgspec.structs.replace(chosen, filter=chosen.shown, shown=None)
 
 
 def _can_undo(row: Row) -> bool:

@@ -15,7 +15,7 @@ from ..models.overview import Overview
 from ..models.series import Marker
 from ..redact import Redactor
 from ..times import clock, duration, instant, zone_named
-from .markers import read_markers
+from .markers import read_markers, shown_to
 from .overview import error_title, read_overview
 from .own_tables import ERRORS
 from .series import RANGES, Timeline, read_timeline
@@ -38,7 +38,7 @@ async def summary(hub: Hub, *, hours: int, zone: str = "", may_audit: bool = Tru
         if tables >= ERRORS:
             groups = await list_error_groups(connection, hub.database.schema, since=since, limit=MOST_GROUPS)
         markers = await read_markers(connection, hub.database.schema, since, tables=tables)
-    shown = [each for each in markers if may_audit or each.kind != "action"]
+    shown = shown_to(markers, may_audit=may_audit)
     return _written(page.overview, timeline, groups, shown, since, now, zone_named(zone), hub.redactor)
 
 

@@ -20,6 +20,7 @@ from ...sql import load
 from ..hub import Hub
 from ..models.common import Count
 from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow
+from .expected import read_notes
 from .own_tables import FIGURES, HISTORY, PAUSES, WORKERS
 from .running import RunningJobs, read_running
 from .series import RANGES, TaskSeries, Timeline, read_timeline
@@ -81,6 +82,7 @@ async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) 
         slowest=await _slowest(connection, hub, name),
         running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
         is_recorded=facts.hour.is_recorded,
+        notes=await read_notes(connection, hub.database.schema, name),
     )
 
 

@@ -429,18 +429,35 @@ def _limited(facts: Facts) -> Iterator[Verdict]:
 
 
 def _flags(facts: Facts) -> Iterator[Verdict]:
-    """Workers do not say which flags they forbid: a flagged job that idle workers leave is one of these."""
-    flags = sorted(facts.job.flags or ())
-    own = [flag for flag in flags if not flag.startswith("py:")]
-    if not own or facts.since(_ready_since(facts.job)) < OVERDUE:
+    """Flags that the workers with its task forbid. Some do not say: their flags may change."""
+    own = [flag for flag in sorted(facts.job.flags or ()) if not flag.startswith("py:")]
+    if not own or not facts.able:
         return
-    if facts.able and any(_has_free_slot(pool, facts.job.task_identifier) for pool in facts.able):
+    forbidden = {pool.id: sorted(set(own) & set(pool.forbidden_flags or ())) for pool in facts.able}
+    others = [pool for pool in facts.able if not forbidden[pool.id]]
+    if not others:
+        found = sorted({flag for flags in forbidden.values() for flag in flags})
+        name = f"its flag {found[0]}" if len(found) == 1 else f"its flags {', '.join(found)}"
+        workers = "The worker" if len(facts.able) == 1 else f"All {len(facts.able)} workers"
+        verb = "forbids" if len(facts.able) == 1 else "forbid"
+        yield Verdict(
+            kind="flags",
+            headline=f"{workers} with its task {verb} {name}.",
+            evidence=[
+                *[f"{_where(pool)} forbids {', '.join(forbidden[pool.id])}." for pool in facts.able[:5]],
+                *(["Workers of other runtimes may take it."] if facts.has_others else []),
+            ],
+        )
+        return
+    unknown = [pool for pool in others if pool.forbidden_flags is None]
+    is_overdue = facts.since(_ready_since(facts.job)) >= OVERDUE
+    if unknown and is_overdue and any(_has_free_slot(pool, facts.job.task_identifier) for pool in unknown):
         yield Verdict(
             kind="flags",
             headline=f"Workers with its task have free slots and leave it: its flags are {', '.join(own)}.",
             evidence=[
-                "They may have these among their forbidden flags.",
-                *[_busy(pool) for pool in facts.able[:5]],
+                "They do not say which flags they forbid; these may be among them.",
+                *[_busy(pool) for pool in unknown[:5]],
             ],
         )
 

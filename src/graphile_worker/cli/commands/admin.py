@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ from ...errors import ConfigError
 from ...service.logs import start_logging
 from ...service.signals import end_by_signal
 from ..support.client import load_settings, utils_for, with_app, with_database
-from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, SCHEMA_OPTION
+from ..support.output import print_json
+from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
 
 if TYPE_CHECKING:
     import socket
@@ -149,12 +151,13 @@ def admin_group(
     help="What the user may do.",
 )  # fmt: skip
 @click.argument("user", default="admin")
-def hash_command(user: str, role: str) -> int:
+@JSON_OPTION
+def hash_command(user: str, role: str, *, as_json: bool) -> int:
     """Print the line for a USER in [admin.users]; asks for the password."""
     from ...admin.passwords import hash_password
 
     password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    click.echo(f'"{user}" = "{role}:{hash_password(password)}"')
+    _print_line(user, f"{role}:{hash_password(password)}", as_json=as_json)
     return 0
 
 
@@ -164,14 +167,24 @@ def hash_command(user: str, role: str) -> int:
     show_default=True, help="What the program may do.",
 )  # fmt: skip
 @click.argument("name")
-def token_command(name: str, role: str) -> int:
+@JSON_OPTION
+def token_command(name: str, role: str, *, as_json: bool) -> int:
     """Make an API token, and print the line for it in [admin.tokens]; the token is shown only now."""
     from ...admin.passwords import hash_token, new_token
 
     token = new_token()
-    click.echo(f"token: {token}", err=True)
-    click.echo(f'"{name}" = "{role}:{hash_token(token)}"')
+    if not as_json:
+        click.echo(f"token: {token}", err=True)
+    _print_line(name, f"{role}:{hash_token(token)}", as_json=as_json, token=token)
     return 0
+
+
+def _print_line(name: str, value: str, *, as_json: bool, **more: str) -> None:
+    """A line for the configuration file. JSON and TOML write texts in the same way."""
+    if as_json:
+        print_json({"name": name, "value": value, **more})
+    else:
+        click.echo(f"{json.dumps(name, ensure_ascii=False)} = {json.dumps(value)}")
 
 
 def _prepare(ctx: click.Context, settings: Settings) -> tuple[socket.socket, Standalone]:

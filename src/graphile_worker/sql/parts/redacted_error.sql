@@ -1,7 +1,8 @@
     pg_catalog.regexp_replace(
-        pg_catalog.regexp_replace(job.last_error, '(://[^[:space:]/:@]{0,200}):[^[:space:]@]{1,200}@', '\1:@', 'g'),
+        pg_catalog.regexp_replace(job.last_error, '(://[^[:space:]/:@]{0,200}):[^[:space:]@]+@', '\1:@', 'g'),
         '((?:pass[_-]?word|passwd|passphrase|secret|token|api[_-]?key|authorization|cookie|session|credential|private[_-]?key)'
-        '[[:alnum:]_-]{0,60}["'']?\]?[[:space:]]{0,8}[:=][[:space:]]{0,8})'
-        '(?:(?:bearer|basic|digest)[[:space:]]{1,8})?(?:"[^"]*"|''[^'']*''|[^[:space:],;&)}\]]+)',
+        '[[:alnum:]_-]*\\{0,8}["'']?\]?[[:space:]]{0,8}[:=][[:space:]]{0,8})'
+        '(?:(?:bearer|basic|digest)[[:space:]]{1,8})?'
+        '(?:"(?:[^"\\]|\\.)*"|''(?:[^''\\]|\\.)*''|\\{1,8}["''][^\n]*|"[^"]*\Z|''[^'']*\Z|[^[:space:],;&)}\]]+)',
         '\1', 'gi'
     )

@@ -39,14 +39,15 @@ select
     then date_part('epoch', now()) - date_part('epoch', worker.last_seen_at)
   end as silent_for,
   date_part('epoch', now()) as now,
-  -- By name, because the columns are missing until own_objects/0007_running_jobs, 0008_blocked_loop and 0019_requests are
-  -- applied.
+  -- By name, because the columns are missing until own_objects/0007_running_jobs, 0008_blocked_loop, 0019_requests and
+  -- 0020_task_descriptions are applied.
   (pg_catalog.to_jsonb(worker) ->> 'jobs_held'::text)::integer as jobs_held,
   pg_catalog.to_jsonb(worker) ->> 'running'::text as running,
   pg_catalog.to_jsonb(worker) ->> 'blocked'::text as blocked,
   pg_catalog.to_jsonb(worker) ->> 'app_version'::text as app_version,
   pg_catalog.to_jsonb(worker) ->> 'lanes'::text as lanes,
   pg_catalog.to_jsonb(worker) ->> 'state'::text as state,
+  pg_catalog.to_jsonb(worker) ->> 'forbidden_flags'::text as forbidden_flags,
   coalesce(held.job_ids, '{}') as job_ids,
   date_part('epoch', held.locked_since) as locked_since
 from scan left join (worker full join held using (id)) on true
