@@ -15,7 +15,9 @@ TOPICS = ("doctor", "overview", "workers", "audit")
 
 
 async def findings(call: Call) -> DoctorReport:
-    return await call.hub.shared("doctor", lambda: doctor.examine_database(call.database), max_age=MAX_AGE)
+    return await call.hub.shared(
+        "doctor", lambda: doctor.examine_database(call.database, call.hub.redactor), max_age=MAX_AGE
+    )
 
 
 async def about(call: Call) -> About:
