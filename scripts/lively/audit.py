@@ -10,13 +10,13 @@ from .shop import DEPLOYED, NEW_VERSION, OLD_VERSION
 
 ACTIONS: tuple[tuple[int, str, str, str, int, dict[str, Any]], ...] = (
     # minutes ago, who, action, target, jobs, details
-    (9, "ada", "pause_queue", "queue invoices", 0, {"reason": "the bank is down"}),
+    (9, "ada", "pause_queue", "invoices", 0, {"reason": "the bank is down"}),
     (17, "ada", "retry", "job 48213420", 1, {}),
     (3 * 60, "grace", "reschedule", "jobs with task:sync_crm state:failed", 4, {"run_at": "in 1 hour"}),
-    (5 * 60, "ci", "run_schedule", "schedule nightly_report", 1, {}),
+    (5 * 60, "ci", "run_schedule", "nightly_report", 1, {}),
     (26 * 60, "grace", "delete", "jobs with task:import_orders", 12, {}),
-    (27 * 60, "linus", "resume_task", "task deliver_webhook", 0, {}),
-    (29 * 60, "linus", "pause_task", "task deliver_webhook", 0, {"reason": "hooks.example is down"}),
+    (27 * 60, "linus", "resume_task", "deliver_webhook", 0, {}),
+    (29 * 60, "linus", "pause_task", "deliver_webhook", 0, {"reason": "hooks.example is down"}),
     (50 * 60, "ada", "retry", "all failed jobs of charge_card", 312, {"rate": 20}),
 )
 """The latest first."""

@@ -16,6 +16,10 @@ from .past import write_past
 from .workers import write_pools
 
 SEED = 17
+DATE_PAUSE = """
+update _private_py_queue_holds
+set held_at = (select at from _private_py_audit where action = 'pause_queue' order by at desc limit 1)
+"""
 
 
 async def fill(url: str, *, schema: str = "graphile_worker", seed: int = SEED) -> None:
@@ -25,10 +29,11 @@ async def fill(url: str, *, schema: str = "graphile_worker", seed: int = SEED) -
     connection = await asyncpg.connect(url, server_settings={"search_path": schema})
     try:
         await _write(connection, random.Random(seed))
+        async with make_worker_utils(connection_string=url, schema=schema) as utils:
+            await utils.pause_queue("invoices", until=timedelta(hours=3), reason="the bank is down")
+        await connection.execute(DATE_PAUSE)
     finally:
         await connection.close()
-    async with make_worker_utils(connection_string=url, schema=schema) as utils:
-        await utils.pause_queue("invoices", until=timedelta(hours=3), reason="the bank is down")
 
 
 async def _write(connection: Any, rng: random.Random) -> None:

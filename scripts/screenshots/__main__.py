@@ -43,7 +43,7 @@ SHOWN = frozenset({
 ALSO = {("overview", "wide", "dark"), ("overview", "phone", "light"), ("job", "phone", "dark")}
 SETTLED = 500  # milliseconds after the page has loaded
 ZONE = "Europe/Berlin"
-SETTINGS = {"fsync": "off", "max_wal_size": "1GB"}
+SETTINGS = {"max_wal_size": "1GB"}
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from xml.etree import ElementTree
 from zoneinfo import ZoneInfo
 
@@ -12,7 +11,7 @@ from markupsafe import Markup
 
 from graphile_worker.admin import charts
 from graphile_worker.admin.charts import Marker, Series
-from graphile_worker.admin.charts.marker_labels import CHARACTER, GAP, NARROWEST, place
+from graphile_worker.admin.charts.marker_labels import NARROWEST, place
 from graphile_worker.admin.charts.scales import time_ticks, value_ticks
 
 START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
@@ -64,18 +63,23 @@ def test_marker_texts_do_not_collide() -> None:
     ]
     placed = place(markers, START.timestamp(), 3600)
     assert sum(len(each.texts) for each in placed) == len(markers)
-    spans = []
     for each in placed:
-        if not each.label:
-            continue
-        width, at = len(each.label) * CHARACTER, each.share * NARROWEST
-        begin = at - GAP - width if each.is_left else at + GAP
-        assert begin >= 0
-        assert begin + width <= NARROWEST
-        spans.append((each.row, begin, begin + width))
-    spans.sort()
-    for (row, _, end), (next_row, begin, _) in pairwise(spans):
-        assert row != next_row or begin >= end
+        begin, end = each.span
+        assert 0 <= begin <= end <= NARROWEST or not each.label
+        for other in placed:
+            if each.label and other is not each:
+                assert other.row > each.row or not begin < other.at < end
+                assert other.row != each.row or other.span[1] <= begin or end <= other.span[0]
+
+
+def test_a_few_markers_all_have_texts() -> None:
+    markers = [
+        Marker(START + timedelta(minutes=33), "1.4.2 was deployed", "deploy"),
+        Marker(START + timedelta(minutes=44), "retry job 48213420 by ada", "action"),
+        Marker(START + timedelta(minutes=52), "pause queue invoices by ada", "pause"),
+        Marker(START + timedelta(minutes=58), "the server was restarted", "restart"),
+    ]
+    assert all(each.label for each in place(markers, START.timestamp(), 3600))
 
 
 def test_markers_outside_of_the_period_are_left_out() -> None:

@@ -189,6 +189,11 @@ async def test_many_who_ask_at_once_share_a_result(admin: AdminApp) -> None:
     hub = hub_of(admin)
     assert await asyncio.gather(*(hub.shared("key", compute) for _ in range(20))) == [1] * 20
     assert await hub.shared("key", compute, max_age=0) == 2
+    assert await hub.shared("key", compute, topic="banners") == 2
+    hub.publish("jobs")
+    assert await hub.shared("key", compute, topic="banners") == 2
+    hub.publish("banners")  # those who acted see what they did
+    assert await hub.shared("key", compute, topic="banners") == 3
 
 
 async def test_a_reader_that_is_gone_before_the_first_line_leaves_nothing(admin: AdminApp) -> None:

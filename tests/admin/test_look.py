@@ -59,7 +59,7 @@ async def test_a_page_has_landmarks_and_one_heading(http: httpx.AsyncClient) -> 
 
 
 async def test_the_theme_and_the_zone_come_from_the_browser(http: httpx.AsyncClient) -> None:
-    http.cookies.update({"gw_theme": "dark", "gw_zone": "Europe/Berlin"})
+    http.cookies.update({"gw_theme": "dark", "gw_zone": "Europe%2FBerlin"})
     page = (await http.get("/")).text
     assert '<html lang="en" data-theme="dark">' in page
     assert "Times in Europe/Berlin" in page

@@ -82,6 +82,53 @@ select
   date_trunc('minute', now()) - n % 50 * interval '1 minute', value, value, n, n, n, 1, 1, 1, '{1}', '{1}'
 from unnest($1::text[]) with ordinality as each (value, n)
 """
+WRITE_ADMIN = """
+with each as (select value, n from unnest($1::text[]) with ordinality as each (value, n)),
+audit as (
+  insert into _private_py_audit
+    (at, who, how, origin, action, target, jobs, job_ids, details, operation_id)
+  select
+    now() - n % 50 * interval '1 minute', value, left(value, 60), value,
+    case n % 4 when 0 then 'pause_queue' when 1 then 'retry' when 2 then 'delete' else value end,
+    value, n, array[n], json_build_object(value, value, 'reason', value),
+    case when n % 8 = 0 then n end
+  from each
+),
+operations as (
+  insert into _private_py_operations
+    (audit_id, action, arguments, chosen, target, state, stage, expected, expected_kind, up_to, changed, note,
+     finished_at, runner)
+  select
+    n, case when n % 3 = 1 then 'delete' else 'retry' end, json_build_object('reason', value, 'canary', 1),
+    json_build_object('filter', 'task:' || to_json(value)::text), value,
+    case n % 3 when 0 then 'done' when 1 then 'stopped' else 'failed' end,
+    case when n % 3 = 2 then 'rest' else 'all' end, n, 'exact', n, n, value, now(), value
+  from each
+),
+muted as (
+  insert into _private_py_muted_errors (fingerprint, version, who, reason)
+  select lpad(to_hex(n), 16, '0'), value, value, value from each where n % 20 = 0
+),
+deploys as (
+  insert into _private_py_deploys (version, started_at)
+  select value, now() - n % 60 * interval '1 minute' from each where n % 20 = 1
+),
+runs as (
+  insert into _private_py_schedule_runs (identifier, job_ids, due_at)
+  select left(value, 128), array[n, n + 1], array[now(), now() - interval '1 hour'] from each
+),
+pauses as (
+  insert into _private_py_schedule_pauses (identifier, reason)
+  select left(value, 128), value from each where n % 5 = 0
+)
+insert into _private_py_schedules
+  (pool_id, identifier, position, task, pattern, zone, payload, options, source)
+select
+  value, left(value, 128), n, value, case when n % 2 = 0 then value else '0 4 * * *' end,
+  case when n % 3 = 0 then value end, json_build_object(value, value),
+  jsonb_build_object('queue_name', value, 'job_key', value, value, value), value
+from each
+"""
 
 
 async def write_hostile(url: str) -> None:
@@ -108,6 +155,7 @@ async def _write(connection: Any, attacks: Sequence[str]) -> None:
     await connection.execute(WRITE_JOBS, list(attacks))
     await connection.execute(WRITE_WORKERS, list(attacks))
     await connection.execute(WRITE_FIGURES, list(attacks))
+    await connection.execute(WRITE_ADMIN, list(attacks))
     await connection.execute(
         "insert into _private_known_crontabs (identifier, known_since, last_execution) "
         "select left(unnest($1::text[]), 128), now(), now()", list(attacks),

@@ -120,7 +120,6 @@ def test_an_incident(
         visitor.context.close()
 
 
-@pytest.mark.xfail(reason="the banner of a pause does not appear on the page that paused it", strict=False)
 def test_pausing_and_running(
     server: DatabaseServer, template_database: str, background: Background, visit: Visit
 ) -> None:

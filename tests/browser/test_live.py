@@ -101,6 +101,8 @@ def test_times_are_in_the_zone_of_the_viewer(lively: Site, visit: Visit) -> None
     visitor = visit(lively, timezone_id="America/New_York", locale="en-US")
     page = visitor.go("/jobs")
     expect(page.locator("footer")).to_contain_text("America/New_York")
+    page.reload()  # the server knows it too by now
+    expect(page.locator("body")).to_have_attribute("data-zone", "America/New_York")
     page.get_by_text("Times in UTC").first.evaluate("button => button.click()")
     expect(page.locator("footer")).to_contain_text("UTC")
 

@@ -11,15 +11,18 @@ from browser.site import Site
 
 
 @pytest.mark.parametrize("path", page_paths())
-@pytest.mark.parametrize("size", SIZES)
-def test_the_page_can_be_shipped(lively: Site, visit: Visit, path: str, size: str) -> None:
+def test_the_page_can_be_shipped(lively: Site, visit: Visit, path: str) -> None:
+    visitor = visit(lively)
     address = address_of(lively, path)
     complaints: list[str] = []
-    for theme in THEMES:
-        visitor = visit(lively, size=size, theme=theme)
+    for size, (width, height) in SIZES.items():
+        visitor.page.set_viewport_size({"width": width, "height": height})
         page = visitor.go(address)
         assert page.locator("h1").count() == 1
-        if overflow := visitor.overflow():
-            complaints.append(f"{theme}: {overflow}")
-        complaints += [f"{theme}: {violation}" for violation in violations(page)]
+        for theme in THEMES:
+            page.emulate_media(color_scheme=theme)
+            found = violations(page)
+            if overflow := visitor.overflow():
+                found.append(overflow)
+            complaints += [f"{size}, {theme}: {complaint}" for complaint in found]
     assert not complaints, "\n".join(complaints)

@@ -101,17 +101,22 @@ class Hub:
                     return self.sampler.samples[-1]
                 raise
 
-    async def shared(self, key: str, compute: Callable[[], Awaitable[T]], *, max_age: float = INTERVAL) -> T:
+    async def shared(
+        self, key: str, compute: Callable[[], Awaitable[T]], *, max_age: float = INTERVAL, topic: str = ""
+    ) -> T:
         """The result of `compute`, at most `max_age` seconds old. Those who ask at once share one call.
 
+        It is computed again after a change of `topic` was published: those who acted see what they did.
         If it fails although it worked before, because the database is down, the last result is returned.
         """
         known = self._shared.setdefault(key, _Shared())
+        known.topic = topic
         self._forget_shared(key)
         async with known.lock:
-            if time.monotonic() - known.at < max_age:
+            if time.monotonic() - known.at < max_age and not known.is_outdated:
                 found: T = known.value
                 return found
+            known.is_outdated = False  # a change during the computation sets it again
             try:
                 known.value = await compute()
             except Exception as error:
@@ -167,6 +172,8 @@ class Hub:
 
     def publish(self, *topics: str) -> None:
         """Announce that something about these topics changed, in this process."""
+        for known in self._shared.values():
+            known.is_outdated |= known.topic in topics
         if not self._streams or self._is_closed:
             return  # a stream that begins later knows nothing that could be outdated
         self._pending.update(topics)
@@ -302,6 +309,8 @@ class _Shared:
         self.lock = asyncio.Lock()
         self.at = -1e9
         self.value: Any = None
+        self.topic = ""
+        self.is_outdated = False
 
 
 def _facts(sample: Sample) -> tuple[object, ...]:

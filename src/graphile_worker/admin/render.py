@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -87,7 +88,7 @@ def frame(call: Call, page: Page) -> dict[str, Any]:
 
 def zone_of(call: Call) -> tzinfo:
     """The viewer's time zone, as the browser told it."""
-    return times.zone_named(call.request.cookies.get(times.ZONE_COOKIE, ""))
+    return times.zone_named(unquote(call.request.cookies.get(times.ZONE_COOKIE, "")))
 
 
 def theme_of(call: Call) -> str:

@@ -70,7 +70,7 @@ async def look_around(call: Call) -> Surroundings:
     hub, cost = call.hub, call.database.meter.cost
     found: Surroundings
     try:
-        found = await hub.shared("frame", lambda: _gather(call), max_age=MAX_AGE)
+        found = await hub.shared("frame", lambda: _gather(call), max_age=MAX_AGE, topic="banners")
     except Exception as error:
         logger.debug("no surroundings: %s", explained(error))
         found = Surroundings()

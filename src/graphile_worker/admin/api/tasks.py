@@ -64,7 +64,7 @@ async def all_tasks(call: Call) -> TaskFacts:
         async with call.database.read() as connection:
             return await read_tasks(connection, hub, datetime.now(UTC))
 
-    return await hub.shared("tasks", read, max_age=hub.pause * 0.9)
+    return await hub.shared("tasks", read, max_age=hub.pause * 0.9, topic="banners")
 
 
 def matching(rows: list[TaskRow], text: str) -> list[TaskRow]:

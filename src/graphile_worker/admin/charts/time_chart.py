@@ -42,7 +42,8 @@ def time_chart(
     count = max((len(each.values) for each in series), default=0)
     period = max(count - 1, 1) * step
     placed = place(markers, start.timestamp(), period)
-    above = TOP + (2 * ROW + 4 if placed else 0)
+    rows = max((each.row + 1 for each in placed if each.label), default=0)
+    above = TOP + (rows * ROW + 4 if placed else 0)
     inside = height - above - AXIS
     ticks = value_ticks(_largest(series, stacked), is_duration=is_duration)
     write = short_duration if is_duration else number
@@ -56,7 +57,7 @@ def time_chart(
     ).format(
         int(start.timestamp()), step, count, str(zone), unit, "duration" if is_duration else "number",
         height, label, _grid(ticks, frame), above, inside, inside, drawn, _times(frame, height),
-        _markers(placed, frame), _marker_list(placed), _table(series, frame, unit),
+        _markers(placed, rows, frame), _marker_list(placed), _table(series, frame, unit),
     )  # fmt: skip
 
 
@@ -185,23 +186,26 @@ def _anchor(x: float) -> str:
     return "start" if x < 3 else "end" if x > 97 else "middle"
 
 
-def _markers(placed: Sequence[PlacedMarker], frame: _Frame) -> Markup:
-    return Markup("").join(_marker(each, frame) for each in placed)
+def _markers(placed: Sequence[PlacedMarker], rows: int, frame: _Frame) -> Markup:
+    """Lines that begin in the row of their text; those without one begin below all texts."""
+    return Markup("").join(_marker(each, 2 + min(each.row, rows) * ROW, frame) for each in placed)
 
 
-def _marker(placed: PlacedMarker, frame: _Frame) -> Markup:
+def _marker(placed: PlacedMarker, top: int, frame: _Frame) -> Markup:
     x = placed.share * 100
     return Markup(
-        '<g class="mark {}"><title>{}</title><line x1="{:.2f}%" x2="{:.2f}%" y1="10" y2="{}"/>'
-        '<svg x="{:.2f}%" y="2" overflow="visible" width="1" height="1">'
+        '<g class="mark {}"><title>{}</title><line x1="{:.2f}%" x2="{:.2f}%" y1="{}" y2="{}"/>'
+        '<svg x="{:.2f}%" y="{}" overflow="visible" width="1" height="1">'
         '<rect x="-4" width="8" height="8" rx="2"/></svg>{}</g>'
     ).format(
         placed.kind,
         "; ".join(placed.texts),
         x,
         x,
+        top + 8,
         frame.above + frame.inside,
         x,
+        top,
         _marker_text(placed, x) if placed.label else "",
     )
 

@@ -123,7 +123,7 @@ def _check_reschedule(call: Call, form: ActionForm, title: str) -> Page:
         for label, value in (
             ("Priority", form.priority),
             ("Attempts used", form.attempts),
-            ("Most attempts", form.max_attempts),
+            ("Maximum attempts", form.max_attempts),
         )
         if value is not None
     ]  # fmt: skip

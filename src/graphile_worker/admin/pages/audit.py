@@ -74,9 +74,12 @@ async def _question(call: Call, entry: Entry) -> Page:
     call.require(undo.permission_for(entry.action))
     if not entry.can_undo:
         raise Problem(409, "This cannot be undone", "It was undone, or is older than 24 hours.")
+    means = "Jobs that are unchanged since become what they were. Deleted jobs come back with new ids."
+    if entry.action in undo.RESUMES:
+        means = "The pause ends, and waiting jobs start."
     return confirmation(
         f"Undo “{audit.words_for(entry.action)}: {entry.target}”?",
-        "Jobs that are unchanged since become what they were. Deleted jobs come back with new ids.",
+        means,
         path=f"/audit/{entry.id}/undo", submit="Undo", back="/audit", tone="primary", here="audit",
     )  # fmt: skip
 

@@ -49,7 +49,9 @@ class OverviewPage:
 
 async def read_overview(hub: Hub, range: RangeName = "1h") -> OverviewPage:
     """The overview now; those who ask at once share it."""
-    return await hub.shared(f"overview {range}", lambda: _read(hub, range), max_age=hub.pause * 0.9)
+    return await hub.shared(
+        f"overview {range}", lambda: _read(hub, range), max_age=hub.pause * 0.9, topic="overview"
+    )
 
 
 async def _read(hub: Hub, range: RangeName) -> OverviewPage:
@@ -67,7 +69,9 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
         groups = await _groups(connection, hub, now)
         markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
         deploys = await read_deploys(connection, schema, tasks.hour.start - DAY, tables=tables)
-    schedules = await hub.shared("next schedules", lambda: _schedules(hub), max_age=SCHEDULES_FOR)
+    schedules = await hub.shared(
+        "next schedules", lambda: _schedules(hub), max_age=SCHEDULES_FOR, topic="schedules"
+    )
     found = _overview(hub, sample, usual, tasks, groups, deploys, schedules, now)
     return OverviewPage(found, tasks.hour, timeline, markers)
 
