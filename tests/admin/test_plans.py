@@ -31,8 +31,6 @@ JOBS = int(os.environ.get("SCALE_JOBS", "40000"))
 MILLION = 1_000_000
 PAGE_BUFFERS = 1000
 LIST_BUFFERS = 200
-EXCEPTIONS = {"/about": 1500, "/doctor": 1500}
-"""Above the bar: they read sizes, rights and indexes of all tables from the catalog. To be lowered."""
 SAMPLE_BUFFERS = 500
 MILLISECONDS = 50.0
 LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")
@@ -248,4 +246,4 @@ def _complaints(address: str, reading: Reading, allowed: int) -> list[str]:
 
 def _allowed(path: str) -> int:
     page = path.removeprefix("/api/v1")
-    return LIST_BUFFERS if page in LISTS else EXCEPTIONS.get(page, PAGE_BUFFERS)
+    return LIST_BUFFERS if page in LISTS else PAGE_BUFFERS

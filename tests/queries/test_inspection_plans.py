@@ -124,7 +124,7 @@ async def test_failed_jobs_are_deleted_through_their_index(desk: Desk) -> None:
 
 async def test_queues_without_a_row_are_found_from_queue_to_queue(desk: Desk) -> None:
     await desk.connection.execute("delete from graphile_worker._private_job_queues where id = 3")
-    (found,) = await diagnose.LostQueue.load(desk.explaining, desk.schema)
+    (found,) = await diagnose.LostQueue.load(desk.explaining, desk.schema, None)
     assert found.job_queue_id == 3
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 4 * 100)

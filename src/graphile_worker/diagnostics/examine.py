@@ -100,11 +100,13 @@ async def examine_on(
     *,
     thresholds: Thresholds | None = None,
     clock: Clock | None = None,
+    depth: facts.Depth | None = None,
 ) -> list[Finding]:
     """The same over two connections of the caller, outside of a transaction."""
     examination = _Examination(
-        options, connection, other, thresholds or Thresholds(), clock or SystemClock(), scan=False
-    )
+        options, connection, other, thresholds or Thresholds(), clock or SystemClock(), scan=False,
+        depth=depth,
+    )  # fmt: skip
     return await examination.run()
 
 
@@ -136,7 +138,9 @@ class _Examination:
         clock: Clock,
         *,
         scan: bool,
+        depth: facts.Depth | None = None,
     ) -> None:
+        self._depth = depth or facts.Depth()
         self._options = options
         self._schema = options.schema_name
         self._connection = connection
@@ -219,19 +223,19 @@ class _Examination:
         if QUEUE_INDEX in indexes:
             await self._check(
                 "queues",
-                facts.LostQueue.load(connection, schema),
+                facts.LostQueue.load(connection, schema, self._depth.waiting_queues),
                 lambda queues: check_lost_queues(queues, schema),
             )
         pauses = await self._check("pauses", pauses_if_readable(connection, schema), check_pauses)
         workers = locks.workers if locks is not None else None
         await self._check(
             "waiting",
-            facts.waiting(connection, schema, workers, pauses or []),
+            facts.waiting(connection, schema, workers, pauses or [], ready_jobs=self._depth.ready_jobs),
             lambda waiting: check_waiting(waiting, thresholds),
         )
         await self._check(
             "failures",
-            facts.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes),
+            facts.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes, depth=self._depth),
             check_failures,
         )
         await self._check(

@@ -14,17 +14,28 @@ import msgspec
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..pauses import Pause
-from ..queries.ready_tasks import ReadyTask, ready_tasks
+from ..queries.ready_tasks import READ_JOBS, ReadyTask, ready_tasks
 from ..recovery.running_tasks import RunningTasks, running_tasks
 from ..recovery.worker_rows import WorkerList, list_workers
 from ..schema_name import SchemaName
 from ..sql import load
 
-COUNTED_PAGES = 2000
-SAMPLED_PAGES = 1000
 NAMED_JOBS = 200
-LISTED_FAILURES = 10_000
-"""Up to this number, failed jobs are counted through their index; beyond it by a sample of the table."""
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """How much the checks may read. The dashboard, which asks more often than a person, reads less."""
+
+    listed_failures: int = 10_000
+    """Up to this number, failed jobs are counted through their index; beyond it by a sample of the table."""
+    counted_pages: int = 2000
+    """A table up to this size is counted in full."""
+    sampled_pages: int = 1000
+    """Pages of a larger one that are read."""
+    waiting_queues: int | None = None
+    """Named queues with waiting jobs that are looked at; None for all."""
+    ready_jobs: int = READ_JOBS
+    """Ready jobs of each priority that are looked at."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -254,7 +265,9 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
     """
     if not has_workers:
         return Locks(await LockHolder.load(connection, schema) if scan else [], None)
-    workers = await list_workers(connection, schema, scan=scan)
+    async with connection.transaction():
+        await connection.fetchrow(load("diagnose/plain_plans"))
+        workers = await list_workers(connection, schema, scan=scan)
     now = (await moment(connection)).at
     holders = [
         LockHolder(
@@ -290,14 +303,20 @@ async def _jobs_of_silent(
 
 
 async def failures(
-    connection: Connection, schema: SchemaName, pages: int, *, has_index: bool = False
+    connection: Connection,
+    schema: SchemaName,
+    pages: int,
+    *,
+    has_index: bool = False,
+    depth: Depth = Depth(),  # noqa: B008 -- frozen
 ) -> Failures:
     """Permanently failed jobs; `pages` is the size of the jobs table, `has_index` if they have an index."""
     if has_index:
-        found = Failures(await FailedTask.load(connection, schema, LISTED_FAILURES), is_estimate=False)
-        if found.jobs < LISTED_FAILURES:
+        tasks = await FailedTask.load(connection, schema, depth.listed_failures)
+        found = Failures(tasks, is_estimate=False)
+        if found.jobs < depth.listed_failures:
             return found
-    percentage = 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
+    percentage = 100.0 if pages <= depth.counted_pages else 100.0 * depth.sampled_pages / pages
     sampled = await SampledFailedTask.load(connection, schema, percentage)
     tasks = [
         FailedTask(task.task_identifier, round(task.jobs * 100 / percentage), task.last_error)
@@ -307,10 +326,15 @@ async def failures(
 
 
 async def waiting(
-    connection: Connection, schema: SchemaName, workers: WorkerList | None, pauses: list[Pause]
+    connection: Connection,
+    schema: SchemaName,
+    workers: WorkerList | None,
+    pauses: list[Pause],
+    *,
+    ready_jobs: int = READ_JOBS,
 ) -> Waiting:
     """Tasks with ready jobs, and which tasks the workers have."""
-    ready = await ready_tasks(connection, schema)
+    ready = await ready_tasks(connection, schema, limit=ready_jobs)
     running = None if workers is None else await running_tasks(connection, schema, workers)
     return Waiting(ready, running, pauses)
 

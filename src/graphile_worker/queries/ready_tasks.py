@@ -46,8 +46,11 @@ class ReadyTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ready_tasks(
-    connection: Connection, schema: SchemaName, *, now: datetime | None = None
+    connection: Connection, schema: SchemaName, *, now: datetime | None = None, limit: int = READ_JOBS
 ) -> list[ReadyTask]:
-    """Tasks with ready jobs, the oldest job first. `now` replaces the server's clock."""
-    rows = await connection.fetch(load("names/ready_tasks", schema), now, READ_JOBS)
+    """Tasks with ready jobs, the oldest job first. `now` replaces the server's clock.
+
+    `limit`: how many jobs of each priority to read.
+    """
+    rows = await connection.fetch(load("names/ready_tasks", schema), now, limit)
     return [ReadyTask(**dict(row.items())) for row in rows]

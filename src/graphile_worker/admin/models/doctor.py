@@ -60,9 +60,9 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the schema."""
 
     name: str
-    bytes: int
+    bytes: int | None
+    """With indexes. This and `rows` are of the last vacuum or analyze; None if there has been none."""
     rows: int | None
-    """An estimate; None if the server has none."""
 
 
 class OwnObject(msgspec.Struct, frozen=True, kw_only=True):

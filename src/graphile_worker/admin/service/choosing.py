@@ -51,11 +51,13 @@ async def choose(
     action: ActionName,
     position: Position,
     size: int,
+    *,
+    errors: int = ERRORS_PER_STEP,
 ) -> Choice:
-    """Lock the next jobs, `size` at most."""
+    """Lock the next jobs, `size` at most; of an error group, look at no more than `errors` errors."""
     await connection.fetchrow(load("manage/walk_along_indexes", schema))
     if chosen.fingerprint is not None:
-        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size)
+        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, errors)
     return await _choose_by_filter(connection, schema, chosen, action, position, size)
 
 
@@ -79,7 +81,7 @@ async def _choose_by_filter(
 
 
 async def _choose_of_group(
-    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int
+    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int, errors: int
 ) -> Choice:
     row: Any = await connection.fetchrow(
         load("admin/choose_of_group", schema),
@@ -87,12 +89,12 @@ async def _choose_of_group(
         position.last_at or LONG_AGO,
         position.last_id,
         position.until or datetime.now(UTC),
-        ERRORS_PER_STEP,
+        errors,
         size,
     )
     ids: list[int] = list(row["ids"])
     last_at, last_id = row["last_at"] or position.last_at, row["last_id"]
-    is_last = row["seen"] < ERRORS_PER_STEP and len(ids) < size
+    is_last = row["seen"] < errors and len(ids) < size
     if len(ids) >= size:
         last_at, last_id = row["times"][-1], ids[-1]
     at = msgspec.structs.replace(

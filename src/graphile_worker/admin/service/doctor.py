@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from ...diagnostics.examine import examine_on
+from ...diagnostics.facts import Depth
 from ...diagnostics.finding import SEVERITIES, Finding
 from ...migrate.own_objects import applied_numbers, known_own_objects
 from ...migrate.revisions import SUPPORTED_REVISION
@@ -15,6 +18,8 @@ from ..database import CONNECTION_WITHIN, STEP_WITHIN, Database
 from ..models.doctor import DoctorReport, FindingView, MaintenanceAnswer, Remedy
 from ..redact import Redactor
 
+DEPTH = Depth(listed_failures=100, counted_pages=200, sampled_pages=60, waiting_queues=40, ready_jobs=50)
+"""What the page may read of a large table; the command reads more."""
 _REMEDIES: dict[str, Remedy] = {
     "schema": "migrate",
     "indexes": "migrate",
@@ -32,11 +37,14 @@ async def examine_database(database: Database, redactor: Redactor) -> DoctorRepo
     await database.open()
     pool = database.utils.pool
     async with (
+        AsyncExitStack() as counting,
         pool.acquire(timeout=CONNECTION_WITHIN) as connection,
         pool.acquire(timeout=CONNECTION_WITHIN) as other,
     ):
+        counting.enter_context(database.meter.counting(connection))
+        counting.enter_context(database.meter.counting(other))
         options = WorkerOptions(schema=database.schema.name)
-        found = await examine_on(options, connection, other, clock=database.clock)
+        found = await examine_on(options, connection, other, clock=database.clock, depth=DEPTH)
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return DoctorReport(
         findings=[_view(finding, redactor) for finding in found],

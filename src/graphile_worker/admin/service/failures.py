@@ -42,6 +42,8 @@ READ_ERRORS = 1_000
 READ_OF_GROUP = 200
 LOOK_UP = 100
 """Jobs of a list whose states are looked up."""
+SEEN_ERRORS = 100
+"""Errors of a group that are looked at to say how many jobs an action would change."""
 BARS = 24
 MAX_PAYLOAD = 20_000
 """Bytes of a payload that is compared."""
@@ -325,13 +327,16 @@ async def dry_run(
         group = await _error_group(connection, database.schema, fingerprint)
         start = Position(0, 0, None, datetime.now(UTC))
         chosen = Chosen(fingerprint=fingerprint)
-        choice = await choose(connection, database.schema, chosen, action, start, 1_000)
+        choice = await choose(
+            connection, database.schema, chosen, action, start, SEEN_ERRORS, errors=SEEN_ERRORS
+        )
         rows = await connection.fetch(
             load("admin/standing_of_jobs", database.schema), choice.ids[: operations.EXAMPLES]
         )
-    count = Count(len(choice.ids), "exact" if choice.is_last else "at_least")
-    if not choice.is_last:  # a job has one error of the group at least
-        count = Count(max(len(choice.ids), group.permanent), "estimate")
+    count = Count(len(choice.ids))
+    if not choice.is_last:
+        share = len(choice.ids) / SEEN_ERRORS  # of the errors whose job would be changed
+        count = Count(max(len(choice.ids), group.permanent, round(share * group.errors)), "estimate")
     return DryRun(
         action=action,
         target=target_of(group),

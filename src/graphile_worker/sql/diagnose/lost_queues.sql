@@ -1,9 +1,10 @@
 -- Waiting jobs whose named queue has no row, for the doctor: a fetch locks the row of the queue, so they never run.
 -- Skips from queue to queue in the index of waiting jobs of named queues (own_objects/0002_queue_indexes).
+-- $1 how many queues to look at, or null for all.
 -- Returns job_queue_id, and job_id and task_identifier of its next job; at most 100 rows.
-with recursive waiting_queue (id) as (
+with recursive waiting_queue (id, step) as (
     (
-        select jobs.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+        select jobs.job_queue_id, 1 from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
         where jobs.is_available and jobs.job_queue_id is not null
         order by jobs.job_queue_id limit 1
     )
@@ -12,8 +13,9 @@ with recursive waiting_queue (id) as (
         select jobs.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
         where jobs.is_available and jobs.job_queue_id is not null and jobs.job_queue_id > last.id
         order by jobs.job_queue_id limit 1
-    )
-    from waiting_queue as last where last.id is not null
+    ), last.step + 1
+    from waiting_queue as last
+    where last.id is not null and ($1::integer is null or last.step < $1::integer)
 )
 select
     waiting_queue.id as job_queue_id,
