@@ -94,8 +94,8 @@ WRITING = [route for route in ROUTES if route.method != "GET"]
 BODIES = (
     b"", b"\0", b"\xff\xfe", b"null", b"[]", b"1", b'"a"', b"{", b'{"a":' * 100_000, b"[" * 100_000,
     b'{"ids":[9999999999999999999999]}', b'{"ids":["1"],"action":"retry"}',
-    b'{"action":"retry","ids":[-1,0]}', b'{"action":"retry","ids":[9223372036854775808]}', b'{"name":"\\u0000"}',
-    b'{"name":"\\ud800"}',
+    b'{"action":"retry","ids":[-1,0]}', b'{"action":"retry","ids":[9223372036854775808]}',
+    b'{"name":"\\u0000"}', b'{"name":"\\ud800"}',
     b'{"id":"\\u0000"}', b'{"identifier":"\\u0000"}', b'{"task":"\\u0000","payload":{"a":"\\u0000"}}',
     b'{"task":"a","run_at":"9999-12-31T23:59:59-14:00"}', b'{"task":"a","priority":99999999999}',
     b'{"payload":' + b"[" * 20_000 + b"]" * 20_000 + b',"revision":0,"task":"a"}',
