@@ -15,6 +15,7 @@ import pytest
 
 from cli.typing_commands import parse, words_of
 from docs.blocks import ROOT, Block, blocks_of, name_of, pages
+from graphile_worker.contrib.django.management.commands.graphile_worker import Command
 
 LINES = [
     (page, block, line)
@@ -33,6 +34,12 @@ def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Bloc
     match words_of(line):
         case ["graphile-worker", *arguments]:
             parse(arguments)
+        case ["python", "manage.py", "migrate"]:
+            pass
+        case ["python", "manage.py", "graphile_worker", *arguments]:
+            found = Command().create_parser("manage.py", "graphile_worker").parse_args(arguments)
+            if found.words:
+                parse(found.words)
         case ["pip", "install", *packages]:
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             for package in packages:
