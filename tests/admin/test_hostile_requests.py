@@ -14,7 +14,7 @@ from graphile_worker.admin.cursors import encode_cursor
 from graphile_worker.admin.routes import Route
 from graphile_worker.admin.table import ROUTES
 
-from .callers import example_path, same_origin
+from .callers import client, example_path, same_origin
 
 HUGE = "9" * 30
 NASTY = (
@@ -88,3 +88,81 @@ async def test_every_path_takes_every_value(browser: httpx.AsyncClient) -> None:
         after = rest.partition("}")[2]
         complaints += [await answered(browser, f"{before}{value}{after}") for value in NASTY]
     assert [each for each in complaints if each] == []
+
+
+WRITING = [route for route in ROUTES if route.method != "GET"]
+BODIES = (
+    b"", b"\0", b"\xff\xfe", b"null", b"[]", b"1", b'"a"', b"{", b'{"a":' * 100_000, b"[" * 100_000,
+    b'{"ids":[9999999999999999999999]}', b'{"ids":["1"],"action":"retry"}',
+    b'{"action":"retry","ids":[-1,0]}', b'{"action":"retry","ids":[9223372036854775808]}',
+    b'{"name":"\\u0000"}', b'{"name":"\\ud800"}',
+    b'{"id":"\\u0000"}', b'{"identifier":"\\u0000"}', b'{"task":"\\u0000","payload":{"a":"\\u0000"}}',
+    b'{"task":"a","run_at":"9999-12-31T23:59:59-14:00"}', b'{"task":"a","priority":99999999999}',
+    b'{"payload":' + b"[" * 20_000 + b"]" * 20_000 + b',"revision":0,"task":"a"}',
+    b'{"action":"retry","filter":"payload.\\u0000:1"}',
+    b'{"action":"retry","filter":"id:>99999999999999999999"}',
+    b'{"action":"reschedule","ids":[1],"run_at":"0001-01-01T00:00:00+14:00"}', b'{"name":"a","width":1e400}',
+    b'{"name":"a","until":"9999-12-31T23:59:59-14:00"}', b'{"name":"a","until":"99999999999999y"}',
+)  # fmt: skip
+FIELDS = (
+    b"", b"a=%00", b"%00=a", b"name=%00", b"id=%ff", b"action=retry&ids=99999999999999999999",
+    b"action=retry&ids=" + b"9" * 5000,
+    b"action=reschedule&ids=1&run_at=0001-01-01T00:00%2b14:00&confirmed=1",
+    b"name=a&until=9999-12-31T23:59", b"name=a&period=99999999999999999999", b"identifier=%00",
+    b"&" * 1000,
+    b"a=1&" * 1000, b"task=a&payload=" + b"[" * 20_000, b"task=%00",
+    b"payload=1&revision=99999999999999999999",
+    b"task=a&run_at=9999-12-31T23:59:59-14:00", b"action=delete&q=payload.%00:1&confirmed=1",
+    b"rate=nan&action=retry",
+)  # fmt: skip
+
+
+async def test_every_body_is_answered(browser: httpx.AsyncClient) -> None:
+    complaints = []
+    for route in WRITING:
+        kind = "application/json" if route.is_api else "application/x-www-form-urlencoded"
+        for body in BODIES if route.is_api else FIELDS:
+            answer = await browser.request(
+                route.method, example_path(route), content=body, headers={"Content-Type": kind}
+            )
+            if answer.status_code >= 500:
+                complaints.append(f"{answer.status_code} {route.path} {body[:80]!r}: {answer.text[:300]}")
+    assert complaints == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost.evil.example"},
+        {"Origin": "http://localhost:81"},
+    ],
+)
+async def test_no_other_site_changes_anything(app: AdminApp, headers: dict[str, str]) -> None:
+    """Every route that is not GET, also those that seem harmless, such as signing out."""
+    async with client(app, **headers) as http:
+        for route in WRITING:
+            for type in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
+                answer = await http.request(
+                    route.method, example_path(route), content=b"{}", headers={"Content-Type": type}
+                )
+                assert answer.status_code == 403, f"{route.method} {route.path} {type}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/~", "/~/", "/~nowhere/jobs", "/~../jobs", "/~a/~a/jobs", "/jobs/..%2f..%2fetc", "/static/../app.py",
+     "/static/x/%2e%2e%2fapp.py", "//", "///jobs", "/jobs//", "/JOBS", "/jobs%00", "/%ff", "/api/v1",
+     "/api/v1/",
+     "/jobs.json.json", "/jobs/1.json/", "/.json", "/jobs/%D9%A1", "/jobs/-1", "/jobs/+1", "/jobs/1e3"],
+)  # fmt: skip
+async def test_tricks_with_paths_lead_nowhere(browser: httpx.AsyncClient, path: str) -> None:
+    for method in ("GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "POST"):
+        answer = await browser.request(method, f"http://localhost{path}")
+        assert answer.status_code < 500, f"{method} {path}"
+        assert "evil" not in answer.headers.get("location", "")
+        assert answer.headers["x-content-type-options"] == "nosniff"

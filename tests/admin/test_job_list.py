@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -228,3 +230,37 @@ async def test_the_page_lists_jobs_and_what_to_do_without_any(http: httpx.AsyncC
     assert values == ["state:", "task:send_email"]
     queues = (await http.get(f"{JOBS}/completion", params={"q": "queue:m"})).json()["items"]
     assert queues == [{"value": "queue:mails", "hint": ""}]
+
+
+async def test_the_buttons_of_the_list_lead_to_their_actions(
+    http: httpx.AsyncClient, viewer: httpx.AsyncClient, jobs: Jobs
+) -> None:
+    first, second = await jobs.add("a"), await jobs.add("a")
+    for job in (first, second):
+        await fail(jobs, job, "boom")
+    listed = "/jobs?q=state%3Afailed"
+    page = (await http.get(listed)).text
+    selection = re.search(r'<form id="selection" method="post" action="([^"]+)".*?</form>', page, re.DOTALL)
+    assert selection is not None
+    back = re.search(r'name="back" value="([^"]*)"', selection[0])
+    assert back is not None
+    names = re.findall(r'name="action" value="(\w+)"', selection[0])
+    assert {"retry", "reschedule", "delete"} <= set(names)
+    assert re.findall(r'name="ids" value="(\d+)"', page) == [str(second), str(first)]
+    for name in names:
+        asked = await http.post(
+            selection[1], data={"action": name, "ids": str(first), "back": html.unescape(back[1])}
+        )
+        assert asked.status_code in (200, 303), (name, asked.text)
+    forms = re.findall(
+        r'<form class="inline" method="post" action="/operations/new".*?</form>', page, re.DOTALL
+    )
+    assert forms
+    for form in forms:
+        fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+        asked = await http.post("/operations/new", data={k: html.unescape(v) for k, v in fields.items()})
+        assert asked.status_code == 200, (fields, asked.text)
+        assert "state:failed" in asked.text
+    restricted = (await viewer.get(listed)).text
+    assert 'name="action" value=' not in restricted
+    assert "/operations/new" not in restricted

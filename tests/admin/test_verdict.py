@@ -15,6 +15,8 @@ from graphile_worker.tasks import task
 from recovery.dead import Graveyard
 from support.working import SCHEMA, Jobs, Workers, until
 
+from .test_overview import Past
+
 
 @pytest.fixture
 async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
@@ -183,6 +185,55 @@ async def test_jobs_that_a_limit_holds(
         assert "bank" in found["headline"]
     finally:
         may_end.set()
+
+
+async def test_jobs_that_may_not_start_yet(
+    situation: Situation, workers: Workers, utils: WorkerUtils
+) -> None:
+    started = asyncio.Event()
+
+    async def note(payload: Any) -> None:
+        started.set()
+
+    limited = task("limited", limit=Limit("bank", rate=(1, timedelta(hours=1)), burst=1))(note)
+    first = await utils.add_job(JobSpec("limited"))
+    await workers.start([limited])
+    await started.wait()
+    await until(lambda: _is_gone(utils, first.id))
+    second = await utils.add_job(JobSpec("limited"))
+    found = await situation.verdict(second.id)
+    assert found["kind"] == "limit_rate", found
+    assert "The limit bank allows 1 start in 1 h" in found["headline"]
+
+
+async def _is_gone(utils: WorkerUtils, job_id: int) -> bool:
+    return await utils.get_job(job_id) is None
+
+
+async def test_jobs_that_run_longer_than_usual(situation: Situation, jobs: Jobs) -> None:
+    job = await jobs.add("a")
+    await situation.worker("a", running=f"[[{job}, 1700000000]]")
+    await Graveyard(jobs.connection).give("pool", job)
+    assert await situation.kind(job) == "running"
+    await Past(jobs.connection).figures("a", completed=10, failed=0, minutes=range(1, 5))
+    found = await situation.verdict(job)
+    assert (found["kind"], found["tone"]) == ("running_long", "warn")
+    assert "longer than usual" in found["headline"]
+    assert [remedy["action"] for remedy in found["remedies"]] == ["cancel"]
+
+
+async def test_jobs_whose_flags_workers_forbid(situation: Situation, jobs: Jobs) -> None:
+    job = await jobs.add("a", flags=["slow", "eu"])
+    await situation.worker("a")
+    flags = f"update {SCHEMA}._private_py_workers set forbidden_flags = $1"
+    await jobs.connection.execute(flags, ["slow"])
+    found = await situation.verdict(job)
+    assert found["headline"] == "The worker with its task forbids its flag slow."
+    await situation.set(job, "run_at = now() - interval '1 hour', created_at = now() - interval '1 hour'")
+    await jobs.connection.execute(flags, [])
+    assert await situation.kind(job) == "overdue"
+    await jobs.connection.execute(flags, None)
+    assert "may be among them" in (await situation.verdict(job))["evidence"][0]
 
 
 async def test_jobs_that_wait_for_a_slot_or_for_trouble_to_end(situation: Situation, jobs: Jobs) -> None:

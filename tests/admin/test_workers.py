@@ -161,7 +161,13 @@ async def test_schedules_are_registered_run_paused_and_resumed(
     assert await utils.list_pauses() == []
     page = await http.get("/schedule", params={"identifier": "nightly"})
     assert "every day at 04:00" in page.text
+    assert "Last 1 run: 1 not ended" in page.text
     assert "s3cret" not in page.text
+    task = (await http.get(f"{API}/task", params={"name": "tidy"})).json()
+    assert [each["identifier"] for each in task["schedules"]] == ["nightly", "zoned"]
+    shown = await http.get("/task", params={"name": "tidy"})
+    assert "every day at 04:00" in shown.text
+    assert "action=give_up&amp;q=task%3A%22tidy%22" in shown.text
     assert (await http.get("/schedules")).status_code == 200
     form = await http.get("/schedules/pause", params={"identifier": "nightly"})
     assert form.status_code == 200

@@ -16,7 +16,10 @@ TOPICS = ("doctor", "overview", "workers", "audit")
 
 async def findings(call: Call) -> DoctorReport:
     return await call.hub.shared(
-        "doctor", lambda: doctor.examine_database(call.database), max_age=MAX_AGE, topic="doctor"
+        "doctor",
+        lambda: doctor.examine_database(call.database, call.hub.redactor),
+        max_age=MAX_AGE,
+        topic="doctor",
     )
 
 

@@ -12,6 +12,7 @@ For the script that shows values under the pointer, a chart has `data-start`, `d
 """
 
 from .histogram import histogram as histogram
+from .outcomes import outcomes as outcomes
 from .series import Colour as Colour
 from .series import Marker as Marker
 from .series import Series as Series

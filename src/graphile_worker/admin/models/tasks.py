@@ -109,6 +109,15 @@ class TaskNotes(msgspec.Struct, frozen=True, kw_only=True):
     """JSON Schema."""
 
 
+class TaskSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job of the task."""
+
+    identifier: str
+    words: str
+    """When it runs."""
+    zone: str
+
+
 class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     """One task, with what its page shows."""
 
@@ -124,3 +133,5 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     """False if no worker records figures."""
     notes: TaskNotes | None = None
     """What workers say about it; None if they say nothing."""
+    schedules: list[TaskSchedule] = []
+    """Of running workers."""

@@ -77,6 +77,7 @@ async def task(call: Call) -> Page:
     values = {
         "found": found,
         "task": found.task,
+        "quoted": msgspec.json.encode(wanted.name).decode(),
         "range": wanted.range,
         "ranges": list(RANGES.values()),
         "zone_info": zone_of(call),

@@ -16,6 +16,7 @@ from ...sql import load
 from ...text import count
 from ..database import CONNECTION_WITHIN, STEP_WITHIN, Database
 from ..models.doctor import DoctorReport, FindingView, MaintenanceAnswer, Remedy
+from ..redact import Redactor
 
 DEPTH = Depth(listed_failures=100, counted_pages=200, sampled_pages=60, waiting_queues=40, ready_jobs=50)
 """What the page may read of a large table; the command reads more."""
@@ -31,8 +32,8 @@ _PAGES = {
 }  # fmt: skip
 
 
-async def examine_database(database: Database) -> DoctorReport:
-    """Run every check; nothing is changed."""
+async def examine_database(database: Database, redactor: Redactor) -> DoctorReport:
+    """Run every check; nothing is changed. Findings quote errors of jobs."""
     await database.open()
     pool = database.utils.pool
     async with (
@@ -46,21 +47,21 @@ async def examine_database(database: Database) -> DoctorReport:
         found = await examine_on(options, connection, other, clock=database.clock, depth=DEPTH)
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return DoctorReport(
-        findings=[_view(finding) for finding in found],
+        findings=[_view(finding, redactor) for finding in found],
         errors=sum(finding.severity == "error" for finding in found),
         warnings=sum(finding.severity == "warning" for finding in found),
         examined_at=database.clock.now(),
     )
 
 
-def _view(finding: Finding) -> FindingView:
+def _view(finding: Finding, redactor: Redactor) -> FindingView:
     is_bad = finding.severity in ("error", "warning", "info")
     return FindingView(
         check=finding.check,
         severity=finding.severity,
-        summary=finding.summary,
-        meaning=finding.meaning,
-        advice=finding.advice,
+        summary=redactor.text(finding.summary),
+        meaning=redactor.text(finding.meaning),
+        advice=redactor.text(finding.advice),
         remedy=_REMEDIES.get(finding.check) if is_bad else None,
         path=_PAGES.get(finding.check) if is_bad else None,
     )

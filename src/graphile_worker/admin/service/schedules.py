@@ -35,7 +35,10 @@ from ..redact import Redactor
 from .own_tables import HISTORY, own_tables
 
 PAGE = 25
-RUNS_IN_LIST = 1
+RUNS_IN_LIST = 50
+"""Runs whose outcomes a list looks up, of all its schedules together: at least one of each."""
+RUNS = 20
+"""Runs of one schedule that are known."""
 NEXT_RUNS = 3
 LATE_AFTER = timedelta(seconds=90)
 """Workers add jobs at the beginning of a minute, a little late at most."""
@@ -58,7 +61,8 @@ async def list_schedules(
         found = await database.utils.list_schedules(after=after, limit=limit + 1, connection=connection)
         tables = await own_tables(connection, database.schema)
         page = found[:limit]
-        ids = [run.job_id for schedule in page for run in schedule.runs[:RUNS_IN_LIST]]
+        each = max(1, min(RUNS, RUNS_IN_LIST // max(1, len(page))))
+        ids = [run.job_id for schedule in page for run in schedule.runs[:each]]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     now = database.clock.now()
     return ScheduleListing(

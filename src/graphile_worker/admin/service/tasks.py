@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ...cron.words import describe_pattern
 from ...db.connection import Connection
 from ...history.records import HistoryFilter
 from ...pauses import Pause
@@ -19,10 +20,12 @@ from ...schema_name import SchemaName
 from ...sql import load
 from ..hub import Hub
 from ..models.common import Count
-from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow
+from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow, TaskSchedule
 from .expected import read_notes
 from .own_tables import FIGURES, HISTORY, PAUSES, WORKERS
 from .running import RunningJobs, read_running
+from .schedules import FUNCTION
+from .schedules import TABLE as SCHEDULES
 from .series import RANGES, TaskSeries, Timeline, read_timeline
 
 HOUR = timedelta(hours=1)
@@ -32,6 +35,7 @@ MOST_TASKS = 500
 FAILING = 0.1
 """Share of failed attempts from which on a task is listed first."""
 SLOWEST = 10
+SCHEDULES_SHOWN = 20
 SEARCHED_RUNS = 200
 """Kept jobs among which the slowest are searched."""
 
@@ -83,6 +87,7 @@ async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) 
         running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
         is_recorded=facts.hour.is_recorded,
         notes=await read_notes(connection, hub.database.schema, name),
+        schedules=await _schedules(connection, hub, name),
     )
 
 
@@ -172,6 +177,21 @@ async def count_by_task(connection: Connection, schema: SchemaName) -> tuple[dic
         states = found.setdefault(row["task_identifier"], {})
         states[row["state"]] = round(row["jobs"] * 100 / percentage)
     return found, percentage < 100
+
+
+async def _schedules(connection: Connection, hub: Hub, name: str) -> list[TaskSchedule]:
+    """The recurring jobs of the task."""
+    if not {WORKERS, SCHEDULES} <= hub.sampler.tables:
+        return []
+    rows = await connection.fetch(load("schedules/list_of_task", hub.database.schema), name, SCHEDULES_SHOWN)
+    return [
+        TaskSchedule(
+            identifier=row["identifier"],
+            words=FUNCTION if row["pattern"] is None else describe_pattern(row["pattern"]),
+            zone=row["zone"] or "UTC",
+        )
+        for row in rows
+    ]
 
 
 async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]:

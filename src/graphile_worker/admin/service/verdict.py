@@ -422,8 +422,8 @@ def _limited(facts: Facts) -> Iterator[Verdict]:
             starts, period = limit.rate
             yield Verdict(
                 kind="limit_rate",
-                headline=f"The limit {limit.name} allows {starts} starts in "
-                f"{duration(period.total_seconds())}, and they are used up.",
+                headline=f"The limit {limit.name} allows {count(starts, 'start')} in "
+                f"{duration(period.total_seconds())}, and {'it is' if starts == 1 else 'they are'} used up.",
                 evidence=_line(facts),
             )
 
