@@ -24,14 +24,28 @@ INSERT_ACTION = """
 insert into _private_py_audit (at, who, how, origin, action, target, jobs, job_ids, details)
 values ($1, $2, $3, '10.0.0.12', $4, $5, $6, '{}', $7)
 """
+INSERT_OPERATIONS = """
+with added as (
+  insert into _private_py_operations
+    (audit_id, action, arguments, chosen, target, rate, state, stage, expected, expected_kind, up_to, last_id,
+     changed, skipped, created_at, updated_at, finished_at)
+  select
+    id, action, '{}', json_build_object('filter', 'state:failed'), target, 20, 'done', 'all', jobs, 'exact',
+    48213000, 48213000, jobs - 1, 1, at, at + jobs * interval '50 ms', at + jobs * interval '50 ms'
+  from _private_py_audit where jobs > 1
+  returning id, audit_id
+)
+update _private_py_audit set operation_id = added.id from added where added.audit_id = _private_py_audit.id
+"""
 
 
 async def write_audit(connection: Any, now: datetime) -> None:
-    """Rows of the audit and of deploys."""
+    """Rows of the audit, of operations and of deploys."""
     for minutes, who, action, target, jobs, details in reversed(ACTIONS):
         at = now - timedelta(minutes=minutes)
         how = "token" if who == "ci" else "password"
         await connection.execute(INSERT_ACTION, at, who, how, action, target, jobs, json.dumps(details))
+    await connection.execute(INSERT_OPERATIONS)
     for version, minutes in ((OLD_VERSION, 3100), (NEW_VERSION, DEPLOYED)):
         await connection.execute(
             "insert into _private_py_deploys (version, started_at, last_started_at, starts) "

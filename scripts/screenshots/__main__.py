@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 
@@ -112,6 +113,7 @@ async def take(folder: Path, *, every: bool, only: str) -> int:
                 base_url=address, viewport={"width": width, "height": height}, color_scheme=theme,
                 timezone_id=ZONE, locale="en-GB", reduced_motion="reduce",
             )  # fmt: skip
+            await context.add_cookies([{"name": "gw_zone", "value": quote(ZONE, safe=""), "url": address}])
             for name, path in pages:
                 is_shown = (size, theme) in IN_THE_DOCUMENTATION and name in SHOWN
                 if every or is_shown or (name, size, theme) in ALSO:

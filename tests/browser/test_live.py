@@ -103,6 +103,8 @@ def test_times_are_in_the_zone_of_the_viewer(lively: Site, visit: Visit) -> None
     expect(page.locator("footer")).to_contain_text("America/New_York")
     page.reload()  # the server knows it too by now
     expect(page.locator("body")).to_have_attribute("data-zone", "America/New_York")
+    charts = visit(lively, timezone_id="Asia/Tokyo").go("/")  # at the first visit, without a reload
+    expect(charts.locator("figure.chart").first).to_have_attribute("data-zone", "Asia/Tokyo")
     page.get_by_text("Times in UTC").first.evaluate("button => button.click()")
     expect(page.locator("footer")).to_contain_text("UTC")
 

@@ -142,7 +142,9 @@ class Expected:
             return f"list of {self.words(resolved['items'], depth + 1)}" if "items" in resolved else "list"
         if kind == "object":
             more = resolved.get("additionalProperties")
-            return f"object of {self.words(more, depth + 1)}" if isinstance(more, dict) and more else "object"
+            if isinstance(more, dict) and more:
+                return f"object with values: {self.words(more, depth + 1)}"
+            return "object"
         form = resolved.get("format")
         words = WORDS.get(kind, kind) if isinstance(kind, str) else "any value"
         return f"{words} ({form})" if isinstance(form, str) else words

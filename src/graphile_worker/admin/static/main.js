@@ -9,4 +9,5 @@ import * as live from "./live.js";
 import * as times from "./times.js";
 
 document.documentElement.classList.add("js");
-for (const part of [times, frame, copy, forms, keys, chart, lists, live]) part.start();
+// The times come last: at the first visit they ask for the page again, in the viewer's zone.
+for (const part of [frame, copy, forms, keys, chart, lists, live, times]) part.start();
