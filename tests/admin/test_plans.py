@@ -32,6 +32,10 @@ MILLION = 1_000_000
 PAGE_BUFFERS = 1000
 LIST_BUFFERS = 200
 SAMPLE_BUFFERS = 500
+LONG_RANGES = {"30d": 2500, "90d": 2500}
+"""Above the bar: they read a row for each hour of 90 days and each task, so the cost grows with the number of
+tasks, not with that of jobs. It is paid once a minute at most, however many tabs show the range."""
+SHORT_RANGES = ("15m", "6h", "24h", "48h", "7d")
 MILLISECONDS = 50.0
 LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")
 COMMENTS = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
@@ -220,6 +224,18 @@ async def test_no_page_reads_in_proportion_to_the_table(explained: Any, large_ur
             reading = await _read(explained, address)
             print(f"{address}: {reading.buffers} buffers, {reading.milliseconds:.1f} ms")
             complaints += _complaints(address, reading, _allowed(route.path))
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.timeout(3600 if JOBS >= MILLION else 600)
+async def test_every_range_of_the_overview_is_bounded(explained: Any) -> None:
+    await _read(explained, "/")
+    complaints = []
+    for name in SHORT_RANGES:
+        complaints += _complaints(name, await _read(explained, f"/?range={name}"), PAGE_BUFFERS)
+    for name, allowed in LONG_RANGES.items():
+        reading = await _read(explained, f"/?range={name}")
+        assert reading.buffers <= allowed, (name, reading.statements)
     assert not complaints, "\n".join(complaints)
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .call import Call
     from .database import Database
     from .identity import Identity
+
+logger = logging.getLogger("graphile_worker.admin")
 
 
 def actor_of(call: Call) -> Actor:
@@ -67,9 +70,10 @@ async def record_alone(
 ) -> int | None:
     """The same in a transaction of its own, for what changes nothing else: a refused sign-in, a reveal.
 
-    A read-only dashboard records nothing.
+    A read-only dashboard cannot write to the database, so it goes to the log.
     """
     if database.is_read_only:
+        logger.info("%s by %r from %s: %r", action, actor.name, actor.origin, target)
         return None
     async with database.write() as connection:
         return await audit.record(connection, database.schema, actor, action, target=target, details=details)

@@ -16,14 +16,18 @@ PERIOD = 60.0  # seconds
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Statements of the dashboard in the last minute, and the time until their results were here."""
+    """Statements of the dashboard in the last minute, and the time until their results were here.
+
+    The server itself took less: the network and this process are part of it.
+    """
 
     statements: int
     milliseconds: float
 
     def __str__(self) -> str:
         noun = "statement" if self.statements == 1 else "statements"
-        return f"{self.statements:,} {noun} in the last minute, {self.milliseconds:,.0f} ms of database time"
+        sent = f"{self.statements:,} {noun} in the last minute"
+        return f"{sent}, at most {self.milliseconds:,.0f} ms of database time"
 
 
 class Meter:

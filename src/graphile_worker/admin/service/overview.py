@@ -33,6 +33,8 @@ SCHEDULES_FOR = 30.0
 """Seconds for which recurring jobs are not read again."""
 USUAL_FOR = 300.0
 """Seconds for which the usual wait is not worked out again."""
+HOURS_FOR = 60.0
+"""Seconds for which a range in hours or days is not read again: it reads many rows, of which one changes."""
 DAY = timedelta(days=1)
 MOST_GROUPS = 20
 
@@ -63,8 +65,12 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
         tasks = await read_tasks(connection, hub, now)
         timeline = tasks.hour
         if range != "1h":
-            timeline = await read_timeline(
-                connection, schema, wanted, now, tables=tables, samples=hub.sampler.samples
+            timeline = await hub.shared(
+                f"timeline {range}",
+                lambda: read_timeline(
+                    connection, schema, wanted, now, tables=tables, samples=hub.sampler.samples
+                ),
+                max_age=0.0 if wanted.is_fine else HOURS_FOR,
             )
         groups = await _groups(connection, hub, now)
         markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
