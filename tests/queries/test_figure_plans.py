@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.figures import upkeep
+from graphile_worker.figures import backlog, upkeep
 from graphile_worker.figures.backlog import COUNTED, SCANNED_PAGES
 from graphile_worker.figures.upkeep import DeleteOldFigures, FoldMinutes, SampleJobs
 from graphile_worker.queries.figures import read_figures, read_samples
@@ -142,7 +142,7 @@ async def test_a_sample_reads_part_of_a_large_table(tuned_desk: Desk) -> None:
 async def test_few_ready_jobs_in_a_large_table_are_counted_through_indexes(
     tuned_desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "MANY", 10 * SIZE)  # in this table there are many
+    monkeypatch.setattr(backlog, "MANY", 10 * SIZE)  # in this table there are many
     await SampleJobs(tuned_desk.schema).run(tuned_desk.explaining)
     _, look, _ = tuned_desk.explaining.plans
     assert "Seq Scan" not in look.kinds_of_scans, look.describe()
