@@ -279,6 +279,7 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         else [{"name": lane.name, "slots": lane.slots, "tasks": lane.tasks} for lane in worker.lanes],
         "is_listening": worker.is_listening,
         "clock": worker.clock,
+        "forbidden_flags": worker.forbidden_flags,
     }
 
 

@@ -16,7 +16,7 @@ from support.working import Jobs
 
 
 def shop(database_url: str, **settings: object) -> Any:
-    app = Flask("shop")
+    app = Flask("flask_shop")
     app.config.update(GRAPHILE_WORKER_CONNECTION_STRING=database_url, **settings)
     GraphileWorker().init_app(app)
     return app
@@ -61,7 +61,7 @@ async def test_tasks_run_in_the_context_of_the_application(database_url: str, jo
         await jobs.add(identifier)
     app = App(plugins=[AppContext(shop(database_url))], tasks=[in_loop, in_thread])
     await run_once(app=app, connection_string=database_url)
-    assert names == ["shop", "shop"]
+    assert names == ["flask_shop", "flask_shop"]
 
 
 def test_the_command_uses_the_settings(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

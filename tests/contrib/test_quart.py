@@ -20,7 +20,7 @@ async def test_a_view_adds_a_job_that_the_worker_runs(database_url: str) -> None
     async def welcome(payload: Any) -> None:
         ran.set()
 
-    app = Quart("shop")
+    app = Quart("quart_shop")
     app.config["GRAPHILE_WORKER_CONNECTION_STRING"] = database_url
     GraphileWorker(app, worker=True, task_list=[welcome])
 
