@@ -75,10 +75,11 @@ async def test_twenty_readers_share_one_sampler_and_an_idle_dashboard_sends_noth
         assert meter.total == cost
         for other in others:
             hub.unsubscribe(other)
+        sampling = hub._loop
+        assert sampling is not None
     await until(lambda: hub.streams == 0)
     taken = len(hub.sampler.samples)
-    hub.interval = 0.01
-    await asyncio.sleep(0.2)  # many intervals
+    await until(sampling.done)  # what takes the samples has ended
     assert (meter.total, len(hub.sampler.samples)) == (cost, taken)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +18,7 @@ from graphile_worker.admin.service.series import RANGES
 from graphile_worker.figures.counter import MinuteFigures, TaskFigures
 from graphile_worker.figures.write import write_minutes
 from graphile_worker.schema_name import SchemaName
-from support.working import SCHEMA, Gate, Jobs, Workers
+from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 NAME = SchemaName()
 OTHERS = 'data-name="other runtimes"'
@@ -169,13 +168,16 @@ async def reported(http: httpx.AsyncClient, admin: AdminApp) -> Any:
     """Overview, once the worker's heartbeat has said what it runs."""
     hub = hubs_of(admin).of(admin.databases[0])
     hub.interval = 0.0
-    async with asyncio.timeout(60):
-        while True:
-            hub._duration = 0.0
-            found = (await http.get("/api/v1/overview")).json()
-            if found["running"]["value"] == 1 and found["longest"]:
-                return found
-            await asyncio.sleep(0.2)
+    found: Any = None
+
+    async def is_there() -> bool:
+        nonlocal found
+        hub._duration = 0.0
+        found = (await http.get("/api/v1/overview")).json()
+        return bool(found["running"]["value"] == 1 and found["longest"])
+
+    await until(is_there, every=0.2)
+    return found
 
 
 async def test_running_jobs_and_workers_are_shown(

@@ -23,7 +23,7 @@ OVERDUE = 10.0
 CLOCK_OFF = 2.0
 """Seconds by which a worker's clock may differ."""
 LONG = 3.0
-"""A run is unusual if it takes so many times the usual."""
+"""A run is unusual if it takes this many times as long as usual."""
 RETRY: Remedy = Remedy("Retry", action="retry")
 RUN_NOW: Remedy = Remedy("Run now", action="run_now")
 DOCTOR: Remedy = Remedy("Open the doctor", page="/doctor")
