@@ -108,7 +108,8 @@ class WorkerUtils:
         if checks_names and self._adds_plain_jobs:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
-        self._is_bound = isinstance(pool, BoundConnection)
+        self._home: Any = pool.connection if isinstance(pool, BoundConnection) else None
+        self._is_bound = self._home is not None
         serves_any_loop = self._is_bound or getattr(pool, "serves_any_loop", False)
         self._current_loop = _no_loop if serves_any_loop else asyncio._get_running_loop
         self._loop = self._current_loop()
@@ -1218,9 +1219,11 @@ class WorkerUtils:
         """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
-        if given is None and self._current_loop() is not self._loop:
-            self._check_loop()
-        if given is not None and type(given) not in DRIVER_CONNECTIONS:
+        if given is None:
+            if self._current_loop() is not self._loop:
+                self._check_loop()
+            given = self._home
+        elif type(given) not in DRIVER_CONNECTIONS:
             given = as_connection(given)
         return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
 
