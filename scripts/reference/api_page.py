@@ -48,7 +48,7 @@ PAGES = {
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
     "hooks.md": (
-        f"Hooks {_interceptor_types()} CallNext KeptPart SkipJob FailJob LeaveLocked Plugin "
+        f"Hooks {_interceptor_types()} CallNext AddWatcher KeptPart SkipJob FailJob LeaveLocked Plugin "
         "PluginWithLifecycle WorkerContext Events"
     ),
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
