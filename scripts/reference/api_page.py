@@ -49,7 +49,7 @@ PAGES = {
     ),
     "hooks.md": (
         f"Hooks {_interceptor_types()} CallNext KeptPart SkipJob FailJob LeaveLocked Plugin "
-        "PluginWithLifecycle WorkerContext Events"
+        "PluginWithLifecycle WorkerContext LivePool Events"
     ),
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),

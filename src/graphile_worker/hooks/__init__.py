@@ -16,7 +16,7 @@ from .interceptors import (
     OnRecovery,
     SkipJob,
 )
-from .plugins import Plugin, PluginWithLifecycle, WorkerContext
+from .plugins import LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .redaction import KeptPart, Redactor
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Hooks",
     "KeptPart",
     "LeaveLocked",
+    "LivePool",
     "OnRecovery",
     "Plugin",
     "PluginWithLifecycle",

@@ -281,8 +281,8 @@ class WorkerBuilder:
 
         return Recovery.connections_kept(self.options, self.database, self.dsn)
 
-    def worker_context(self, pool_id: str) -> WorkerContext:
-        return WorkerContext(pool_id=pool_id, hooks=self.hooks, options=self.options)
+    def worker_context(self, pool: WorkerPool) -> WorkerContext:
+        return WorkerContext(pool_id=pool.id, hooks=self.hooks, options=self.options, pool=pool)
 
     def make_pool(self) -> WorkerPool:
         from ..worker.pool import WorkerPool
