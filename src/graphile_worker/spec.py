@@ -247,6 +247,11 @@ def is_track_name(name: str) -> bool:
     return bool(home) and name[-1] == "]" and number.isascii() and number.isdigit() and number[0] != "0"
 
 
+def home_name(name: str) -> str:
+    """The name of the queue that a row belongs to: `tenant:7` for `tenant:7 [2]`."""
+    return name[: name.rindex(" [")] if is_track_name(name) else name
+
+
 def check_width(argument: str, width: object) -> None:
     """Reject anything but a whole number of jobs."""
     if isinstance(width, bool) or not isinstance(width, int):
