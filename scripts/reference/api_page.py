@@ -82,7 +82,9 @@ INTERNAL = {
 WITH_CONSTRUCTOR = ("App",)
 """Classes that users instantiate with more than their fields."""
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
-OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues")
+OPTIONS_PAGE = (
+    "RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues", "OptionsWithPlugins",
+)  # fmt: skip
 """Keyword arguments that are listed there."""
 CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArguments": SyncClientArguments}
 """Keyword arguments that are listed one by one."""
