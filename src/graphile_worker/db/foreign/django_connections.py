@@ -30,7 +30,7 @@ class DjangoConnection(ForeignConnection):
             else:
                 cursor.execute(sql)
             if cursor.description is None:
-                return Result()
+                return Result(status=cursor.statusmessage or "")
             return Result([column[0] for column in cursor.description], cursor.fetchall())
 
     async def _run_script(self, sql: str) -> None:

@@ -11,6 +11,8 @@ class Result(NamedTuple):
 
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[Any]] = ()
+    status: str = ""
+    """Such as `DELETE 2`, from libraries with which a worker writes outcomes."""
 
 
 class ForeignRow:
