@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from ..job import Job
+from ..outcome import Finished
 from ..pauses import Pause
 from ..spec import CronJob, JobSpec
 
@@ -176,6 +177,8 @@ class PoolOutcomesWritten(PoolEvent, frozen=True, kw_only=True):
     failed: int
     returned: int
     seconds: float
+    finished: Sequence[Finished] = ()
+    """The completed and failed ones, with their outcomes. One event for many jobs is cheap to observe."""
 
 
 class PoolReleased(PoolEvent, frozen=True, kw_only=True):

@@ -186,7 +186,7 @@ class Runner:
             self._cron = builder.make_cron()
             await self._cron.start()
         self._pool = pool = builder.make_pool()
-        await builder.hooks.start_plugins(builder.worker_context(pool.id))
+        await builder.hooks.start_plugins(builder.worker_context(pool))
         self._recovery = builder.make_recovery(pool)
         await self._recovery.register()
         await pool.start()
