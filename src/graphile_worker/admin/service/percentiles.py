@@ -22,7 +22,7 @@ async def read_percentiles(
     """`run_p95` and `wait_p95` in each step, by task; the empty name is for all together."""
     if not of.is_recorded:
         return {}
-    unit: FigureGroup = "minute" if of.range.is_fine else "hour"
+    unit: FigureGroup = "minute" if of.range.is_fine else "day" if of.range.is_by_day else "hour"
     rows = await read_figures(
         connection, schema, since=of.start, until=None, now=now, task_identifier=task, by=[unit, "task"]
     )
