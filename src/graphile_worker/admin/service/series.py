@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
-from ...db.connection import Connection
+from ...db.connection import Connection, Row
 from ...schema_name import SchemaName
 from ...sql import load
 from ..models.overview import Sample
@@ -176,6 +177,21 @@ async def read_timeline(
     return found
 
 
+async def read_steps(
+    connection: Connection,
+    schema: SchemaName,
+    what: Literal["series", "times"],
+    of: Timeline,
+    tables: frozenset[str],
+    task_identifier: str | None,
+) -> Sequence[Row]:
+    """Figures of each step and task, from the minutes, the hours or the days."""
+    source = "minute" if of.range.is_fine else "day" if of.range.is_by_day and DAYS in tables else "hour"
+    statement = load(f"admin/{source}_{what}", schema)
+    rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step), task_identifier)
+    return [row for row in rows if 0 <= row["step"] < of.range.count]
+
+
 async def _read_tasks(
     connection: Connection,
     schema: SchemaName,
@@ -183,14 +199,10 @@ async def _read_tasks(
     tables: frozenset[str],
     task_identifier: str | None,
 ) -> dict[str, TaskSeries]:
-    source = "minute" if of.range.is_fine else "day" if of.range.is_by_day and DAYS in tables else "hour"
-    statement = load(f"admin/{source}_series", schema)
-    rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step), task_identifier)
+    rows = await read_steps(connection, schema, "series", of, tables, task_identifier)
     found: dict[str, TaskSeries] = {}
     for row in rows:
         step = row["step"]
-        if not 0 <= step < of.range.count:
-            continue
         series = found.setdefault(row["task"], _nothing(of.range.count))
         seconds = of.seconds(step)
         series.completed[step] = row["completed"] * 60 / seconds
