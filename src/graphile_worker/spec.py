@@ -7,6 +7,7 @@ database's. Zero is a value. Limits are those of the shared tables.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args, overload
 
@@ -165,6 +166,12 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
         """A validated copy with some values changed."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return type(self)(**(values | changes))
+
+    def _with_json(self, payload: str) -> Self:
+        """A copy with this JSON text as payload, which is not checked again."""
+        same = copy(self)
+        msgspec.structs.force_setattr(same, "payload", msgspec.Raw(payload))
+        return same
 
 
 class CronJob(JobSpec, frozen=True, kw_only=True):
