@@ -12,7 +12,8 @@ import httpx
 import pytest
 from prometheus_client import REGISTRY, Counter, Gauge
 
-from graphile_worker import run
+from graphile_worker import Runner, run
+from graphile_worker.awaitable import AwaitableContext
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.errors import ConfigError
 from graphile_worker.service.http.reporting_plugin import ReportingPlugin
@@ -165,13 +166,19 @@ async def test_two_workers_in_one_program_share_a_server(database_url: str) -> N
 
     async def hello() -> None: ...
 
-    arguments = {"connection_string": database_url, "task_list": {"hello": hello}, "handle_signals": False}
-    async with run(**arguments, plugins=[http]) as one, run(**arguments, plugins=[http]) as two:
-        assert http.url is not None
-        await until(lambda: _is(http.url or "", "/readyz", 200))
-        (process,) = (await probe(http.url, "/readyz?verbose")).body["workers"]
+    def start() -> AwaitableContext[Runner]:
+        return run(
+            connection_string=database_url,
+            task_list={"hello": hello},
+            handle_signals=False,
+            plugins=[http],
+        )
+
+    async with start() as one, start() as two:
+        at = str(http.url)
+        await until(lambda: _is(at, "/readyz", 200))
+        (process,) = (await probe(at, "/readyz?verbose")).body["workers"]
         assert {pool["pool_id"] for pool in process["pools"]} == {one.pool_id, two.pool_id}
-        at = http.url
         await two.stop()
         (process,) = (await probe(at, "/livez?verbose")).body["workers"]
         assert [pool["pool_id"] for pool in process["pools"]] == [one.pool_id]

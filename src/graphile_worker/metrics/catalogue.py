@@ -7,10 +7,12 @@ from typing import Literal
 
 import msgspec
 
-PREFIX = "graphile_worker"
-MAX_TASKS = 200
-"""Tasks with a label of their own; the others share `OTHER`."""
+from ..figures.database_gauges import MAX_TASKS as MAX_TASKS
+from ..figures.gauges import HELP as GAUGES
+from ..figures.gauges import PREFIX
+
 OTHER = "other"
+"""The value of the label `task` beyond `MAX_TASKS`."""
 DURATION_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
 )  # fmt: skip
@@ -19,8 +21,6 @@ WAIT_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600
 """Seconds that a job waits: from milliseconds to four hours."""
 OUTCOMES = ("success", "error", "failed", "interrupted", "snoozed", "expired", "cancelled")
 """Values of the label `outcome`: `error` will be retried, `failed` will not."""
-READY_CAP = 10_001
-"""`ready_jobs` says no more than this."""
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -61,45 +61,24 @@ RECOVERED = Metric(
     "jobs_recovered_total", "counter", "Orphaned jobs of dead workers, by what became of them.", ("outcome",)
 )
 EVICTED = Metric("jobs_evicted_total", "counter", "Jobs that other workers took over from this one.")
-CRON_JOBS = Metric(
-    "cron_jobs_total", "counter", "Recurring jobs that were scheduled, by this worker or another.", ("task",)
+CRON_JOBS = Metric("cron_jobs_total", "counter", "Recurring jobs that this worker added.", ("task",))
+ADDED = Metric(
+    "jobs_added_total", "counter", "Jobs that this process added, without recurring ones.", ("task", "result")
 )
-ADDED = Metric("jobs_added_total", "counter", "Jobs added by this process.", ("task", "result"))
 BLOCKED = Metric(
     "loop_blocked_seconds_total", "counter", "How long the event loop was blocked, from one second on."
 )
-INFO = Metric(
-    "info",
-    "gauge",
-    "Version of graphile-worker, and schema; always 1.",
-    ("version", "schema"),
-    merge="max",
-)
+INFO = Metric("info", "gauge", GAUGES["info"], ("version", "schema"), merge="max")
 WORKER_METRICS: Sequence[Metric] = (
     JOBS, DURATION, WAIT, RUNNING, SLOTS, LISTENING, FETCHED, RETURNED, DATABASE_ERRORS, RECOVERED, EVICTED,
     CRON_JOBS, ADDED, BLOCKED, INFO,
 )  # fmt: skip
 """Of a worker process."""
 
-OLDEST = Metric(
-    "oldest_ready_job_age_seconds", "gauge", "How long the oldest ready job has waited; 0 if none is ready."
+_LABELS = {"jobs": ("task", "state"), "queue_jobs": ("queue",), "workers": ("state",)}
+DATABASE_METRICS: Sequence[Metric] = tuple(
+    Metric(name, "gauge", help, _LABELS.get(name, ())) for name, help in GAUGES.items() if name != INFO.name
 )
-READY = Metric("ready_jobs", "gauge", f"Ready jobs, at most {READY_CAP}.")
-READY_IS_CAPPED = Metric("ready_jobs_is_capped", "gauge", "Whether there are more ready jobs than that.")
-JOBS_BY_STATE = Metric("jobs", "gauge", "Jobs in the table, by task and state.", ("task", "state"))
-JOBS_IS_ESTIMATE = Metric("jobs_is_estimate", "gauge", "Whether the number of jobs is an estimate.")
-QUEUE_JOBS = Metric("queue_jobs", "gauge", "Jobs of a named queue, for the queues asked for.", ("queue",))
-WORKERS = Metric("workers", "gauge", "Python worker pools by state: alive or lost.", ("state",))
-TABLE_BYTES = Metric("jobs_table_bytes", "gauge", "Size of the jobs table with its indexes.")
-DEAD_ROWS = Metric("jobs_dead_rows", "gauge", "Dead rows of the jobs table.")
-EXPORTER_UP = Metric("exporter_up", "gauge", "Whether the database answers the exporter.")
-LAST_SUCCESS = Metric(
-    "exporter_last_success_timestamp_seconds", "gauge", "When the gauges of the database were last read."
-)
-DATABASE_METRICS: Sequence[Metric] = (
-    OLDEST, READY, READY_IS_CAPPED, JOBS_BY_STATE, JOBS_IS_ESTIMATE, QUEUE_JOBS, WORKERS, TABLE_BYTES,
-    DEAD_ROWS, EXPORTER_UP, LAST_SUCCESS,
-)  # fmt: skip
 """Of a database; one process exports them."""
 
 ALL_METRICS: Sequence[Metric] = (*WORKER_METRICS, *DATABASE_METRICS)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from ..figures.counter import wait_of
 from ..hooks import LivePool, WorkerContext
 from ..hooks.events import (
-    CronScheduled,
     JobCancelled,
     JobErrored,
     JobExpired,
@@ -76,8 +75,9 @@ class WorkerCounts:
         self.blocked_seconds = 0.0
         self.database_errors: Counter[str] = Counter()
         self.recovered: Counter[str] = Counter()
-        self.cron_jobs: Counter[str] = Counter()
-        self.added: Counter[tuple[str, str]] = Counter()
+        self.cron_jobs: ByTask[Counter[str]] = ByTask(Counter, max_tasks)
+        self.added: ByTask[Counter[str]] = ByTask(Counter, max_tasks)
+        """By task and result."""
         self.pools: dict[str, LivePool] = {}
         """The pools that run now, by id."""
         self.schemas: set[str] = set()
@@ -105,7 +105,6 @@ class WorkerCounts:
         on(ResetLockedFailure, lambda _: self._database_failed("reset_locked"))
         on(WorkerRecovered, self._recovered)
         on(PoolEvicted, self._evicted)
-        on(CronScheduled, self._scheduled)
         on(PoolLoopBlocked, self._blocked)
         on(PoolReleased, lambda event: self.forget(event.pool_id))
 
@@ -158,10 +157,6 @@ class WorkerCounts:
 
     def _cancelled(self, event: JobCancelled) -> None:
         self._ended(event.job, "cancelled", event.duration if event.has_started else None)
-
-    def _scheduled(self, event: CronScheduled) -> None:
-        for job in event.jobs_and_identifiers:
-            self.cron_jobs[self.tasks.label(job.task_identifier)] += 1
 
     # -- the rest ------------------------------------------------------------------------------------------
 

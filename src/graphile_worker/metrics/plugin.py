@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
+from ..figures.gauges import PREFIX
 from ..hooks import Hooks, WorkerContext
-from .catalogue import DURATION_BUCKETS, MAX_TASKS, PREFIX, WAIT_BUCKETS
+from .added_jobs import AddedJobs
+from .catalogue import DURATION_BUCKETS, MAX_TASKS, WAIT_BUCKETS
 from .client_library import REGISTRY
 from .counts import WorkerCounts
 from .worker_collector import shared_collector
@@ -50,7 +52,10 @@ class PrometheusPlugin:
         self._counts = shared_collector(registry or REGISTRY, prefix, make_counts).counts
 
     def install(self, hooks: Hooks) -> None:
-        """What a client does is counted, too."""
+        """Count the jobs that are added, once, even if several plugins ask for it."""
+        watchers = (each for each in hooks._add_watchers if isinstance(each, AddedJobs))
+        if not any(watcher.counts is self._counts for watcher in watchers):
+            hooks.watch_adds(AddedJobs(self._counts))
 
     async def start(self, worker: WorkerContext) -> None:
         """Count what this worker does."""

@@ -33,8 +33,3 @@ class ByTask(dict[str, T], Generic[T]):
             return self[OTHER]
         made = self[name] = self._make()
         return made
-
-    def label(self, name: str) -> str:
-        """The value of the label `task` for this task."""
-        self[name]
-        return name if name in self else OTHER

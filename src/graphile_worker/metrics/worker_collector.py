@@ -88,16 +88,20 @@ class WorkerCollector:
         for metric, found, known in (
             (names.DATABASE_ERRORS, counts.database_errors, ("fetch", "listen", "reset_locked")),
             (names.RECOVERED, counts.recovered, ("returned", "failed", "left", "cancelled")),
-            (names.CRON_JOBS, counts.cron_jobs, ()),
         ):
             family = counter(metric, self._prefix)
             for label, number in (dict.fromkeys(known, 0) | dict(found)).items():
                 family.add_metric([label], number)
             yield family
         added = counter(names.ADDED, self._prefix)
-        for (task, result), number in dict(counts.added).items():
-            added.add_metric([task, result], number)
+        for task, results in list(counts.added.items()):
+            for result, number in dict(results).items():
+                added.add_metric([task, result], number)
         yield added
+        recurring = counter(names.CRON_JOBS, self._prefix)
+        for task, results in list(counts.cron_jobs.items()):
+            recurring.add_metric([task], results["added"])
+        yield recurring
 
 
 _collectors: WeakKeyDictionary[CollectorRegistry, dict[str, WorkerCollector]] = WeakKeyDictionary()

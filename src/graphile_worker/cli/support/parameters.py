@@ -310,6 +310,12 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         "--http-address", metavar="ADDRESS", help="Address for --http-port.  [default: every address]"
     ),
     click.option(
+        "--plugin",
+        multiple=True,
+        metavar="NAME",
+        help="Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+    ),
+    click.option(
         "--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]"
     ),
     click.option(

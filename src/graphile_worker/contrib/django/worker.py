@@ -9,6 +9,7 @@ from typing import Any
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from ...app import App
+from ...hooks import Plugin
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
 from .conf import WorkerSettings, worker_settings
@@ -19,8 +20,14 @@ def make_app(queues: Collection[str] = (), excluded: Collection[str] = ()) -> Ap
     """An App with the tasks of the project; `queues` and `excluded` are queues of Django's framework."""
     chosen = worker_settings()
     tasks = [*own_tasks(chosen), *django_tasks(queues, excluded)]
-    plugins = [import_string(path)() for path in chosen.plugins]
-    return App(tasks=tasks, plugins=plugins, crontab=chosen.crontab)
+    return App(tasks=tasks, plugins=map(_plugin, chosen.plugins), crontab=chosen.crontab)
+
+
+def _plugin(name: str) -> Plugin | str:
+    """A plugin by its dotted path, as Django names things; the worker loads those with other names."""
+    is_dotted = "." in name and ":" not in name
+    plugin: Plugin | str = import_string(name)() if is_dotted else name
+    return plugin
 
 
 def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:

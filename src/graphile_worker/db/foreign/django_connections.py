@@ -31,7 +31,8 @@ class DjangoConnection(ForeignConnection):
                 cursor.execute(sql)
             if cursor.description is None:
                 return Result()
-            return Result([column[0] for column in cursor.description], cursor.fetchall())
+            description = cursor.description
+            return Result(cursor.fetchall(), lambda: [column[0] for column in description])
 
     async def _run_script(self, sql: str) -> None:
         await self._run(sql, ())
