@@ -3,6 +3,7 @@
 The event classes are in `graphile_worker.hooks.events`.
 """
 
+from .add_watchers import AddWatcher
 from .emitter import Events
 from .hooks import Hooks
 from .interceptors import (
@@ -20,6 +21,7 @@ from .plugins import LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .redaction import KeptPart, Redactor
 
 __all__ = [
+    "AddWatcher",
     "AfterRun",
     "AroundRun",
     "BeforeAdd",

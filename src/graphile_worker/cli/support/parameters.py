@@ -301,6 +301,12 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="Health file for `graphile-worker health`; the process id is appended to the path.",
     ),
     click.option(
+        "--plugin",
+        multiple=True,
+        metavar="NAME",
+        help="Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+    ),
+    click.option(
         "--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]"
     ),
     click.option(
