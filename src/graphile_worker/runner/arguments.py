@@ -16,6 +16,7 @@ from ..db.connection import AnyConnection, AnyPool
 from ..hooks import Events, Hooks, Plugin
 from ..option_values import WorkerOptionValues
 from ..options import WorkerOptions
+from ..tasks.overrides import DependencyOverrides
 from ..tasks.registry import TaskList
 from ..worker.fetcher import FlagSource
 
@@ -44,6 +45,8 @@ class WorkerArguments(WorkerOptionValues, total=False):
     """
     extensions: Iterable[object] | Mapping[type[Any], object]
     """Objects of your application that tasks get with `helpers.extension(Type)`."""
+    dependency_overrides: DependencyOverrides | None
+    """Functions to call in place of those that `Depends` names; for tests."""
     logger: logging.Logger | None
     """A `logging.Logger` for this worker and its tasks; see [logging](../logging.md)."""
     clock: Clock | None

@@ -33,6 +33,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from ..tasks.decorator import declared_tasks
 from ..tasks.load import load_tasks
+from ..tasks.overrides import DependencyOverrides
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
 from ..worker.fetcher import FlagSource
 from .fake_clock import FakeClock
@@ -90,6 +91,7 @@ class RunJobs:
         events: Events | None = None,
         plugins: Iterable[Plugin | str] = (),
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
+        dependency_overrides: DependencyOverrides | None = None,
         forbidden_flags: FlagSource = None,
         logger: logging.Logger | None = None,
         **values: Unpack[WorkerOptionValues],
@@ -99,6 +101,7 @@ class RunJobs:
         Jobs that tasks add run too. A failed job stays in the queue for its next attempt, and a job of an
         unknown task stays there too; `JobsRun.check` makes them fail the test.
         With `app`, its tasks, hooks and extensions are used too, and its lifespan is entered for this call.
+        `dependency_overrides` maps functions that `Depends` names to those to call instead.
         Without `task_list` and `app`, the tasks come from the configured app or directory. `values` are
         options of a worker.
         With `until`, the clock moves from job to job up to that time, and the recurring jobs of `crontab` or
@@ -114,6 +117,7 @@ class RunJobs:
                 more = {
                     "plugins": (*plugins, observed), "extensions": extensions, "logger": logger,
                     "forbidden_flags": forbidden_flags, "app": whole,
+                    "dependency_overrides": dependency_overrides,
                 }  # fmt: skip
                 schedule = self._schedule(until, tasks, crontab, parsed_cron_items, whole)
                 pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)
