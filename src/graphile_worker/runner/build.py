@@ -109,6 +109,7 @@ class WorkerBuilder:
             self._connection_string = None  # the caller's pool wins over a configured connection string
         if once and is_connection(self._pg_pool):
             self._pg_pool = SingleConnection(self._pg_pool)
+        if isinstance(self._pg_pool, SingleConnection):
             # Leave no state in the caller's session. Other sessions cannot see what it has not committed.
             self.options = self.options.with_values(recovery=False, figures=False, prepared_statements=False)
         hooks = call_hooks(arguments)

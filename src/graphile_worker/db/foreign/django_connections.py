@@ -30,7 +30,7 @@ class DjangoConnection(ForeignConnection):
             else:
                 cursor.execute(sql)
             if cursor.description is None:
-                return Result()
+                return Result(status=cursor.statusmessage or "")
             description = cursor.description
             return Result(cursor.fetchall(), lambda: [column[0] for column in description])
 

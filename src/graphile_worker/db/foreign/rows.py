@@ -17,6 +17,8 @@ class Result(NamedTuple):
     rows: Sequence[Sequence[Any]] = ()
     names: Callable[[], Sequence[str]] = _no_names
     """Returns the names of the columns. Most statements are read by position and never need them."""
+    status: str = ""
+    """Such as `DELETE 2`, from libraries with which a worker writes outcomes."""
 
 
 class Places:
