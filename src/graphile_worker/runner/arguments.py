@@ -6,7 +6,7 @@ No module imports this one at run time; the reference pages are made from it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..app.application import App, Lifespan
@@ -16,7 +16,6 @@ from ..db.connection import AnyConnection, AnyPool
 from ..hooks import Events, Hooks, Plugin
 from ..option_values import WorkerOptionValues
 from ..options import WorkerOptions
-from ..tasks.overrides import DependencyOverrides
 from ..tasks.registry import TaskList
 from ..worker.fetcher import FlagSource
 
@@ -45,7 +44,7 @@ class WorkerArguments(WorkerOptionValues, total=False):
     """
     extensions: Iterable[object] | Mapping[type[Any], object]
     """Objects of your application that tasks get with `helpers.extension(Type)`."""
-    dependency_overrides: DependencyOverrides | None
+    dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None
     """Functions to call in place of those that `Depends` names; for tests."""
     logger: logging.Logger | None
     """A `logging.Logger` for this worker and its tasks; see [logging](../logging.md)."""

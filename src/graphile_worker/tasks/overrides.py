@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., Any]
 DependencyOverrides = Mapping[Function, Function]
-"""The type of `dependency_overrides`: functions that `Depends` names, and those to call instead."""
+"""Functions that `Depends` names, and those to call instead."""
 
 
 class Overrides:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
@@ -33,7 +33,6 @@ from ..schema_name import SchemaName
 from ..sql import load
 from ..tasks.decorator import declared_tasks
 from ..tasks.load import load_tasks
-from ..tasks.overrides import DependencyOverrides
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
 from ..worker.fetcher import FlagSource
 from .fake_clock import FakeClock
@@ -91,7 +90,7 @@ class RunJobs:
         events: Events | None = None,
         plugins: Iterable[Plugin | str] = (),
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
-        dependency_overrides: DependencyOverrides | None = None,
+        dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
         forbidden_flags: FlagSource = None,
         logger: logging.Logger | None = None,
         **values: Unpack[WorkerOptionValues],
