@@ -19,7 +19,6 @@ from ..lane import Lane, lanes_of
 from ..options import WorkerOptions
 from ..tasks.decorator import TaskDecorator, _make, as_task
 from ..tasks.extensions import Extensions
-from ..tasks.overrides import Function
 from ..tasks.registry import TaskList, TaskRegistry
 from ..tasks.task import Task, TaskOptions
 from .check_lifespan import check_lifespan
@@ -78,7 +77,7 @@ class App:
         """Interceptors and observers of every worker of this app: `@app.hooks.before_run`."""
         self.plugins: tuple[Plugin | str, ...] = tuple(plugins)
         self.extensions = Extensions(extensions)
-        self.dependency_overrides: dict[Function, Function] = {}
+        self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """For tests: functions to call in place of those that `Depends` names, in workers started later."""
         self.forbidden_flags = forbidden_flags
         self.cron_items: tuple[ParsedCronItem, ...] = collect(crontab, cron_items)
