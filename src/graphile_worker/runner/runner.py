@@ -185,6 +185,8 @@ class Runner:
         if builder.cron_items and not builder.once:
             self._cron = builder.make_cron()
             await self._cron.start()
+        if builder.executors is not None:
+            await builder.executors.start()
         self._pool = pool = builder.make_pool()
         await builder.hooks.start_plugins(builder.worker_context(pool.id))
         self._recovery = builder.make_recovery(pool)
