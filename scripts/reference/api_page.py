@@ -48,8 +48,8 @@ PAGES = {
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
     "hooks.md": (
-        f"Hooks {_interceptor_types()} CallNext KeptPart SkipJob FailJob LeaveLocked Plugin "
-        "PluginWithLifecycle WorkerContext Events"
+        f"Hooks {_interceptor_types()} CallNext AddWatcher KeptPart SkipJob FailJob LeaveLocked Plugin "
+        "PluginWithLifecycle WorkerContext LivePool Events"
     ),
     "executors.md": "ProcessExecutor RunningProcess TaskExecutor TaskCall RemoteHelpers",
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
@@ -84,7 +84,9 @@ INTERNAL = {
 WITH_CONSTRUCTOR = ("App", "ProcessExecutor")
 """Classes that users instantiate with more than their fields."""
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
-OPTIONS_PAGE = ("RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues")
+OPTIONS_PAGE = (
+    "RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues", "OptionsWithPlugins",
+)  # fmt: skip
 """Keyword arguments that are listed there."""
 CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArguments": SyncClientArguments}
 """Keyword arguments that are listed one by one."""

@@ -11,7 +11,9 @@ import msgspec
 
 from .errors import InvalidArgumentError
 from .job import Job
+from .payload import encode
 from .spec import JobSpec
+from .trace_member import traces_in, with_trace, without_trace
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -40,10 +42,11 @@ class FailureHandler(msgspec.Struct, frozen=True):
 
     def spec(self, job: Job, error: str, payload: str | None = None) -> JobSpec:
         """The job to add for a failed job; `payload`: what is left of its own, as JSON text."""
+        raw = job.raw_payload if payload is None else payload
         failed = FailedJob(
             job_id=job.id,
             task_identifier=job.task_identifier,
-            payload=msgspec.Raw((job.raw_payload if payload is None else payload).encode()),
+            payload=msgspec.Raw(without_trace(raw)),
             error=error,
             attempts=job.attempts,
             max_attempts=job.max_attempts,
@@ -54,7 +57,7 @@ class FailureHandler(msgspec.Struct, frozen=True):
             options = self.options
             if self.queue_name_for is not None:
                 options = {**options, "queue_name": self.queue_name_for(failed)}
-            return JobSpec(self.identifier, failed, **options)
+            return _traced(JobSpec(self.identifier, failed, **options), raw)
         except InvalidArgumentError as error:  # must not keep the failure from being written
             logger.error(
                 "the job of %r for the failed job %d is added without its queue and unique: %s",
@@ -63,4 +66,12 @@ class FailureHandler(msgspec.Struct, frozen=True):
                 error,
             )
             options = {name: value for name, value in self.options.items() if name != "unique"}
-            return JobSpec(self.identifier, failed, **options)
+            return _traced(JobSpec(self.identifier, failed, **options), raw)
+
+
+def _traced(spec: JobSpec, raw: str) -> JobSpec:
+    """The job with the trace of the failed one; of a batch job, with that of its first item."""
+    traces = traces_in(raw)
+    if not traces:
+        return spec
+    return spec._with_json(with_trace(encode(spec.payload), msgspec.json.encode(traces[0]).decode()))

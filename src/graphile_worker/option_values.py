@@ -59,3 +59,10 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     recovery_delay: Duration | None
     max_recoveries: int | None
     figures: bool | None
+    plugin_options: Mapping[str, Any] | None
+
+
+class OptionsWithPlugins(WorkerOptionValues, total=False):
+    """Options of a `WorkerOptions` object. The argument `plugins` of calls takes objects too."""
+
+    plugins: Sequence[str] | None

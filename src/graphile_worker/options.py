@@ -20,7 +20,7 @@ from .lane import MOST_SLOTS, checked_slots
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 if TYPE_CHECKING:
-    from .option_values import WorkerOptionValues
+    from .option_values import OptionsWithPlugins
 
 Duration = float | timedelta
 T = TypeVar("T", bound=msgspec.Struct)
@@ -145,9 +145,14 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     figures: bool = True
     """Record figures per minute for each task, and samples of the backlog. `stats --since` shows them."""
 
+    plugins: list[str] = msgspec.field(default_factory=list)
+    """Plugins of workers and clients by name: `sentry`, or `module:attribute`."""
+    plugin_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Options of these plugins: a table for each name, such as `{"sentry": {"capture": "all"}}`."""
+
     if TYPE_CHECKING:
         # Durations may be a timedelta and groups a mapping, which the fields do not say.
-        def __init__(self, **values: Unpack[WorkerOptionValues]) -> None: ...
+        def __init__(self, **values: Unpack[OptionsWithPlugins]) -> None: ...
 
     def __post_init__(self) -> None:
         SchemaName(self.schema)
@@ -174,6 +179,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"history_retention: must be more than 0 and at most {MAX_KEEP.days} days")
         if self.error_retention > MAX_KEEP.total_seconds():
             raise ConfigError(f"error_retention: must be at most {MAX_KEEP.days} days")
+        if self.plugins or self.plugin_options:
+            from .plugin_options import checked_names, flat_options
+
+            force_setattr(self, "plugins", checked_names(self.plugins))
+            force_setattr(self, "plugin_options", flat_options(self.plugin_options))
         _nested(self, "local_queue", LocalQueueOptions, "local_queue")
         delay = self.local_queue.refetch_delay if self.local_queue else None
         if delay is not None and delay.duration > self.poll_interval:
@@ -208,7 +218,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Options from names and values. Refuses an unknown name and suggests the nearest one."""
         return _from_mapping(cls, values, "")
 
-    def with_values(self, **values: Unpack[WorkerOptionValues]) -> Self:
+    def with_values(self, **values: Unpack[OptionsWithPlugins]) -> Self:
         """A copy with some options changed."""
         return replace(self, **values)
 

@@ -7,6 +7,7 @@ database's. Zero is a value. Limits are those of the shared tables.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args, overload
 
@@ -166,6 +167,12 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return type(self)(**(values | changes))
 
+    def _with_json(self, payload: str) -> Self:
+        """A copy with this JSON text as payload, which is not checked again."""
+        same = copy(self)
+        msgspec.structs.force_setattr(same, "payload", msgspec.Raw(payload))
+        return same
+
 
 class CronJob(JobSpec, frozen=True, kw_only=True):
     """A recurring job that is due: the spec of the job to add, and the cron item it comes from."""
@@ -238,6 +245,11 @@ def is_track_name(name: str) -> bool:
     """Whether this is the name of a further row of a wide queue, such as `tenant:7 [2]`."""
     home, _, number = name.removesuffix("]").rpartition(" [")
     return bool(home) and name[-1] == "]" and number.isascii() and number.isdigit() and number[0] != "0"
+
+
+def home_name(name: str) -> str:
+    """The name of the queue that a row belongs to: `tenant:7` for `tenant:7 [2]`."""
+    return name[: name.rindex(" [")] if is_track_name(name) else name
 
 
 def check_width(argument: str, width: object) -> None:

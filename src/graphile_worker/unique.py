@@ -14,10 +14,12 @@ import msgspec
 
 from .errors import InvalidArgumentError
 from .payload import encode
+from .trace_member import NAME as TRACE
+from .trace_member import without_trace
 
 KEY_PREFIX = "u:"
 DIGEST_CHARACTERS = 40
-MARKS = ("_cron", "_trace")
+MARKS = ("_cron", TRACE)
 """Members that cron and tracing add to payloads; they say nothing about the arguments."""
 
 While = Literal["waiting", "waiting or running"]
@@ -51,7 +53,7 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
 
     def job_key(self, task_identifier: str, payload: object) -> str:
         """The key of a job with this payload."""
-        arguments = msgspec.json.decode(encode(payload))
+        arguments = msgspec.json.decode(without_trace(encode(payload)))
         if not self.fields and isinstance(arguments, dict):
             arguments = {name: value for name, value in arguments.items() if name not in MARKS}
         elif self.fields:

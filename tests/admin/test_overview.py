@@ -277,6 +277,7 @@ async def test_the_summary_says_what_failed_and_what_was_done(
 
 async def test_metrics_have_help_types_and_bounded_labels(database_url: str, utils: WorkerUtils) -> None:
     await utils.add_jobs([JobSpec(f"task_{number}") for number in range(210)])
+    await utils.add_job("task_0", queue_name='a "quoted" queue')
     app = admin_app(connection_string=database_url, authorize=lambda _: None, metrics_token="secret-token")
     async with client_of(app) as client:
         assert (await client.get("/metrics")).status_code == 401
@@ -285,7 +286,8 @@ async def test_metrics_have_help_types_and_bounded_labels(database_url: str, uti
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    assert values["graphile_worker_ready_jobs"] == "210"
+    assert values["graphile_worker_ready_jobs"] == "211"
+    assert values[r'graphile_worker_queue_jobs{queue="a \"quoted\" queue"}'] == "1"
     assert values["graphile_worker_exporter_up"] == "1"
     assert values['graphile_worker_workers{state="alive"}'] == "0"
     assert values['graphile_worker_jobs{task="other",state="ready"}'] == "10"

@@ -97,7 +97,12 @@ def test_what_the_viewer_does_survives_a_refresh(visitor: Visitor, show: Show) -
 
 
 def test_values_turn_grey_while_the_database_is_down(visitor: Visitor, show: Show) -> None:
+    """Also if the stream comes back in the meantime: that it greets says nothing about the page."""
     form = '<form method="post" action="/x"><button class="btn">Retry</button></form>'
+    greeting = "retry: 50\nevent: hello\ndata: {}\n\n"
+    visitor.page.route(
+        "**/api/v1/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=greeting)
+    )
     show(f'<div data-region="all">{form}</div>')
     page = visitor.go("/")
     with visitor.faults.expecting(503):
@@ -105,10 +110,36 @@ def test_values_turn_grey_while_the_database_is_down(visitor: Visitor, show: Sho
         refresh(page)
         page.get_by_text("The database does not answer. Values as of").wait_for()
         assert page.get_by_role("button", name="Retry").is_disabled()
+        page.locator('[data-live="offline"]').wait_for()
         show(f'<div data-region="all">{form}</div>')
         page.locator("html:not(.stale)").wait_for()
     assert page.get_by_role("button", name="Retry").is_enabled()
     assert not page.locator("[data-stale]").is_visible()
+
+
+def test_a_stopped_page_stays_stopped_and_continues_at_once(visitor: Visitor, show: Show) -> None:
+    """Whatever the answer to the last refresh is, and however long it took."""
+    show('<div data-region="all"><p>first</p></div>')
+    page = visitor.go("/")
+    page.locator('[data-live="live"]').wait_for()
+    held: list[Any] = []
+    address = re.compile(r":\d+/$")
+    page.route(address, lambda route: held.append(route))
+    with page.expect_request(address):
+        page.keyboard.press("t")
+    page.keyboard.press("Space")
+    page.locator('[data-live="stopped"]').wait_for()
+    with visitor.faults.expecting(503), page.expect_event("requestfinished"):
+        held.pop().fulfill(status=503, content_type="text/html", body="<main></main>")
+    page.evaluate("() => new Promise(resolve => setTimeout(resolve))")  # the page has seen the answer
+    assert page.locator('[data-live="stopped"]').is_visible()
+    assert not page.locator("[data-stale]").is_visible()
+    with page.expect_request(address):
+        page.keyboard.press("Space")
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() + 2000 }")  # the answer was slow
+    page.keyboard.press("t")
+    with page.expect_request(address, timeout=20_000):
+        held.pop().fallback()
 
 
 def test_a_question_comes_as_a_dialog(visitor: Visitor, show: Show) -> None:

@@ -15,7 +15,7 @@ from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
 from graphile_worker.lane import Lane
-from graphile_worker.option_values import ClientOptionValues, WorkerOptionValues
+from graphile_worker.option_values import ClientOptionValues, OptionsWithPlugins, WorkerOptionValues
 from graphile_worker.options import CLIENT_OPTIONS, Duration, LocalQueueOptions, WorkerOptions
 from graphile_worker.runner import build
 from graphile_worker.runner.arguments import RunArguments, RunOnceArguments
@@ -31,12 +31,12 @@ async def start(call: Callable[..., Any], **arguments: Any) -> None:
 
 
 def test_the_types_for_checkers_name_every_option() -> None:
-    assert set(get_type_hints(WorkerOptionValues)) == set(WorkerOptions.__struct_fields__)
+    assert set(get_type_hints(OptionsWithPlugins)) == set(WorkerOptions.__struct_fields__)
     assert set(get_type_hints(ClientOptionValues)) == set(CLIENT_OPTIONS)
 
 
 def test_the_types_for_checkers_are_those_of_the_options() -> None:
-    fields, values = get_type_hints(WorkerOptions), get_type_hints(WorkerOptionValues)
+    fields, values = get_type_hints(WorkerOptions), get_type_hints(OptionsWithPlugins)
     for name, field in fields.items():
         expected = {
             float: Duration | None,
@@ -44,6 +44,8 @@ def test_the_types_for_checkers_are_those_of_the_options() -> None:
             LocalQueueOptions | None: LocalQueueOptions | Mapping[str, Any] | None,
             dict[str, Any]: Mapping[str, Any] | None,
             dict[str, int]: Mapping[str, int] | Sequence[Lane] | None,
+            dict[str, Any]: Mapping[str, Any] | None,
+            list[str]: Sequence[str] | None,
         }.get(field, field | None)
         assert values[name] == expected, name
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from graphile_worker.figures.counter import MinuteFigures, TaskFigures
-from graphile_worker.figures.upkeep import FoldMinutes
+from graphile_worker.figures.upkeep import FoldHours, FoldMinutes
 from graphile_worker.figures.write import write_minutes
 from graphile_worker.schema_name import SchemaName
 from support.working import SCHEMA
@@ -42,6 +42,11 @@ class Tables:
     async def fold(self, **arguments: Any) -> bool:
         """Fold as a duty does; whether there is more to do."""
         return await FoldMinutes(NAME, **arguments).run(self.connection)
+
+    async def fold_days(self, **arguments: Any) -> None:
+        """Fold hours as a duty does, until there is no more to do."""
+        while await FoldHours(NAME, **arguments).run(self.connection):
+            pass
 
     async def completed(self, table: str = "minutes") -> int:
         """All completed jobs in this table."""

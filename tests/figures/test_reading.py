@@ -28,7 +28,7 @@ async def test_without_groups_there_is_one_row(tables: Tables, utils: WorkerUtil
 
 
 async def test_nothing_is_an_empty_list(utils: WorkerUtils) -> None:
-    for by in ((), "task", "minute", "hour", "pool"):
+    for by in ((), "task", "minute", "hour", "day", "pool"):
         found = await utils.figures(since=HOUR, by=by)
         assert (list(found), found.is_recorded) == ([], True)
     assert await utils.samples(since=HOUR) == []
@@ -105,8 +105,12 @@ async def test_missing_tables_are_told(tables: Tables, utils: WorkerUtils) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"since": HOUR, "by": "week"}, "by: expected names from minute, hour, task, pool; got 'week'"),
-        ({"since": HOUR, "by": ("hour", "pool")}, "'hour' cannot be combined"),
+        ({"since": HOUR, "by": "week"}, "by: expected names from minute, hour, day, task, pool; got 'week'"),
+        ({"since": HOUR, "by": ("hour", "pool")}, "'hour' cannot be combined with 'minute' or 'pool'"),
+        (
+            {"since": HOUR, "by": ("hour", "day")},
+            "'day' cannot be combined with 'minute' or 'hour' or 'pool'",
+        ),
         ({"since": -HOUR}, "since: must be before"),
         ({"since": datetime(2030, 1, 1)}, "since: expected a time with a time zone"),
     ],

@@ -67,6 +67,8 @@ async def _check(place: Place, task: str, queue: str, key: str) -> None:
     assert (again.id, again.payload, again.key) == (job.id, task, key)
     [plain] = await do(utils.add_jobs([JobSpec(task, {queue: key}, queue_name=queue)]))
     assert plain.payload == {queue: key}
+    single = await do(utils.add_job(task, {key: task}, queue_name=queue, flags=[key]))
+    assert (single.task_identifier, single.payload, single.flags) == (task, {key: task}, {key: True})
     filter = JobFilter(task_identifier=task, queue_name=queue, job_key=key)
     [found] = await do(utils.list_jobs(filter))
     assert (found.id, found.task_identifier, found.queue_name, found.key) == (job.id, task, queue, key)

@@ -23,7 +23,7 @@ OWN_TABLES = ("_private_py_workers", "_private_py_recoveries", "_private_py_migr
 HISTORY_TABLES = (
     "_private_py_history", "_private_py_errors", "_private_py_task_names", "_private_py_error_groups",
     "_private_py_progress", "_private_py_duties", "_private_py_minutes", "_private_py_hours",
-    "_private_py_samples",
+    "_private_py_days", "_private_py_samples",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,6 +11,7 @@ from graphile_worker import Hooks
 from graphile_worker.errors import PluginError
 from graphile_worker.hooks import WorkerContext
 from graphile_worker.hooks.plugins import Plugins
+from graphile_worker.job import Job
 from graphile_worker.options import WorkerOptions
 from support.working import Jobs, Workers, until
 
@@ -67,8 +69,15 @@ class OnlyStop(OnlyInstall):
         self.is_stopped = True
 
 
+class IdlePool:
+    running: Sequence[Job] = ()
+    concurrency = 1
+    is_listening = True
+    seconds_since_answer = 0.0
+
+
 def context(hooks: Hooks) -> WorkerContext:
-    return WorkerContext(pool_id="pool-1", hooks=hooks, options=WorkerOptions())
+    return WorkerContext(pool_id="pool-1", hooks=hooks, options=WorkerOptions(), pool=IdlePool())
 
 
 async def test_plugins_start_in_order_and_stop_in_reverse() -> None:

@@ -102,15 +102,18 @@ def test_the_clock_of_the_caller_replaces_the_servers() -> None:
 
 
 def test_a_row_becomes_a_job() -> None:
-    statement = add_statement(SchemaName(), JobSpec("a", {"b": 1}))
-    row = (7, None, 0, 10.0, 0, 25, None, 9.0, 9.0, None, None, 0, None, 3, None, None)
-    job = job_from_row(row, statement)
+    statement = add_statement(SchemaName(), JobSpec("a", {"b": 1}, priority=-3, queue_name="q"))
+    job = job_from_row((7, 10.0, 9.0, None, 3, 4), statement)
     assert job is not None
     assert (job.id, job.payload, job.task_identifier) == (7, {"b": 1}, "a")
+    assert (job.priority, job.max_attempts, job.task_id, job.job_queue_id) == (-3, 25, 3, 4)
     assert job.run_at == datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC)
-    merged = job_from_row((7, "[1,2]", *row[2:]), statement)
+    keyed = add_statement(SchemaName(), JobSpec("a", [1], job_key="k"))
+    merged = job_from_row(
+        (7, "[2,1]", 0, 10.0, 0, 25, None, 9.0, 9.0, "k", None, 0, None, 3, None, None), keyed
+    )
     assert merged is not None
-    assert merged.payload == [1, 2]
+    assert (merged.payload, merged.key) == ([2, 1], "k")
 
 
 def test_an_add_that_got_lost_has_no_job() -> None:

@@ -83,6 +83,7 @@ def admin_app(
     frame_ancestors: Sequence[str] = (),
     secret: str = "",
     metrics_token: str = "",
+    metrics_queues: Sequence[str] = (),
 ) -> AdminApp:
     """The dashboard. `authorize` decides who may see and do what; it has no default.
 
@@ -101,6 +102,7 @@ def admin_app(
         environment=environment, redact=tuple(redact), format_payload=format_payload,
         job_links=dict(job_links or {}), back_link=back_link, allowed_hosts=allowed_hosts,
         frame_ancestors=tuple(frame_ancestors), secret=secret, metrics_token=metrics_token,
+        metrics_queues=tuple(metrics_queues),
     )  # fmt: skip
     return AdminApp(chosen, authorize=authorize, settings=settings)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..figures.backlog import Backlog, read_backlog
+from ..figures.database_gauges import count_pools
 from ..sql import load
 from .database import Database
 from .models.common import Count
@@ -60,9 +61,7 @@ class Sampler:
     async def _workers(self, connection: Connection) -> dict[str, int] | None:
         if WORKERS not in self.tables:
             return None
-        schema = self._database.schema
-        row = await connection.fetchrow(load("admin/count_workers", schema), schema.name)
-        return None if row is None else dict(row.items())
+        return await count_pools(connection, self._database.schema)
 
     async def _versions(self, connection: Connection, job_ids: Collection[int]) -> dict[int, str]:
         teach_arrays(connection)

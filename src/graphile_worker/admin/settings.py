@@ -32,3 +32,5 @@ class AppSettings:
     """Signs cookies. A random one is made if it is empty, and then sessions end with the process."""
     metrics_token: str = ""
     """A bearer token that may read `/metrics` and nothing else."""
+    metrics_queues: tuple[str, ...] = ()
+    """Names of queues with a value of their own in `/metrics`; if empty, all queues if they are few."""

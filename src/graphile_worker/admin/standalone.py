@@ -72,6 +72,7 @@ def standalone(
         environment=options.environment or "", redact=tuple(options.redact), job_links=options.job_links,
         back_link=options.back_link or "", frame_ancestors=tuple(options.frame_ancestors),
         secret=options.secret or "", metrics_token=options.metrics_token or "",
+        metrics_queues=tuple(options.metrics_queues),
     )  # fmt: skip
     databases = _databases(options, connection_string, schema)
     admin = AdminApp(databases, authorize=authorize, settings=settings, hosts=hosts)

@@ -65,7 +65,7 @@ class App:
         tasks: TaskList | Iterable[TaskList | Callable[..., Any] | ModuleType] | ModuleType | None = None,
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
         hooks: Hooks | None = None,
-        plugins: Iterable[Plugin] = (),
+        plugins: Iterable[Plugin | str] = (),
         events: Events | None = None,
         forbidden_flags: FlagSource = None,
         crontab: str | None = None,
@@ -77,7 +77,7 @@ class App:
         """How messages name it: the module that made it, or the text after `--app`."""
         self.hooks: Hooks = call_hooks({"hooks": hooks, "events": events})
         """Interceptors and observers of every worker of this app: `@app.hooks.before_run`."""
-        self.plugins: tuple[Plugin, ...] = tuple(plugins)
+        self.plugins: tuple[Plugin | str, ...] = tuple(plugins)
         self.extensions = Extensions(extensions)
         self.forbidden_flags = forbidden_flags
         self.cron_items: tuple[ParsedCronItem, ...] = collect(crontab, cron_items)

@@ -15,7 +15,7 @@ from ..db.open import open_pool, resolve_connection
 from ..hooks import Hooks, Plugin
 from ..job import Job
 from ..migrate import MigrationReport
-from ..options import CLIENT_OPTIONS
+from ..options import CLIENT_OPTIONS, WorkerOptions
 from ..spec import JobOptions, JobSpec, TaskLike
 from .worker_utils import WorkerUtils
 
@@ -60,7 +60,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=with_plugins(hooks, arguments.get("plugins", ())),
+            hooks=with_plugins(hooks, arguments.get("plugins", ()), chosen),
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
@@ -92,13 +92,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_release_all)
 
 
-def with_plugins(hooks: Hooks, plugins: Iterable[Plugin]) -> Hooks:
-    """The hooks of one client, with these plugins installed."""
-    plugins = tuple(plugins)
+def with_plugins(hooks: Hooks, plugins: Iterable[Plugin | str], options: WorkerOptions) -> Hooks:
+    """The hooks of one client, with the configured plugins and these installed."""
+    plugins = (*options.plugins, *plugins)
     if not plugins:
         return hooks
+    from ..config.plugins import load_plugins
+
     hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several clients
-    for plugin in plugins:
+    for plugin in load_plugins(plugins, options.plugin_options):
         plugin.install(hooks)
     return hooks
 

@@ -24,8 +24,11 @@ class ClientArguments(ClientOptionValues, total=False):
     """The `Events` object to report to."""
     hooks: Hooks | None
     """A `Hooks` object: events and interceptors together, in place of `events`."""
-    plugins: Iterable[Plugin]
-    """Objects with `install(hooks)`, called when the client is opened; they serve this client only."""
+    plugins: Iterable[Plugin | str]
+    """Objects with `install(hooks)`, called when the client is opened; they serve this client only.
+
+    Names of plugins may be among them. Those of the configuration are used too.
+    """
     clock: Clock | None
     """The source of time; for tests."""
     options: WorkerOptions | None
@@ -39,8 +42,11 @@ class SyncClientArguments(ClientOptionValues, total=False):
     """The `Events` object to report to."""
     hooks: Hooks | None
     """A `Hooks` object: events and interceptors together, in place of `events`."""
-    plugins: Iterable[Plugin]
-    """Objects with `install(hooks)`; they serve this client only."""
+    plugins: Iterable[Plugin | str]
+    """Objects with `install(hooks)`; they serve this client only.
+
+    Names of plugins may be among them. Those of the configuration are used too.
+    """
     options: WorkerOptions | None
     """A `WorkerOptions` object to start from, in place of the environment and the configuration file."""
     call_timeout: float | timedelta | None

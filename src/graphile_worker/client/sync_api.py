@@ -34,9 +34,10 @@ def make_sync_worker_utils(**arguments: Unpack[SyncClientArguments]) -> SyncWork
     changes in batches, has none.
     """
     chosen = call_options(arguments, objects=OBJECTS, options=CLIENT_OPTIONS)
-    hooks = with_plugins(call_hooks(arguments), arguments.get("plugins", ()))
+    hooks = with_plugins(call_hooks(arguments), arguments.get("plugins", ()), chosen)
     timeout = _seconds(arguments.get("call_timeout", CALL_TIMEOUT))
-    background = Background(lambda: make_worker_utils(options=chosen, hooks=hooks), timeout)
+    without = chosen.with_values(plugins=[])  # they are in the hooks
+    background = Background(lambda: make_worker_utils(options=without, hooks=hooks), timeout)
     return SyncWorkerUtils(chosen, hooks, home=background)
 
 

@@ -21,6 +21,7 @@ from ..db.retry import is_conflict, past_conflicts
 from ..db.single import DRIVER_CONNECTIONS
 from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
+from ..hooks.add_watchers import WatchedAdd, WatchedAdds
 from ..hooks.events import AddSource, JobsAdded
 from ..job import Job
 from ..migrate import MigrationReport, migrate
@@ -101,6 +102,7 @@ class WorkerUtils:
         self._history_retention = history_retention
         self._taken_connections = taken_connections
         self._observed = self.hooks.events._observed
+        self._add_watchers = self.hooks._add_watchers
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
@@ -108,7 +110,8 @@ class WorkerUtils:
         if checks_names and self._adds_plain_jobs:
             self._new_names = NewNames(self.schema, lambda: self._connection(None))
         self._checked_names = checked_names(self.schema)
-        self._is_bound = isinstance(pool, BoundConnection)
+        self._home: Any = pool.connection if isinstance(pool, BoundConnection) else None
+        self._is_bound = self._home is not None
         serves_any_loop = self._is_bound or getattr(pool, "serves_any_loop", False)
         self._current_loop = _no_loop if serves_any_loop else asyncio._get_running_loop
         self._loop = self._current_loop()
@@ -219,9 +222,23 @@ class WorkerUtils:
             spec = _whole(task, payload, options)
         if self.hooks._before_add:
             spec = await self.hooks._intercept_add(spec)
+        if self._add_watchers:
+            job = await self._add_watched(spec, connection)
+        else:
+            job = await self._add(spec, connection)
+        if JobsAdded in self._observed:
+            self.hooks.events.emit(JobsAdded(specs=(spec,), jobs=(job,), source=self._source))
+        if job.task_identifier not in self._checked_names and self._new_names is not None:
+            if isinstance(task, str | JobSpec):
+                self._new_names.check(job)
+            else:  # the name of a task object is not misspelt
+                self._checked_names.add(job.task_identifier)
+        return self.handle(job) if spec.keep else job
+
+    async def _add(self, spec: JobSpec, connection: UserConnection | None) -> Job:
         try:
             async with self._connection(connection) as session:
-                job = None
+                job: Job | None = None
                 if (
                     spec.job_key is None
                     and spec.queue_name is None
@@ -239,14 +256,17 @@ class WorkerUtils:
                 raise payload_error from error
             else:
                 raise
-        if JobsAdded in self._observed:
-            self.hooks.events.emit(JobsAdded(specs=(spec,), jobs=(job,), source=self._source))
-        if job.task_identifier not in self._checked_names and self._new_names is not None:
-            if isinstance(task, str | JobSpec):
-                self._new_names.check(job)
-            else:  # the name of a task object is not misspelt
-                self._checked_names.add(job.task_identifier)
-        return self.handle(job) if spec.keep else job
+        return job
+
+    async def _add_watched(self, spec: JobSpec, connection: UserConnection | None) -> Job:
+        watched = WatchedAdd(self._add_watchers, (spec,))
+        try:
+            job = await self._add(watched.specs[0], connection)
+        except BaseException as error:
+            watched.ended(None, error)
+            raise
+        watched.ended((job,))
+        return job
 
     @overload
     def handle(self, job: Job) -> JobHandle: ...
@@ -281,22 +301,16 @@ class WorkerUtils:
         is_observed = JobsAdded in self._observed
         if is_observed:
             specs = list(specs)
-
-        async def add_all(session: Connection) -> list[Job]:
-            return await add_many.add_jobs(
-                session, self.schema, specs, return_jobs=return_jobs, now=self._now()
-            )
-
-        try:
-            async with self._connection(connection) as session:
-                jobs = await add_all(session)
-        except Exception as error:
-            if self._may_retry(connection, error) and not isinstance(specs, Iterator):
-                jobs = await self._retry(add_all)
-            elif (payload_error := add.payload_error(error)) is not None:
-                raise payload_error from error
-            else:
+        if self._add_watchers:
+            watched = WatchedAdds(self._add_watchers, specs)
+            try:
+                jobs = await self._add_all(watched.to_send, return_jobs, connection)
+            except BaseException as error:
+                watched.ended(None, error)
                 raise
+            watched.ended(jobs if return_jobs else None)
+        else:
+            jobs = await self._add_all(specs, return_jobs, connection)
         if is_observed and specs:
             self.hooks.events.emit(JobsAdded(specs=tuple(specs), jobs=tuple(jobs), source=self._source))
         if jobs and self._new_names is not None:
@@ -304,6 +318,24 @@ class WorkerUtils:
                 if job.task_identifier not in self._checked_names:
                     self._new_names.check(job)
         return jobs
+
+    async def _add_all(
+        self, specs: Iterable[JobSpec], return_jobs: bool, connection: UserConnection | None
+    ) -> list[Job]:
+        async def add_all(session: Connection) -> list[Job]:
+            return await add_many.add_jobs(
+                session, self.schema, specs, return_jobs=return_jobs, now=self._now()
+            )
+
+        try:
+            async with self._connection(connection) as session:
+                return await add_all(session)
+        except Exception as error:
+            if self._may_retry(connection, error) and not isinstance(specs, Iterator):
+                return await self._retry(add_all)
+            if (payload_error := add.payload_error(error)) is not None:
+                raise payload_error from error
+            raise
 
     # -- managing ------------------------------------------------------------------------------------------
 
@@ -1218,9 +1250,11 @@ class WorkerUtils:
         """The caller's connection, or one from the pool."""
         if self._released:
             self._check_open()
-        if given is None and self._current_loop() is not self._loop:
-            self._check_loop()
-        if given is not None and type(given) not in DRIVER_CONNECTIONS:
+        if given is None:
+            if self._current_loop() is not self._loop:
+                self._check_loop()
+            given = self._home
+        elif type(given) not in DRIVER_CONNECTIONS:
             given = as_connection(given)
         return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
 

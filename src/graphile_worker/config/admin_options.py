@@ -56,6 +56,8 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Origins that may show the dashboard in a frame."""
     metrics_token: str | None = None
     """A bearer token that may read `/metrics` and nothing else."""
+    metrics_queues: list[str] = msgspec.field(default_factory=list)
+    """Names of queues with a value of their own in `/metrics`. By default all, if there are at most 50."""
 
     def __post_init__(self) -> None:
         split_address(self.listen)
@@ -65,7 +67,7 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"admin.auth_role: expected {' or '.join(ROLES)}, got {self.auth_role!r}")
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
             raise ConfigError(f"admin.root_path: expected a path such as /jobs, got {self.root_path!r}")
-        for name in ("trusted_proxies", "allowed_hosts", "redact", "frame_ancestors"):
+        for name in ("trusted_proxies", "allowed_hosts", "redact", "frame_ancestors", "metrics_queues"):
             if not all(isinstance(each, str) and each for each in getattr(self, name)):
                 raise ConfigError(f"admin.{name}: expected a list of texts")
         for name in ("users", "tokens", "databases", "job_links"):

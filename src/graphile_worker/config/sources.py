@@ -32,6 +32,7 @@ OTHER_NAMES = {
     "jobs": "concurrency",
     "executor": "executors",
     "lane": "lanes",
+    "plugin": "plugins",
     "no_prepared_statements": "prepared_statements",
     "application": "app",
     "tasks": "task_directory",
@@ -50,6 +51,7 @@ _WORDS = {
 }
 _PAIRS = {
     "executors": "names and settings, such as process.processes=4",
+    "plugin_options": "options of plugins, such as sentry.capture=all",
     "lanes": "names and slots, such as video=2",
     "log_levels": "names and values, such as httpx=warning",
 }
@@ -183,6 +185,16 @@ def _pairs(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _toml_value(text: str) -> Any:
+    """A value as a file would have it; what is no TOML is a text, so that texts need no quotes."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
 def _checked(setting: Setting, value: Any, place: str) -> Any:
     """A value from TOML, if it has the option's type; seconds may be a whole number."""
     if setting.kind is dict and isinstance(value, Mapping):
@@ -197,6 +209,8 @@ def _checked(setting: Setting, value: Any, place: str) -> Any:
 
 def _from_text(setting: Setting, text: str, place: str) -> Any:
     try:
+        if setting.name == "plugin_options":
+            return {name: _toml_value(value) for name, value in _pairs(text).items()}
         if setting.kind is dict:
             return _pairs(text)
         if setting.kind is list:

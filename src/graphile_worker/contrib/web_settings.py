@@ -28,7 +28,7 @@ def options_in(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def client_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the options that a client takes."""
-    return {name: value for name, value in options.items() if name in CLIENT_OPTIONS}
+    return {name: value for name, value in options.items() if name in (*CLIENT_OPTIONS, "plugins")}
 
 
 def as_environment(options: Mapping[str, Any]) -> dict[str, str]:
@@ -37,6 +37,8 @@ def as_environment(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _as_text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -55,6 +55,7 @@ from .due import (
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
 from .task_side import payload_problems
+from .watched import WatchedMinutes
 
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 
@@ -151,7 +152,7 @@ class CronScheduler:
 
     async def _backfill_and_tick(self) -> None:
         start = self._clock.now()
-        self._events.emit(CronStarting(start=start))
+        self._events.emit(CronStarting(start=start, items=tuple(self._items)))
         if self._items:
             await self._backfill(start)
         if self._is_stopping:
@@ -275,8 +276,25 @@ class CronScheduler:
         return None
 
     async def _add(self, minutes: Sequence[CronMinute]) -> None:
+        if self._hooks._add_watchers:
+            added = await self._add_watched(minutes)
+        else:
+            added = await self._add_all(minutes)
+        if added and JobsAdded in self._events._observed:
+            self._events.emit(JobsAdded(specs=added, jobs=(), source="crontab"))
+
+    async def _add_watched(self, minutes: Sequence[CronMinute]) -> list[CronJob]:
+        watched = WatchedMinutes(self._hooks._add_watchers, minutes)
         try:
-            added = await self._add_to_database(minutes)
+            added = await self._add_all(watched.minutes)
+        except BaseException as error:
+            watched.failed(error)
+            raise
+        return watched.ended(added)
+
+    async def _add_all(self, minutes: Sequence[CronMinute]) -> list[CronJob]:
+        try:
+            return await self._add_to_database(minutes)
         except Exception as error:
             if not self._is_registered or sqlstate_of(error) not in UNAVAILABLE:
                 raise
@@ -286,12 +304,10 @@ class CronScheduler:
                 "workers as the owner of the schema",
                 message_of(error),
             )
-            added = await self._add_to_database(minutes)
-        if added:
-            self._events.emit(JobsAdded(specs=added, jobs=(), source="crontab"))
+            return await self._add_to_database(minutes)
 
     async def _add_to_database(self, minutes: Sequence[CronMinute]) -> list[CronJob]:
-        is_observed = JobsAdded in self._events._observed
+        is_observed = JobsAdded in self._events._observed or bool(self._hooks._add_watchers)
         async with self._acquire() as connection:
             return await schedule_cron_jobs(
                 connection,

@@ -16,10 +16,10 @@ class BoundConnection:
     may_be_in_transaction = True
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def acquire(self, *, timeout: float | None = None) -> AcquireContext:
-        return _Acquired(self._connection)
+        return _Acquired(self.connection)
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
         """No-op: it stays with the caller."""

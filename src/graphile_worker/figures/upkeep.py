@@ -1,4 +1,4 @@
-"""What one pool does for all: samples of the backlog, folding minutes, deleting what is old.
+"""What one pool does for all: samples of the backlog, folding minutes and hours, deleting what is old.
 
 Each class is a duty: see `recovery/duties.py`.
 """
@@ -15,8 +15,13 @@ from .backlog import read_backlog
 
 STEP = 5_000  # rows per statement, so that no statement takes long
 FOLD_AFTER = timedelta(minutes=2)
+FOLD_DAYS_AFTER = timedelta(hours=6)
+"""After their end. Figures that come later are folded by the next times, for `FOLD_DAYS_AGAIN`."""
+FOLD_DAYS_AGAIN = timedelta(days=2)
+FOLDED_DAYS = timedelta(days=10)  # per statement
 MINUTES_KEPT = timedelta(hours=48)
 HOURS_KEPT = timedelta(days=90)
+DAYS_KEPT = HOURS_KEPT
 SAMPLES_KEPT = timedelta(hours=48)
 Activity = Callable[[], bool]
 """Whether this pool has run jobs lately."""
@@ -79,6 +84,30 @@ class FoldMinutes:
         return count >= STEP
 
 
+class FoldHours:
+    """Folds the hours of days that are over into one row for each day and task, and deletes old days.
+
+    Where there are hours and no days yet, as after an upgrade, it folds all of them.
+    """
+
+    name = "days"
+    interval = 3600.0
+
+    def __init__(self, schema: SchemaName, *, after: timedelta = FOLD_DAYS_AFTER) -> None:
+        self._schema = schema
+        self._after = after
+
+    async def run(self, connection: Connection) -> bool:
+        """Fold some days; return whether there may be more."""
+        if not await connection.fetchval(load("figures/has_days", self._schema), self._schema.name):
+            return False  # not migrated yet, or without rights: figures are read from the hours
+        statement = load("figures/fold_hours", self._schema)
+        has_more: bool = await connection.fetchval(statement, self._after, FOLD_DAYS_AGAIN, FOLDED_DAYS)
+        if not has_more:
+            await connection.execute(load("figures/delete_old_days", self._schema), DAYS_KEPT)
+        return has_more
+
+
 class DeleteOldFigures:
     """Deletes figures and samples after a while."""
 
@@ -97,6 +126,11 @@ class DeleteOldFigures:
 
 def figure_duties(
     schema: SchemaName, is_active: Activity
-) -> tuple[SampleJobs, FoldMinutes, DeleteOldFigures]:
+) -> tuple[SampleJobs, FoldMinutes, FoldHours, DeleteOldFigures]:
     """All duties of this module."""
-    return SampleJobs(schema, is_active), FoldMinutes(schema, is_active), DeleteOldFigures(schema)
+    return (
+        SampleJobs(schema, is_active),
+        FoldMinutes(schema, is_active),
+        FoldHours(schema),
+        DeleteOldFigures(schema),
+    )

@@ -3,6 +3,7 @@
 The event classes are in `graphile_worker.hooks.events`.
 """
 
+from .add_watchers import AddWatcher
 from .emitter import Events
 from .hooks import Hooks
 from .interceptors import (
@@ -16,10 +17,11 @@ from .interceptors import (
     OnRecovery,
     SkipJob,
 )
-from .plugins import Plugin, PluginWithLifecycle, WorkerContext
+from .plugins import LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .redaction import KeptPart, Redactor
 
 __all__ = [
+    "AddWatcher",
     "AfterRun",
     "AroundRun",
     "BeforeAdd",
@@ -30,6 +32,7 @@ __all__ = [
     "Hooks",
     "KeptPart",
     "LeaveLocked",
+    "LivePool",
     "OnRecovery",
     "Plugin",
     "PluginWithLifecycle",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from ..job import Job
+from ..outcome import Finished
 from ..pauses import Pause
 from ..spec import CronJob, JobSpec
 
@@ -176,6 +177,8 @@ class PoolOutcomesWritten(PoolEvent, frozen=True, kw_only=True):
     failed: int
     returned: int
     seconds: float
+    finished: Sequence[Finished] = ()
+    """The completed and failed ones, with their outcomes. One event for many jobs is cheap to observe."""
 
 
 class PoolReleased(PoolEvent, frozen=True, kw_only=True):
@@ -442,6 +445,8 @@ class CronStarting(CronEvent, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "cron:starting"
     start: datetime
+    items: Sequence[Any] = ()
+    """The recurring jobs of this worker, as `ParsedCronItem` objects."""
 
 
 class CronStarted(CronEvent, frozen=True, kw_only=True):

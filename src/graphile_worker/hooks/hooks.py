@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from .add_watchers import AddWatcher, WatchedAdd, check_watcher
 from .emitter import Events, RunEvents
 from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery, resolve
 from .plugins import Plugin, Plugins, WorkerContext
@@ -19,8 +20,8 @@ Carrier = tuple[Callable[[], str | None], str]
 """Captures a part of the context as text, and the name of the function that restores it."""
 
 _INTERCEPTORS = (
-    "_before_add", "_before_run", "_around_run", "_after_run", "_on_recovery", "_loop_blocked", "_redactors",
-    "_carriers",
+    "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_on_recovery",
+    "_loop_blocked", "_redactors", "_carriers",
 )  # fmt: skip
 
 
@@ -31,6 +32,7 @@ class Hooks:
         self.events = events if events is not None else Events()
         # The engine keeps a reference to these lists: change them in place.
         self._before_add: list[BeforeAdd] = []
+        self._add_watchers: list[AddWatcher] = []
         self._before_run: list[BeforeRun] = []
         self._around_run: list[AroundRun] = []
         self._after_run: list[AfterRun] = []
@@ -54,6 +56,12 @@ class Hooks:
         """Inspect, change or refuse jobs before they are added through this client or worker."""
         self._add("_before_add", interceptor)
         return interceptor
+
+    def watch_adds(self, watcher: AddWatcher) -> AddWatcher:
+        """See the jobs of each add before they are sent, and what became of them."""
+        check_watcher(watcher)
+        self._add("_add_watchers", watcher)
+        return watcher
 
     def before_run(self, interceptor: BeforeRun) -> BeforeRun:
         """Decide whether a task is called."""
@@ -147,9 +155,14 @@ class Hooks:
         await self._plugins.stop()
 
     async def _intercept_add(self, spec: JobSpec) -> JobSpec:
-        """Pass the spec through all `before_add` interceptors."""
-        for interceptor in self._before_add:
-            changed = await resolve(interceptor(spec))
-            if changed is not None:
-                spec = changed
+        """Pass the spec through all `before_add` interceptors. Watchers see it if one of them refuses it."""
+        try:
+            for interceptor in self._before_add:
+                changed = await resolve(interceptor(spec))
+                if changed is not None:
+                    spec = changed
+        except BaseException as error:
+            if self._add_watchers:
+                WatchedAdd(self._add_watchers, (spec,)).ended(None, error)
+            raise
         return spec

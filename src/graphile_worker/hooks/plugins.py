@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from ..errors import PluginError
 
 if TYPE_CHECKING:
+    from ..job import Job
     from ..options import WorkerOptions
     from .emitter import Events
     from .hooks import Hooks
@@ -44,6 +45,30 @@ class PluginWithLifecycle(Plugin, Protocol):
         ...
 
 
+class LivePool(Protocol):
+    """The pool of a running worker, as its plugins see it. It may be read from any thread."""
+
+    @property
+    def running(self) -> Sequence[Job]:
+        """The jobs that run now."""
+        ...
+
+    @property
+    def concurrency(self) -> int:
+        """The number of slots of all lanes."""
+        ...
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether notifications arrive."""
+        ...
+
+    @property
+    def seconds_since_answer(self) -> float:
+        """How long ago the database answered a statement of this pool, or a heartbeat."""
+        ...
+
+
 class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a plugin learns about the worker that starts it."""
 
@@ -52,6 +77,8 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks
     """The hooks of this run; what is added here ends with the run."""
     options: WorkerOptions
+    pool: LivePool
+    """What the worker is doing now."""
 
     @property
     def events(self) -> Events:

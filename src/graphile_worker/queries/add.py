@@ -22,7 +22,7 @@ from ..errors import InvalidArgumentError
 from ..job import Job
 from ..payload import encode
 from ..schema_name import SchemaName
-from ..spec import JobSpec
+from ..spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, JobSpec
 from .foreign_schema import ADD_ATTEMPTS, LOST_ADD, lost_add_error
 from .large_payloads import LARGE_PAYLOAD, warn_of_large_payload
 from .spec_columns import time_and_delay
@@ -39,19 +39,18 @@ def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = N
     payload = encode(spec.payload)
     if len(payload) > LARGE_PAYLOAD:
         warn_of_large_payload(spec.task_identifier, payload)
+    flags = None if spec.flags is None else list(spec.flags)
+    options = (spec.task_identifier, payload, spec.queue_name, run_at, delay, spec.max_attempts)
+    if spec.job_key is None:
+        return Statement(load_statement("add/add_job_without_key", schema), (*options, spec.priority, flags))
     unique = spec.unique
     return Statement(
         load_statement("add/add_job" if unique is None else "add/add_unique_job", schema),
         (
-            spec.task_identifier,
-            payload,
-            spec.queue_name,
-            run_at,
-            delay,
-            spec.max_attempts,
+            *options,
             spec.job_key,
             spec.priority,
-            None if spec.flags is None else list(spec.flags),
+            flags,
             (spec.job_key_mode or "replace") if unique is None else unique.while_,
         ),
     )
@@ -62,11 +61,20 @@ def job_from_row(row: Row | Sequence[Any] | None, statement: Statement) -> Job |
     if row is None or row[0] is None:
         return None
     arguments = statement.arguments
-    # The server returns the payload only where a key may have merged it with another one.
-    payload = arguments[1] if row[1] is None else row[1]
+    if len(row) < COLUMNS:
+        return _job_without_key(row, arguments)
     if len(row) > COLUMNS:
         return unique_job(row, arguments[0])
-    return Job(row[0], payload, *row[2:], arguments[0])  # type: ignore[call-arg]
+    return Job(*row, arguments[0])  # type: ignore[call-arg]
+
+
+def _job_without_key(row: Row | Sequence[Any], arguments: tuple[Any, ...]) -> Job:
+    id_, run_at, created_at, flags, task_id, queue_id = row
+    name, payload, _, _, _, max_attempts, priority, _ = arguments
+    priority = DEFAULT_PRIORITY if priority is None else priority
+    max_attempts = DEFAULT_MAX_ATTEMPTS if max_attempts is None else max_attempts
+    return Job(id_, payload, priority, run_at, 0, max_attempts, None, created_at, created_at,
+               None, None, 0, flags, task_id, queue_id, None, name)  # fmt: skip
 
 
 async def add_job(

@@ -1,8 +1,8 @@
 """Reads the figures of this package's workers, and samples of the backlog, which covers all runtimes.
 
-Minutes are kept for two days, hours for 90 days. Periods up to two hours are read from the minutes, longer
-ones from the hours, and then begin with a full hour. Either way the cost depends on the number of tasks, not
-on the number of jobs.
+Minutes are kept for two days, hours and days for 90 days. Periods up to two hours are read from the minutes,
+longer ones from the hours, and then begin with a full hour. Whole days that are over are read from the days.
+The cost depends on the number of tasks, not on the number of jobs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from ..job import instant
 from ..schema_name import SchemaName
 from ..sql import load
 
-FigureGroup = Literal["minute", "hour", "task", "pool"]
+FigureGroup = Literal["minute", "hour", "day", "task", "pool"]
 FIGURE_GROUPS: tuple[FigureGroup, ...] = get_args(FigureGroup)
 LONGEST_IN_MINUTES = timedelta(hours=2)
 """Longer periods are read from the hours."""
+STEPS: dict[str, int] = {"minute": 60, "hour": 3600, "day": 86400}
+"""Groups by time, in seconds. Days are those of UTC."""
 MINUTES_KEPT = timedelta(hours=47)
 """Minutes are kept a little longer than this."""
 
@@ -36,7 +38,7 @@ class Figures:
     """What workers of this package did, in all or in one group."""
 
     start: datetime | None
-    """The minute or the hour; None if the figures are not grouped by time."""
+    """The minute, the hour or the day; None if the figures are not grouped by time."""
     task_identifier: str | None
     """None if the figures are not grouped by task."""
     pool_id: str | None
@@ -78,7 +80,7 @@ class FigureList(list[Figures]):
     ) -> None:
         super().__init__(figures)
         self.since = since
-        """The beginning of the first minute or hour."""
+        """The beginning of the first minute, hour or day."""
         self.until = until
         self.is_recorded = is_recorded
         """False if the tables for figures are missing: run a migration."""
@@ -125,15 +127,20 @@ async def read_figures(
     groups = _checked_groups(by)
     end = until or now
     is_fine = _reads_minutes(groups, since, end, now)
-    since = _floor(since, 60 if is_fine else 3600)
-    if not await connection.fetchval(load("figures/has_figures", schema), schema.name):
+    since = _floor(since, 60 if is_fine else 86400 if "day" in groups else 3600)
+    has = await _tables(connection, schema)
+    if not has["has_figures"]:
         return FigureList([], since=since, until=end, is_recorded=False)
     teach_arrays(connection)
-    statement = load("figures/read_minutes" if is_fine else "figures/read_hours", schema)
-    flags = [not groups.isdisjoint({"minute", "hour"}), "task" in groups]
+    values = (since, until, task_identifier)
     if is_fine:
-        flags.append("pool" in groups)
-    rows = await connection.fetch(statement, since, until, task_identifier, *flags)
+        flags = ("minute" in groups, "task" in groups, "pool" in groups)
+        rows = await connection.fetch(load("figures/read_minutes", schema), *values, *flags)
+    else:
+        step = next((float(STEPS[name]) for name in STEPS if name in groups), None)
+        days = _whole_days(since, until) if has["has_days"] and "hour" not in groups else None
+        statement = "figures/read_hours" if days is None else "figures/read_days"
+        rows = await connection.fetch(load(statement, schema), *values, step, "task" in groups, *(days or ()))
     return FigureList([_figures(row) for row in rows], since=since, until=end, is_recorded=True)
 
 
@@ -141,7 +148,7 @@ async def read_samples(
     connection: Connection, schema: SchemaName, *, since: datetime, until: datetime | None
 ) -> list[BacklogSample]:
     """Samples of the backlog, one every ten seconds; none if the table is missing."""
-    if not await connection.fetchval(load("figures/has_figures", schema), schema.name):
+    if not (await _tables(connection, schema))["has_figures"]:
         return []
     rows = await connection.fetch(load("figures/read_samples", schema), since, until)
     begin = since.timestamp()
@@ -149,13 +156,27 @@ async def read_samples(
     return [*first, *(_sample(earlier, row) for earlier, row in pairwise(rows))]
 
 
+async def _tables(connection: Connection, schema: SchemaName) -> Row:
+    (found,) = await connection.fetch(load("figures/has_figures", schema), schema.name)
+    return found
+
+
+def _whole_days(since: datetime, until: datetime | None) -> tuple[datetime, datetime | None] | None:
+    """The beginning of the first day that is in the period as a whole, and the end of the last one."""
+    first = _floor(since + timedelta(days=1) - timedelta(microseconds=1), 86400)
+    last = None if until is None else _floor(until, 86400)
+    return None if last is not None and last <= first else (first, last)
+
+
 def _checked_groups(by: FigureGroup | Collection[FigureGroup]) -> frozenset[str]:
     groups = frozenset((by,) if isinstance(by, str) else by)
     if unknown := groups.difference(FIGURE_GROUPS):
         names = ", ".join(FIGURE_GROUPS)
         raise InvalidArgumentError("by", f"expected names from {names}; got {min(unknown)!r}")
-    if "hour" in groups and groups & {"minute", "pool"}:
-        raise InvalidArgumentError("by", "'hour' cannot be combined with 'minute' or 'pool'")
+    for coarse, others in (("day", {"minute", "hour", "pool"}), ("hour", {"minute", "pool"})):
+        if coarse in groups and groups & others:
+            names = " or ".join(repr(name) for name in FIGURE_GROUPS if name in others)
+            raise InvalidArgumentError("by", f"{coarse!r} cannot be combined with {names}")
     return groups
 
 
@@ -163,7 +184,7 @@ def _reads_minutes(groups: frozenset[str], since: datetime, until: datetime, now
     if groups & {"minute", "pool"}:
         return True
     is_kept = since > now - MINUTES_KEPT
-    return "hour" not in groups and is_kept and until - since <= LONGEST_IN_MINUTES
+    return not groups & {"hour", "day"} and is_kept and until - since <= LONGEST_IN_MINUTES
 
 
 def _floor(moment: datetime, seconds: int) -> datetime:

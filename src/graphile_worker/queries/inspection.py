@@ -6,7 +6,7 @@ random sample of the table's pages. Results say which of the two they are.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -136,15 +136,12 @@ def _listing(filter: JobFilter, schema: SchemaName, used: int) -> tuple[str, tup
 async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:
     """Counts by state and task; `exact` counts every job, however long that takes."""
     percentage = await _percentage(connection, schema, exact)
-    rows = await connection.fetch(load("inspect/count_jobs", schema), percentage)
+    by_task = await _count_by_task(connection, schema, percentage)
     oldest = await connection.fetchval(load("inspect/oldest_ready_job", schema))
     queues = await connection.fetchrow(load("inspect/count_queues", schema))
-    by_task: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    total = dict.fromkeys(JOB_STATES, 0)
-    for row in rows:
-        count = _scaled(row["jobs"], percentage)
-        by_task[row["task_identifier"]][row["state"]] = count
-        total[row["state"]] += count
+    total: Counter[str] = Counter()
+    for counts in by_task.values():
+        total.update(counts)
     return Statistics(
         jobs=JobCounts(**total),
         tasks={identifier: JobCounts(**counts) for identifier, counts in by_task.items()},
@@ -154,6 +151,25 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
         oldest_ready_at=_instant(oldest),
         pauses=await pauses_if_readable(connection, schema),
     )
+
+
+async def count_by_task(
+    connection: Connection, schema: SchemaName, most_pages: int
+) -> tuple[dict[str, dict[str, int]], bool]:
+    """Jobs by task and state, and whether that is an estimate: tables with more pages are sampled."""
+    pages = await jobs_table_pages(connection, schema)
+    percentage = min(100.0, 100.0 * most_pages / max(pages, 1))
+    return await _count_by_task(connection, schema, percentage), percentage < 100
+
+
+async def _count_by_task(
+    connection: Connection, schema: SchemaName, percentage: float
+) -> dict[str, dict[str, int]]:
+    rows = await connection.fetch(load("inspect/count_jobs", schema), percentage)
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        found[row["task_identifier"]][row["state"]] = _scaled(row["jobs"], percentage)
+    return found
 
 
 async def list_queues(

@@ -41,6 +41,11 @@ class Lease:
         """Whether the pool has yet to find out what it still holds."""
         return not self._settled
 
+    @property
+    def age(self) -> float:
+        """Seconds since the last heartbeat that reached the database; infinite if there was none."""
+        return math.inf if self._ends == math.inf else uptime() - (self._ends - self._term)
+
     async def passed(self) -> None:
         """Wait until the lease is open."""
         while not self.is_open:

@@ -37,8 +37,11 @@ class WorkerArguments(WorkerOptionValues, total=False):
     """The `Events` object to report to; register observers on it before the worker starts."""
     hooks: Hooks | None
     """A `Hooks` object: events and interceptors together, in place of `events`."""
-    plugins: Iterable[Plugin]
-    """Objects with `install(hooks)`, called before anything starts; they serve this run only."""
+    plugins: Iterable[Plugin | str]
+    """Objects with `install(hooks)`, called before anything starts; they serve this run only.
+
+    Names of plugins may be among them. Those of the configuration are used too.
+    """
     extensions: Iterable[object] | Mapping[type[Any], object]
     """Objects of your application that tasks get with `helpers.extension(Type)`."""
     logger: logging.Logger | None

@@ -103,7 +103,8 @@ class WorkerBuilder:
         app_options = None if self._app is None else self._app.options
         self._lanes, slots = lanes_of(arguments.get("lanes"))
         self._executors, executor_settings = executors_of(arguments.get("executors"))
-        values = {**arguments, "lanes": slots, "executors": executor_settings}
+        # The plugins of the call are no option.
+        values = {**arguments, "lanes": slots, "executors": executor_settings, "plugins": None}
         self.options = call_options(values, objects=OBJECTS, app_options=app_options)
         self.executors: RunExecutors | None = None
         """What runs tasks outside of this process; None if no task asks for it."""
@@ -113,13 +114,14 @@ class WorkerBuilder:
             self._connection_string = None  # the caller's pool wins over a configured connection string
         if once and is_connection(self._pg_pool):
             self._pg_pool = SingleConnection(self._pg_pool)
+        if isinstance(self._pg_pool, SingleConnection):
             # Leave no state in the caller's session. Other sessions cannot see what it has not committed.
             self.options = self.options.with_values(recovery=False, figures=False, prepared_statements=False)
         hooks = call_hooks(arguments)
         self.events: Events = hooks.events
         """The caller's observers; they may serve other runs too."""
         self.hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several runs
-        self._plugins = tuple(arguments.get("plugins", ()))
+        self._plugins: tuple[Plugin | str, ...] = tuple(arguments.get("plugins", ()))
         self._log = LogPlugin(arguments.get("logger"))
         self._clock: Clock = arguments.get("clock") or SystemClock()
 
@@ -128,9 +130,12 @@ class WorkerBuilder:
         options = self.options
         found = resolve_connection(self._connection_string, self._pg_pool)
         self.dsn = found if isinstance(found, Dsn) else None
+        plugins = self._loaded(
+            self._all_plugins
+        )  # before anything is opened: a mistake is found without a database
         may_yield_tasks = self._app is not None and self._app.lifespan is not None and not self._app.tasks
         if not may_yield_tasks:
-            self._load()  # before anything is opened: a mistake in a task is found without a database
+            self._load()
         if isinstance(found, Dsn):
             self.database = await open_pool(
                 found,
@@ -151,15 +156,16 @@ class WorkerBuilder:
             self._has_limits = report.has_limits
             self.has_figures = options.figures and report.has_figures
             if self._app is not None and self._app.lifespan is not None:
-                await self._enter_app(self._app)
+                plugins += self._loaded(await self._enter_app(self._app))
             check_limits(self.lanes, has_limits=self._has_limits)
             check_extensions(self.tasks, self._extensions())
-            self._install_plugins()
+            self._install_plugins(plugins)
         except BaseException:
             await self.close()
             raise
 
-    async def _enter_app(self, app: App) -> None:
+    async def _enter_app(self, app: App) -> tuple[Plugin | str, ...]:
+        """Enter the lifespan; returns the plugins of the apps that it yielded."""
         from ..app.lifespan import EnteredApp
 
         self.lifespan = EnteredApp(app)
@@ -167,16 +173,33 @@ class WorkerBuilder:
         yielded = len(whole.tasks) > len(app.tasks) or len(whole.cron_items) > len(app.cron_items)
         if yielded or not app.tasks:
             self._load()
+        return whole.plugins[len(app.plugins) :]
 
-    def _install_plugins(self) -> None:
-        plugins: tuple[Plugin, ...] = (self._log, *self._plugins)
+    @property
+    def _all_plugins(self) -> tuple[Plugin | str, ...]:
+        """The plugins of the configuration, the app and the call."""
+        of_app = () if self._app is None else self._app.plugins
+        return (*self.options.plugins, *of_app, *self._plugins)
+
+    def _loaded(self, plugins: tuple[Plugin | str, ...]) -> tuple[Plugin, ...]:
+        """The same plugins, those that are given by name loaded."""
+        if not any(isinstance(plugin, str) for plugin in plugins):
+            return plugins  # type: ignore[return-value]
+        from ..config.plugins import load_plugins
+
+        return load_plugins(plugins, self.options.plugin_options)
+
+    def _install_plugins(self, plugins: tuple[Plugin, ...]) -> None:
+        if self.options.plugin_options:
+            from ..config.plugins import warn_about_unused
+
+            warn_about_unused(self._all_plugins, self.options.plugin_options)
         if self._app is not None:
             self.hooks._join(self._app.hooks)
-            plugins = (self._log, *self._app.plugins, *self._plugins)
         self._is_observed = bool(
-            len(plugins) > 1 or self.lifespan or self.hooks._plugins or self.hooks.events._observed
+            plugins or self.lifespan or self.hooks._plugins or self.hooks.events._observed
         )
-        for plugin in plugins:
+        for plugin in (self._log, *plugins):
             self.hooks.install(plugin)
 
     async def open_if_needed(self) -> bool:
@@ -303,8 +326,8 @@ class WorkerBuilder:
 
         return Recovery.connections_kept(self.options, self.database, self.dsn)
 
-    def worker_context(self, pool_id: str) -> WorkerContext:
-        return WorkerContext(pool_id=pool_id, hooks=self.hooks, options=self.options)
+    def worker_context(self, pool: WorkerPool) -> WorkerContext:
+        return WorkerContext(pool_id=pool.id, hooks=self.hooks, options=self.options, pool=pool)
 
     def make_pool(self) -> WorkerPool:
         from ..worker.pool import WorkerPool

@@ -188,7 +188,7 @@ class Runner:
         if builder.executors is not None:
             await builder.executors.start()
         self._pool = pool = builder.make_pool()
-        await builder.hooks.start_plugins(builder.worker_context(pool.id))
+        await builder.hooks.start_plugins(builder.worker_context(pool))
         self._recovery = builder.make_recovery(pool)
         await self._recovery.register()
         await pool.start()

@@ -19,6 +19,7 @@ from ..endings import MAX_DELAY, GiveUp, RetryIn, Snooze
 from ..errors import ExecutableFailedError, JobInterruptedError
 from ..job import Job
 from ..signal_names import signal_name
+from ..trace_member import without_trace
 from .child_process import ChildProcess
 from .helpers import JobHelpers
 from .output_lines import OutputLines
@@ -137,7 +138,7 @@ def describe_status(status: int) -> str:
 
 async def _start(child: ChildProcess, path: Path, job: Job, environment: Mapping[str, str]) -> None:
     # The text of the payload, not a decoded copy: the child gets exactly what was added.
-    stdin = f'{{"payload":{job.raw_payload}}}'.encode()
+    stdin = f'{{"payload":{without_trace(job.raw_payload)}}}'.encode()
     try:
         await child.start(path, environment, stdin)
     except OSError as error:

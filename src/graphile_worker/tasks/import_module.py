@@ -18,18 +18,19 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import TaskLoadError
+from ..import_path import add_to_path
 
 
 def import_name(name: str, *, refusal: type[TaskLoadError] = TaskLoadError) -> ModuleType:
     """Import a module by its dotted name, from the current folder first."""
-    _add_to_path(Path.cwd())
+    add_to_path(Path.cwd())
     with explained(name, Path.cwd(), refusal=refusal):
         return importlib.import_module(name)
 
 
 def import_file(path: Path, *, refusal: type[TaskLoadError] = TaskLoadError) -> ModuleType:
     """Import a single file; its folder is added to `sys.path`."""
-    _add_to_path(path.parent)
+    add_to_path(path.parent)
     name = path.name.removesuffix(".py")
     if "." in name or not _is_name_free(name, path):
         name = _unique(path, name)
@@ -41,7 +42,7 @@ class TaskFolder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        _add_to_path(root.parent)
+        add_to_path(root.parent)
         self._prefix = root.name
         if "." in root.name or not _is_name_free(root.name, root):
             self._prefix = _unique(root, root.name)
@@ -154,12 +155,6 @@ def _is_machinery(file: str) -> bool:
 
 def _is_inside(file: Path, root: Path) -> bool:
     return file.is_relative_to(root) and "site-packages" not in file.parts
-
-
-def _add_to_path(folder: Path) -> None:
-    text = str(folder)
-    if text not in sys.path and not ("" in sys.path and folder == Path.cwd()):
-        sys.path.insert(0, text)
 
 
 def _is_name_free(name: str, path: Path) -> bool:

@@ -20,6 +20,8 @@ from ..payload import EMPTY, decoder_for, encode, types_that_fit
 from ..retry import Retry
 from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
 from ..time_limit import TimeLimit
+from ..trace_member import MARK as TRACE_MARK
+from ..trace_member import without_trace
 from ..unique import Unique, check_unique
 from .contact_options import OPTIONS as CONTACT_OPTIONS
 from .contact_options import owner_of, runbook_of
@@ -230,7 +232,7 @@ class Task(Generic[P, Arguments, R]):
             return
         text = encode(payload)
         if self._decode is _decode_nothing:
-            if text != EMPTY:
+            if without_trace(text) != EMPTY:
                 raise InvalidPayloadError(
                     f"the task {self.identifier!r} takes no payload; {_HOW_TO_TAKE_ONE}"
                 )
@@ -244,7 +246,7 @@ class Task(Generic[P, Arguments, R]):
     def as_received(self, payload: object) -> Any:
         """The payload as the function gets it from the worker; plain JSON if it does not take it."""
         text = encode(payload)
-        return self._decode(text) if self._takes_payload else msgspec.json.decode(text)
+        return self._decode(text) if self._takes_payload else msgspec.json.decode(without_trace(text))
 
     def _find_fitting(self) -> frozenset[type] | None:
         self._prepare()
@@ -412,15 +414,17 @@ def _injection(
 def _decoder(annotation: Any) -> Callable[[str], Any]:
     """Like `decoder_for`, but None in the annotation makes the payload optional.
 
-    A job added without a payload has an empty object, which need not match the rest of the annotation.
+    A job added without a payload has an empty object, which need not match the rest of the annotation. What
+    tracing has added to a payload is hidden from the function.
     """
     if annotation is type(None):
         return _decode_nothing
     decode = decoder_for(annotation)
     if type(None) not in get_args(annotation):
-        return decode
+        return lambda raw: decode(without_trace(raw) if TRACE_MARK in raw else raw)
 
     def decode_or_none(raw: str) -> Any:
+        raw = without_trace(raw)
         try:
             return decode(raw)
         except PayloadError:

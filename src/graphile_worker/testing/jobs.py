@@ -88,7 +88,7 @@ class RunJobs:
         parsed_cron_items: Sequence[ParsedCronItem] | None = None,
         timeout: float = PATIENCE,
         events: Events | None = None,
-        plugins: Iterable[Plugin] = (),
+        plugins: Iterable[Plugin | str] = (),
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
         forbidden_flags: FlagSource = None,
         logger: logging.Logger | None = None,

@@ -54,7 +54,7 @@ class OutcomeEvents:
         events = self._events
         if seconds is not None:
             completed = sum(isinstance(finished.outcome, Completed) for finished in batch)
-            self._write(seconds, completed=completed, failed=len(batch) - completed)
+            self._write(seconds, completed=completed, failed=len(batch) - completed, finished=batch)
         emit_success, emit_complete = events._wants(JobSucceeded), events._wants(JobCompleted)
         if not emit_success and not emit_complete:
             batch = [finished for finished in batch if not isinstance(finished.outcome, Completed)]
@@ -131,10 +131,23 @@ class OutcomeEvents:
             elif isinstance(outcome, Interrupted):
                 self.interrupted(finished, outcome, can_run=finished.job.id not in final)
 
-    def _write(self, seconds: float, *, completed: int = 0, failed: int = 0, returned: int = 0) -> None:
+    def _write(
+        self,
+        seconds: float,
+        *,
+        completed: int = 0,
+        failed: int = 0,
+        returned: int = 0,
+        finished: Sequence[Finished] = (),
+    ) -> None:
         self._emit(
             PoolOutcomesWritten(
-                pool_id=self._pool_id, completed=completed, failed=failed, returned=returned, seconds=seconds
+                pool_id=self._pool_id,
+                completed=completed,
+                failed=failed,
+                returned=returned,
+                seconds=seconds,
+                finished=finished,
             )
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -453,6 +454,11 @@ class WorkerPool:
     def is_listening(self) -> bool:
         """Whether notifications arrive; may be called from any thread."""
         return self._is_listening()
+
+    @property
+    def seconds_since_answer(self) -> float:
+        """How long ago the database answered a statement of this pool, or a heartbeat."""
+        return min(time.monotonic() - self._sessions.answered_at, self.lease.age)
 
     def blockage(self) -> LoopBlockage | None:
         """What blocks the event loop now; may be called from any thread."""

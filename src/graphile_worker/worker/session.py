@@ -9,6 +9,7 @@ statement that times out is abandoned together with its connection: a network ma
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
@@ -51,6 +52,8 @@ class Sessions:
         self._abandoned: set[int] = set()  # backend pids of sessions that may still be open on the server
         self.holdings = Holdings()
         self.lease = lease
+        self.answered_at = time.monotonic()
+        """When the database last answered a statement."""
 
     def open(self) -> Session:
         """Add a session; it connects on first use."""
@@ -173,6 +176,7 @@ class Session:
             finally:
                 self._deadline.end()
             self._patience = ANSWER_WITHIN
+            self._group.answered_at = time.monotonic()
             return result
         except BaseException as error:
             was_missed = self._deadline.was_missed(error)

@@ -7,6 +7,7 @@ from typing import Any
 import django
 from django.db import connection
 
+from graphile_worker import JobHelpers
 from graphile_worker import task as worker_task
 from graphile_worker.contrib.django import task as graphile_task
 
@@ -129,3 +130,39 @@ def own_task(payload: dict[str, str]) -> None:
 async def endless():
     print("endless: started", flush=True)
     await asyncio.Event().wait()
+
+
+@task
+def count_orders():
+    return Order.objects.count()
+
+
+@task
+async def count_orders_later():
+    return await Order.objects.acount()
+
+
+@task
+def chain(more):
+    Order.objects.create(note=str(more))
+    if more:
+        chain.enqueue(more - 1)
+
+
+@task
+def breaks_the_transaction():
+    Order.objects.create(note="rolled back")
+    with connection.cursor() as cursor:
+        cursor.execute("select 1/0")
+
+
+@task
+async def breaks_the_transaction_later():
+    from asgiref.sync import sync_to_async
+
+    await sync_to_async(breaks_the_transaction.func)()
+
+
+@worker_task
+def adds_another(payload: dict[str, str], helpers: JobHelpers) -> None:
+    helpers.sync.add_job(own_task, payload)

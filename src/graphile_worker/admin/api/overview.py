@@ -68,7 +68,9 @@ async def series(call: Call) -> Series:
         )
         times = {}
         if {"run_p95", "wait_p95"} & set(metrics):
-            times = await read_percentiles(connection, call.database.schema, timeline, now, task)
+            times = await read_percentiles(
+                connection, call.database.schema, timeline, tables=hub.sampler.tables, task_identifier=task
+            )
     by_task = wanted.by == "task" or task is not None
     shown = shown_to(markers, may_audit=call.may("audit.read"))
     return _series(timeline, metrics, times if by_task else {"": times.get("", {})}, shown, by_task)

@@ -12,7 +12,9 @@ from ..service.metrics import read_metrics
 
 async def metrics(call: Call) -> PlainTextResponse:
     hubs = hubs_of(call.app)
-    text = await read_metrics([hubs.of(database) for database in call.app.databases])
+    text = await read_metrics(
+        [hubs.of(database) for database in call.app.databases], call.app.settings.metrics_queues
+    )
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -94,7 +94,9 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
             connection, schema, RANGES[wanted.range], now,
             tables=hub.sampler.tables, task_identifier=wanted.name,
         )  # fmt: skip
-        times = await read_percentiles(connection, schema, timeline, now, wanted.name)
+        times = await read_percentiles(
+            connection, schema, timeline, tables=hub.sampler.tables, task_identifier=wanted.name
+        )
         groups: list[ErrorGroup] = []
         if hub.sampler.tables >= ERRORS:
             groups = await list_error_groups(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +15,7 @@ from ...pauses import HELD_BY, Pause
 from ...queries.audit import Actor, record
 from ...queries.pauses import pauses_if_readable
 from ...queries.widths import track_names
+from ...spec import home_name, is_track_name
 from ...sql import load
 from ..answers import Problem, not_found
 from ..database import Database
@@ -40,7 +40,6 @@ FEW_QUEUES = 30
 """Pages of the table of queues up to which it is searched for locks."""
 MOST_LOCKED = 20
 MOST_RUNNING = 60
-TRACK = re.compile(r" \[[1-9][0-9]*\]\Z")
 TRACKS = "_private_py_tracks"
 MISSING = (
     "This schema lacks the indexes of a Python worker, so the longest queues are found in a sample "
@@ -66,7 +65,7 @@ async def get_queue(database: Database, name: str) -> QueueDetails:
     async with database.read() as connection:
         tables = await own_tables(connection, database.schema)
         names = await _with_tracks(database, connection, name, tables)
-        rows = await connection.fetch(load("admin/queue_ids", database.schema), names)
+        rows = await connection.fetch(load("names/queue_ids", database.schema), names)
         if not any(row["queue_name"] == name for row in rows):
             raise not_found(f"queue {name[:200]}")
         ids = [row["id"] for row in rows]
@@ -134,7 +133,7 @@ async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -
     async with database.write() as connection:
         tables = await own_tables(connection, database.schema)
         names = await _with_tracks(database, connection, name, tables)
-        rows = await connection.fetch(load("admin/queue_ids", database.schema), names)
+        rows = await connection.fetch(load("names/queue_ids", database.schema), names)
         ids = [row["id"] for row in rows]
         for holder in holders:
             freed += await connection.fetchval(load("admin/unlock_queues", database.schema), ids, holder)
@@ -195,7 +194,7 @@ async def _search(
     rows = await connection.fetch(
         load("admin/queues_by_name", database.schema), begin[:128], after or None, READ_NAMES
     )
-    matching = [row for row in rows if row["matches"] and not TRACK.search(row["queue_name"])]
+    matching = [row for row in rows if row["matches"] and not is_track_name(row["queue_name"])]
     page = matching[:limit]
     upcoming = None
     if len(matching) > limit:
@@ -253,7 +252,7 @@ async def _views(
     rows = await connection.fetch(load("admin/queue_rows", database.schema), list(ids), counted)
     homes: dict[str, list[Row]] = {}
     for row in rows:
-        homes.setdefault(TRACK.sub("", row["queue_name"]), []).append(row)
+        homes.setdefault(home_name(row["queue_name"]), []).append(row)
     return [_view(name, members, counted, pauses.get(name)) for name, members in homes.items()]
 
 

@@ -1,8 +1,8 @@
 """Values over time: what workers did, from the figures, and what was waiting, from the samples.
 
-Minutes are kept for two days, hours for 90. Ranges up to six hours are read from the minutes, longer ones
-from the hours. Samples cover all runtimes and the last two days; where no worker takes them, the hub's own
-ones of the last hour stand in.
+Minutes are kept for two days, hours and days for 90. Ranges up to six hours are read from the minutes, those
+up to a week from the hours, longer ones from the days. Samples cover all runtimes and the last two days;
+where no worker takes them, the hub's own ones of the last hour stand in.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
-from ...db.connection import Connection
+from ...db.connection import Connection, Row
 from ...schema_name import SchemaName
 from ...sql import load
 from ..models.overview import Sample
 from ..models.series import Points, RangeName
-from .own_tables import FIGURES
+from .own_tables import DAYS, FIGURES
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 SAMPLES_KEPT = 2 * DAY
@@ -45,6 +46,11 @@ class Range:
         return self.step < HOUR
 
     @property
+    def is_by_day(self) -> bool:
+        """Whether it is read from the days."""
+        return self.step >= DAY
+
+    @property
     def has_samples(self) -> bool:
         return self.seconds <= SAMPLES_KEPT
 
@@ -64,7 +70,7 @@ RANGES: dict[RangeName, Range] = {
         Range("24h", "24 h", HOUR, 24),
         Range("48h", "48 h", HOUR, 48),
         Range("7d", "7 d", HOUR, 168),
-        Range("30d", "30 d", 6 * HOUR, 120),
+        Range("30d", "30 d", DAY, 30),
         Range("90d", "90 d", DAY, 90),
     )
 }
@@ -162,7 +168,7 @@ async def read_timeline(
     """Values of a range that ends now; `samples` stand in where no worker takes any."""
     found = Timeline(wanted, wanted.start(now), now, is_recorded=tables >= FIGURES)
     if found.is_recorded:
-        found.tasks = await _read_tasks(connection, schema, found, task_identifier)
+        found.tasks = await _read_tasks(connection, schema, found, tables, task_identifier)
     if wanted.has_samples and task_identifier is None:
         if found.is_recorded:
             found.backlog = await _read_backlog(connection, schema, found)
@@ -171,16 +177,32 @@ async def read_timeline(
     return found
 
 
-async def _read_tasks(
-    connection: Connection, schema: SchemaName, of: Timeline, task_identifier: str | None
-) -> dict[str, TaskSeries]:
-    statement = load(f"admin/{'minute' if of.range.is_fine else 'hour'}_series", schema)
+async def read_steps(
+    connection: Connection,
+    schema: SchemaName,
+    what: Literal["series", "times"],
+    of: Timeline,
+    tables: frozenset[str],
+    task_identifier: str | None,
+) -> Sequence[Row]:
+    """Figures of each step and task, from the minutes, the hours or the days."""
+    source = "minute" if of.range.is_fine else "day" if of.range.is_by_day and DAYS in tables else "hour"
+    statement = load(f"admin/{source}_{what}", schema)
     rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step), task_identifier)
+    return [row for row in rows if 0 <= row["step"] < of.range.count]
+
+
+async def _read_tasks(
+    connection: Connection,
+    schema: SchemaName,
+    of: Timeline,
+    tables: frozenset[str],
+    task_identifier: str | None,
+) -> dict[str, TaskSeries]:
+    rows = await read_steps(connection, schema, "series", of, tables, task_identifier)
     found: dict[str, TaskSeries] = {}
     for row in rows:
         step = row["step"]
-        if not 0 <= step < of.range.count:
-            continue
         series = found.setdefault(row["task"], _nothing(of.range.count))
         seconds = of.seconds(step)
         series.completed[step] = row["completed"] * 60 / seconds

@@ -9,10 +9,11 @@ from typing import Any
 
 from ...cron.words import describe_pattern
 from ...db.connection import Connection
+from ...figures.database_gauges import COUNTED_PAGES
 from ...history.records import HistoryFilter
 from ...pauses import Pause
 from ...queries.figures import FigureList, Figures, read_figures
-from ...queries.inspection import jobs_table_pages
+from ...queries.inspection import count_by_task
 from ...queries.pauses import list_pauses
 from ...recovery.running_tasks import RunningTasks, running_tasks
 from ...recovery.worker_rows import WorkerList, list_workers
@@ -29,8 +30,6 @@ from .schedules import TABLE as SCHEDULES
 from .series import RANGES, TaskSeries, Timeline, read_timeline
 
 HOUR = timedelta(hours=1)
-COUNTED_PAGES = 100
-"""Of the jobs table that are read to count jobs by task; of a larger table, as many are a sample."""
 MOST_TASKS = 500
 FAILING = 0.1
 """Share of failed attempts from which on a task is listed first."""
@@ -66,7 +65,7 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
     pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
-    counts, kind = await count_by_task(connection, schema)
+    counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
     return TaskFacts(sources.rows(), workers, running, pauses, hour, figures, by_task)
 
@@ -165,18 +164,6 @@ async def _figures(
     if not tables >= FIGURES:
         return None
     return await read_figures(connection, schema, since=now - HOUR, until=None, now=now, by="task")
-
-
-async def count_by_task(connection: Connection, schema: SchemaName) -> tuple[dict[str, dict[str, int]], bool]:
-    """Jobs by task and state, and whether that is an estimate."""
-    pages = await jobs_table_pages(connection, schema)
-    percentage = min(100.0, 100.0 * COUNTED_PAGES / max(pages, 1))
-    rows = await connection.fetch(load("inspect/count_jobs", schema), percentage)
-    found: dict[str, dict[str, int]] = {}
-    for row in rows:
-        states = found.setdefault(row["task_identifier"], {})
-        states[row["state"]] = round(row["jobs"] * 100 / percentage)
-    return found, percentage < 100
 
 
 async def _schedules(connection: Connection, hub: Hub, name: str) -> list[TaskSchedule]:

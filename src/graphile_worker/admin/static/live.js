@@ -4,21 +4,28 @@ import { refresh } from "./fragments.js";
 import { clock } from "./times.js";
 
 const HELLO_WITHIN = 3000, POLL_EVERY = 5000, LEAST_PAUSE = 3000;
-let source, helloTimer, pollTimer, isStopped = false;
-let lastGood = new Date(), soon, busy = false, again = false, took = 0;
+let source, helloTimer, pollTimer, isConnected = false, isStopped = false, isStale = false;
+let lastGood = new Date(), took = 0, isBusy = false, next = Infinity, timer;
 
-function show(state) {
-  const dot = $(".live");
-  dot.hidden = false;
+const hasTopics = () => Boolean(document.body.dataset.topics);
+
+/** Show how the page is kept up to date, and poll if the stream does not do it. */
+function settle() {
+  const state = isStopped ? "stopped" : isStale ? "offline" : isConnected ? "live" : source ? "connecting" : "polling";
+  const dot = $(".live"), text = $("span", dot);
+  dot.hidden = !hasTopics() && !isStale;
   dot.dataset.live = state;
-  dot.setAttribute("aria-pressed", String(state !== "stopped"));
-  const text = $("span", dot), word = texts[state];
-  if (text.textContent !== word) text.textContent = word;
+  dot.setAttribute("aria-pressed", String(!isStopped));
+  if (text.textContent !== texts[state]) text.textContent = texts[state];
+  const needsPolling = !isStopped && !document.hidden && (isStale || (hasTopics() && !source));
+  if (needsPolling) pollTimer ??= setInterval(() => refreshSoon(0), POLL_EVERY);
+  else pollTimer = clearInterval(pollTimer);
 }
 
 /** Mark the page as old, and switch its actions off; or bring it back. */
 function stale(reason) {
-  document.documentElement.classList.toggle("stale", Boolean(reason));
+  isStale = Boolean(reason);
+  document.documentElement.classList.toggle("stale", isStale);
   const banner = $("[data-stale]");
   if (banner) {
     banner.hidden = !reason;
@@ -31,110 +38,97 @@ function stale(reason) {
       delete button.dataset.off;
     }
   }
+  settle();
 }
 
-/** Refresh now, or as soon as the last refresh is far enough away. */
+/** Refresh as soon as the last refresh is far enough away. The earliest of several requests counts. */
 export function refreshSoon(pause = Math.max(LEAST_PAUSE, 20 * took)) {
-  if (isStopped || document.hidden) return;
-  if (busy) again = true;
-  else soon ??= setTimeout(run, Math.max(0, lastGood.getTime() + pause - Date.now()));
+  next = Math.min(next, lastGood.getTime() + pause);
+  plan();
+}
+
+function plan() {
+  clearTimeout(timer);
+  if (isBusy || isStopped || document.hidden || next === Infinity) return;
+  timer = setTimeout(run, Math.max(0, next - Date.now()));
 }
 
 async function run() {
-  soon = undefined;
-  busy = true;
+  next = Infinity;
+  isBusy = true;
   const began = Date.now();
   try {
     await refresh();
     took = Math.min(Date.now() - began, 1500);
     lastGood = new Date();
+    const isBack = isStale;
     stale("");
-    if (source || pollTimer) show(pollTimer ? "polling" : "live");
+    if (isBack) open();
   } catch (error) {
-    lost(error.status === 0 ? "unreachable" : "down");
+    if (!isStopped) stale(error.status === 0 ? "unreachable" : "down");
   }
-  busy = false;
-  if (again) refreshSoon();
-  again = false;
-}
-
-function lost(reason) {
-  stale(reason);
-  show("offline");
-  poll();
-}
-
-function poll() {
-  pollTimer ??= setInterval(() => refreshSoon(0), POLL_EVERY);
-}
-
-function endPolling() {
-  clearInterval(pollTimer);
-  pollTimer = undefined;
+  isBusy = false;
+  plan();
 }
 
 function open() {
-  if (isStopped || document.hidden || source || !document.body.dataset.topics) return;
-  show("connecting");
+  if (isStopped || document.hidden || source || !hasTopics()) return settle();
   const address = `${root}/api/v1/events?topics=${encodeURIComponent(document.body.dataset.topics)}`;
   source = new EventSource(address);
-  helloTimer = setTimeout(fallBack, HELLO_WITHIN);
+  helloTimer = setTimeout(close, HELLO_WITHIN);
   source.addEventListener("hello", () => {
     clearTimeout(helloTimer);
-    endPolling();
-    show("live");
+    isConnected = true;
+    settle();
   });
   source.addEventListener("overview", (event) => {
     document.dispatchEvent(new CustomEvent("gw:overview", { detail: JSON.parse(event.data) }));
   });
   source.addEventListener("changed", () => refreshSoon());
-  source.addEventListener("down", () => lost("down"));
+  source.addEventListener("down", () => stale("down"));
   source.addEventListener("up", () => refreshSoon(0));
-  source.addEventListener("error", () => source?.readyState === EventSource.CLOSED ? fallBack() : show("connecting"));
-}
-
-function fallBack() {
-  close();
-  show("polling");
-  poll();
+  source.addEventListener("error", () => {
+    isConnected = false;
+    if (source?.readyState === EventSource.CLOSED) close();
+    else settle();
+  });
+  settle();
 }
 
 function close() {
   clearTimeout(helloTimer);
   source?.close();
   source = undefined;
+  isConnected = false;
+  settle();
 }
 
 /** Stop or continue. */
 export function toggle() {
   isStopped = !isStopped;
-  if (isStopped) {
-    close();
-    endPolling();
-    show("stopped");
-  } else {
-    open();
-    refreshSoon(0);
-  }
+  if (isStopped) close();
+  else proceed();
+}
+
+function proceed() {
+  open();
+  refreshSoon(0);
 }
 
 export function start() {
   on("click", ".live", toggle);
   document.addEventListener("gw:zone", () => refreshSoon(0));
   document.addEventListener("gw:page", () => {
+    lastGood = new Date();
+    stale("");
     close();
     open();
   });
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) {
-      close();
-      endPolling();
-    } else if (!isStopped) {
-      open();
-      refreshSoon(0);
-    }
+    if (document.hidden) close();
+    else if (!isStopped) proceed();
   });
   addEventListener("pagehide", close);
-  addEventListener("pageshow", (event) => event.persisted && open());
+  addEventListener("pageshow", (event) => event.persisted && !isStopped && proceed());
   open();
 }

@@ -10,6 +10,7 @@ from ...config.settings import known_settings
 from ...db.connection_text import HIDDEN
 from ...db.dsn import masked
 from ...options import WorkerOptions
+from ...plugin_options import shown_options
 from ..support.client import with_database
 from ..support.command import Output, command
 from ..support.output import print_table
@@ -39,6 +40,8 @@ def _value(settings: Settings, name: str) -> Any:
     value = settings.worker if setting.owner is WorkerOptions else value
     for part in name.split("."):
         value = getattr(value, part)
+    if name == "plugin_options":
+        return shown_options(value, HIDDEN)
     if not setting.is_secret or not value:
         return value
     if isinstance(value, dict):

@@ -128,7 +128,9 @@ async def _develop(
     """Install the schema and keep a worker running; returns the signal that stopped it."""
     from ...client import make_worker_utils
 
-    options = _with_app_options(settings).worker.with_values(connection_string=database.url, max_pool_size=1)
+    options = _with_app_options(settings).worker.with_values(
+        connection_string=database.url, max_pool_size=1, plugins=[]
+    )
     async with make_worker_utils(options=options) as utils:
         await utils.migrate()
         display.show_database(database)

@@ -45,9 +45,8 @@ def utils_for(settings: Settings, *, connections: int = 1) -> AwaitableContext[W
     from ...client import make_worker_utils  # the driver, which commands without a database do not need
 
     # Not from file and environment again: -C may have chosen another file.
-    return make_worker_utils(
-        options=with_database(settings).worker, max_pool_size=connections, hooks=_redaction(settings)
-    )
+    options = with_database(settings).worker.with_values(plugins=[])  # plugins are for programs, not commands
+    return make_worker_utils(options=options, max_pool_size=connections, hooks=_redaction(settings))
 
 
 def _redaction(settings: Settings) -> Hooks | None:

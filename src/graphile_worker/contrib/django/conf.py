@@ -48,7 +48,7 @@ class WorkerSettings:
     crontab: str | None = None
     """Recurring jobs, as the text of a crontab."""
     plugins: Sequence[str] = ()
-    """Plugins by their dotted paths."""
+    """Plugins by their dotted paths, or by names such as `sentry`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the worker by name, such as {"concurrency": 10}."""
 

@@ -24,16 +24,19 @@ ENDED_OTHERWISE = {"cancelled": "graphile_worker.errors.JobCancelledError",
                    "expired": "graphile_worker.errors.JobCancelledError"}  # fmt: skip
 
 
-async def read_result(connection: Connection, schema: str, job_id: int, alias: str) -> Any:
-    """The TaskResult of a job, or None if there is no such job or it is no task of Django's."""
+async def read_result(connection: Connection, schema: str, job_id: int, alias: str | None = None) -> Any:
+    """The TaskResult of a job, or None if there is no such job or it is no task of Django's.
+
+    `alias` is the backend of the result, by default that of the task.
+    """
     row = await connection.fetchrow(load("history/whole_job", SchemaName(schema)), job_id)
     if row is None or row["task_identifier"] is None:
         return None
-    task = task_named(row["task_identifier"], alias)
-    return None if task is None else result_from(row, job_id, task, alias)
+    task = task_named(row["task_identifier"])
+    return None if task is None else result_from(row, job_id, task, alias or task.backend)
 
 
-def task_named(identifier: str, alias: str) -> Any:
+def task_named(identifier: str) -> Any:
     """The task with this identifier, or None.
 
     The name comes from the database, so it does not decide what is imported: only modules of installed

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from importlib import import_module
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules, import_string
 
 from ...app import App
+from ...hooks import Plugin
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
 from .conf import WorkerSettings, worker_settings
-from .running import with_connections, worker_task
+from .task_connections import with_connections
+
+Adapt = Callable[[AnyTask], AnyTask]
+"""Makes a task of a project one that a worker can run beside others."""
 
 
-def make_app(queues: Collection[str] = (), excluded: Collection[str] = ()) -> App:
+def make_app(
+    queues: Collection[str] = (), excluded: Collection[str] = (), *, adapt: Adapt = with_connections
+) -> App:
     """An App with the tasks of the project; `queues` and `excluded` are queues of Django's framework."""
     chosen = worker_settings()
-    tasks = [*own_tasks(chosen), *django_tasks(queues, excluded)]
-    plugins = [import_string(path)() for path in chosen.plugins]
-    return App(tasks=tasks, plugins=plugins, crontab=chosen.crontab)
+    tasks = [adapt(task) for task in (*own_tasks(chosen), *django_tasks(queues, excluded))]
+    return App(tasks=tasks, plugins=map(_plugin, chosen.plugins), crontab=chosen.crontab)
+
+
+def _plugin(name: str) -> Plugin | str:
+    """A plugin by its dotted path, as Django names things; the worker loads those with other names."""
+    is_dotted = "." in name and ":" not in name
+    plugin: Plugin | str = import_string(name)() if is_dotted else name
+    return plugin
 
 
 def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:
@@ -28,7 +41,7 @@ def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:
     autodiscover_modules(*chosen.task_modules)
     modules = [import_module(name) for name in [*_discovered(chosen), *chosen.tasks]]
     found = {id(value): value for module in modules for value in vars(module).values()}
-    return [with_connections(value) for value in found.values() if isinstance(value, WorkerTask)]
+    return [value for value in found.values() if isinstance(value, WorkerTask)]
 
 
 def _discovered(chosen: WorkerSettings) -> Iterable[str]:
@@ -44,10 +57,9 @@ def _discovered(chosen: WorkerSettings) -> Iterable[str]:
 
 def django_tasks(queues: Collection[str] = (), excluded: Collection[str] = ()) -> list[Any]:
     """Tasks of Django's framework, once for each queue that the worker serves."""
-    from django.core.exceptions import ImproperlyConfigured
-
     try:
         from .backend import GraphileWorkerBackend
+        from .running import worker_task
         from .tasks import backend_of, defined_tasks
     except ImproperlyConfigured:  # neither Django 6 nor django-tasks
         return []

@@ -44,11 +44,11 @@ class ForeignConnection(ABC):
         rows = (await self._run(query, args)).rows
         return rows[0][column] if rows else None
 
-    async def execute(self, query: str, *args: Any) -> None:
+    async def execute(self, query: str, *args: Any) -> str:
         if args:
-            await self._run(query, args)
-        else:
-            await self._run_script(query)
+            return (await self._run(query, args)).status
+        await self._run_script(query)
+        return ""
 
     def transaction(self, *, isolation: str | None = None) -> ForeignTransaction:
         """A savepoint in the user's transaction; outside one, a READ COMMITTED transaction of our own."""

@@ -30,8 +30,9 @@ class DjangoConnection(ForeignConnection):
             else:
                 cursor.execute(sql)
             if cursor.description is None:
-                return Result()
-            return Result([column[0] for column in cursor.description], cursor.fetchall())
+                return Result(status=cursor.statusmessage or "")
+            description = cursor.description
+            return Result(cursor.fetchall(), lambda: [column[0] for column in description])
 
     async def _run_script(self, sql: str) -> None:
         await self._run(sql, ())

@@ -6,6 +6,7 @@ columns of one name would lose one. In pipeline mode `execute` does not wait for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import InvalidArgumentError
@@ -17,6 +18,7 @@ from .rows import Result
 if TYPE_CHECKING:
     import psycopg
     import psycopg2.extensions
+    from psycopg.pq.abc import PGresult
 
     AnyCursor: TypeAlias = psycopg.AsyncCursor[Any] | psycopg.Cursor[Any]
 
@@ -25,23 +27,30 @@ class AsyncPsycopgConnection(ForeignConnection):
     """A `psycopg.AsyncConnection`. Its raw cursor takes `$1` parameters."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._connection = connection
-
-    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        from psycopg import AsyncRawCursor, ProgrammingError
+        from psycopg import AsyncRawCursor
         from psycopg.rows import tuple_row
 
-        async with AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(sql, arguments or None)
-            if _has_no_rows(cursor):
-                return Result()
+        self._connection = connection
+        self._new_cursor: Callable[[], psycopg.AsyncRawCursor[Any]] = lambda: AsyncRawCursor(
+            connection, row_factory=tuple_row
+        )
+        self._free: list[psycopg.AsyncRawCursor[Any]] = []
+        """Cursors to use again; concurrent calls each take one."""
+
+    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
+        cursor = self._free.pop() if self._free else self._new_cursor()
+        await cursor.execute(sql, arguments or None)
+        if _has_no_rows(cursor):
+            result = Result()
+        else:
             try:
-                rows = await cursor.fetchall()
-            except ProgrammingError as error:
-                if error.sqlstate is None and _has_no_rows(cursor):  # known only now, in a pipeline
-                    return Result()
-                raise
-            return Result(_columns(cursor), rows)
+                result = Result(await cursor.fetchall(), _names_of(cursor.pgresult))
+            except Exception as error:
+                if not _is_about_no_rows(error, cursor):
+                    raise
+                result = Result()
+        self._free.append(cursor)
+        return result
 
     async def _run_script(self, sql: str) -> None:
         await self._run(sql, ())
@@ -56,23 +65,33 @@ class PsycopgConnection(ForeignConnection):
     is_blocking = True
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
-
-    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        from psycopg import ProgrammingError, RawCursor
+        from psycopg import RawCursor
         from psycopg.rows import tuple_row
 
-        with RawCursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(sql, arguments or None)
-            if _has_no_rows(cursor):
-                return Result()
+        self._connection = connection
+        self._new_cursor: Callable[[], psycopg.RawCursor[Any]] = lambda: RawCursor(
+            connection, row_factory=tuple_row
+        )
+        self._free: list[psycopg.RawCursor[Any]] = []
+        """Cursors to use again; concurrent threads each take one."""
+
+    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
+        try:
+            cursor = self._free.pop()
+        except IndexError:
+            cursor = self._new_cursor()
+        cursor.execute(sql, arguments or None)
+        if _has_no_rows(cursor):
+            result = Result()
+        else:
             try:
-                rows = cursor.fetchall()
-            except ProgrammingError as error:
-                if error.sqlstate is None and _has_no_rows(cursor):
-                    return Result()
-                raise
-            return Result(_columns(cursor), rows)
+                result = Result(cursor.fetchall(), _names_of(cursor.pgresult))
+            except Exception as error:
+                if not _is_about_no_rows(error, cursor):
+                    raise
+                result = Result()
+        self._free.append(cursor)
+        return result
 
     async def _run_script(self, sql: str) -> None:
         await self._run(sql, ())
@@ -86,12 +105,22 @@ def _has_no_rows(cursor: AnyCursor) -> bool:
     return cursor.pgresult is not None and not cursor.pgresult.nfields
 
 
-def _columns(cursor: AnyCursor) -> list[str]:
-    """Their names, without the descriptions that the library would make of all columns."""
-    result = cursor.pgresult
-    if result is None:
-        return []
-    return [(result.fname(number) or b"").decode() for number in range(result.nfields)]
+def _is_about_no_rows(error: Exception, cursor: AnyCursor) -> bool:
+    """Whether it only says that a command returns no rows, which in a pipeline is known when fetching."""
+    from psycopg import ProgrammingError
+
+    return isinstance(error, ProgrammingError) and error.sqlstate is None and _has_no_rows(cursor)
+
+
+def _names_of(result: PGresult | None) -> Callable[[], list[str]]:
+    """The names of columns, without the descriptions that the library would make of all columns."""
+
+    def names() -> list[str]:
+        if result is None:
+            return []
+        return [(result.fname(number) or b"").decode() for number in range(result.nfields)]
+
+    return names
 
 
 class Psycopg2Connection(ForeignConnection):
@@ -116,7 +145,8 @@ class Psycopg2Connection(ForeignConnection):
                 cursor.execute(sql)
             if cursor.description is None:
                 return Result()
-            return Result([column.name for column in cursor.description], cursor.fetchall())
+            description = cursor.description
+            return Result(cursor.fetchall(), lambda: [column.name for column in description])
 
     async def _run_script(self, sql: str) -> None:
         await self._run(sql, ())

@@ -74,7 +74,7 @@ def _run(given: Connection | Session, sql: str, arguments: tuple[Any, ...]) -> R
         result = connection.exec_driver_sql(pyformat(sql), named(arguments), _OPTIONS)
     if not result.returns_rows:
         return Result()
-    return Result(tuple(result.keys()), [tuple(row) for row in result])
+    return Result([tuple(row) for row in result], lambda: tuple(result.keys()))
 
 
 def _run_script(given: Connection | Session, sql: str) -> None:

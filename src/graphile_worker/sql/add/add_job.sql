@@ -1,11 +1,11 @@
--- Add one job, or update the one with the same key.
+-- Add one job with a key, or update the one with the same key.
 -- $1 task identifier, $2 payload as JSON text, $3 queue name, $4 run_at, $5 delay from now in seconds (used
 -- when $4 is null), $6 max_attempts, $7 job key, $8 priority, $9 flags, $10 job key mode.
--- Returns the job's columns in the order of Job, without the task identifier. The payload is null, unless a key may
--- have merged it. All columns are null if the add got lost, which happens on a schema that Node installed.
+-- Returns the job's columns in the order of Job, without the task identifier. All columns are null if the add got
+-- lost, which happens on a schema that Node installed.
 select
     job.id,
-    case when job.key is not null then job.payload::text end as payload,
+    job.payload::text as payload,
     job.priority,
     date_part('epoch', job.run_at) as run_at,
     job.attempts,

@@ -12,22 +12,6 @@ with counted as (
   and hours.hour < $2::timestamptz
   and ($4::text is null or hours.task = $4::text)
   union all
-  select
-    minutes.minute, minutes.task, minutes.completed::bigint, minutes.failed::bigint, minutes.permanently_failed::bigint,
-    minutes.run_seconds
-  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes
-  where minutes.pool_id <> ''
-  and minutes.minute >= $1::timestamptz
-  and minutes.minute < $2::timestamptz
-  and ($4::text is null or minutes.task = $4::text)
+:include unfolded_counts
 )
-select
-  floor(
-    (date_part('epoch', counted.at) - date_part('epoch', $1::timestamptz)) / $3::double precision
-  )::integer as step,
-  counted.task,
-  sum(counted.completed)::bigint as completed,
-  (sum(counted.failed) + sum(counted.permanently_failed))::bigint as failed,
-  sum(counted.run_seconds) as run_seconds
-from counted
-group by 1, 2
+:include counts_by_step

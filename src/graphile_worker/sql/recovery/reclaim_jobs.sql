@@ -22,7 +22,7 @@ freed_queue as (
   set locked_by = null, locked_at = null
   where queue.locked_by = $1 and not exists (
     select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.locked_by = $1 and job.id = any ($2) and job.job_queue_id = queue.id
+    where job.locked_by = $1 and job.id = any ($2::bigint[]) and job.job_queue_id = queue.id
   )
 ),
 notified as materialized (

@@ -16,7 +16,7 @@ ended as (select job_queue_id from completed),
 select
 :include taken_columns
   , (
-    select case when count(*) < pg_catalog.cardinality($2) then coalesce(pg_catalog.array_agg(id), '{}') end
+    select case when count(*) < pg_catalog.cardinality($2::bigint[]) then coalesce(pg_catalog.array_agg(id), '{}') end
     from completed
   ) as completed
 from (select) always left join taken on true

@@ -110,9 +110,9 @@ announced as materialized (
   from (
     select id from kept where id = any ($23::bigint[])
     union all
-    select id from failed where not is_available and id = any ($23)
+    select id from failed where not is_available and id = any ($23::bigint[])
   ) job
-  where pg_catalog.cardinality($23) > 0
+  where pg_catalog.cardinality($23::bigint[]) > 0
   having count(*) > 0
 ),
 ended as (
@@ -127,7 +127,7 @@ select
 :include taken_columns
   , (
     select case
-      when count(*) < pg_catalog.cardinality($2) + pg_catalog.cardinality($18) then coalesce(pg_catalog.array_agg(id), '{}')
+      when count(*) < pg_catalog.cardinality($2::bigint[]) + pg_catalog.cardinality($18::bigint[]) then coalesce(pg_catalog.array_agg(id), '{}')
     end
     from (select id from completed union all select id from kept) deleted
   ) as completed

@@ -39,7 +39,7 @@ ended as (
 select
 :include taken_columns
   , (
-    select case when count(*) < pg_catalog.cardinality($2) then coalesce(pg_catalog.array_agg(id), '{}') end
+    select case when count(*) < pg_catalog.cardinality($2::bigint[]) then coalesce(pg_catalog.array_agg(id), '{}') end
     from completed
   ) as completed
   , (select pg_catalog.array_agg(case when is_available then id else - id end) from failed) as failed

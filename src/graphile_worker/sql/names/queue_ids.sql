@@ -1,4 +1,4 @@
--- A queue and its tracks.
+-- Queues by name.
 --
 -- $1 text[]  names
 -- Returns id and queue_name.

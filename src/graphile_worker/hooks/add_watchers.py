@@ -1,0 +1,121 @@
+"""Watchers of adds: they see the jobs of each add before they are sent, and what became of them.
+
+They are synchronous, so that one watcher serves asynchronous and blocking clients alike. A watcher that fails
+never fails an add: its error is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import ConfigError
+from ..job import Job
+
+if TYPE_CHECKING:
+    from ..spec import JobSpec
+
+PART = 1000
+"""Specs of a generator that are shown to watchers at once; all of them could be millions."""
+
+logger = logging.getLogger("graphile_worker.hooks")
+
+
+class AddWatcher(Protocol):
+    """Watches jobs being added through a client or worker: `hooks.watch_adds(watcher)`."""
+
+    def before(self, specs: Sequence[JobSpec]) -> tuple[Sequence[JobSpec], object]:
+        """Called before an add is sent, after all `before_add` interceptors.
+
+        It returns the specs to send in their place, often the same, and anything that `after` wants to get.
+        One call of `add_jobs` is one call here, except that a generator is shown in parts of 1,000 specs.
+        A recurring job is shown alone, as a `CronJob`.
+        """
+        ...
+
+    def after(self, state: object, jobs: Sequence[Job] | None, error: BaseException | None) -> None:
+        """Called when the add has ended. In a transaction of the caller, it is not yet committed.
+
+        `jobs` are in the order of the specs. They are None after an error, with `return_jobs=False`, and for
+        recurring jobs; empty if another worker was first to add the recurring job. `error` is also the
+        refusal of an interceptor.
+        """
+        ...
+
+
+def check_watcher(watcher: object) -> None:
+    """Reject what has not both methods."""
+    if not all(callable(getattr(watcher, name, None)) for name in ("before", "after")):
+        raise ConfigError(
+            f"watch_adds: expected an object with the methods before and after, got {watcher!r}"
+        )
+
+
+class WatchedAdd:
+    """One add, as all watchers see it."""
+
+    __slots__ = ("_states", "specs")
+
+    def __init__(self, watchers: Iterable[AddWatcher], specs: Sequence[JobSpec]) -> None:
+        self.specs = specs
+        """What to send."""
+        self._states: list[tuple[AddWatcher, object]] = []
+        for watcher in watchers:
+            try:
+                changed, state = watcher.before(self.specs)
+                if len(changed) != len(specs):
+                    raise ValueError(f"before() returned {len(changed)} specs for {len(specs)}")
+            except Exception:
+                _log_failure(watcher)
+                continue
+            self.specs = changed
+            self._states.append((watcher, state))
+
+    def ended(self, jobs: Sequence[Job] | None, error: BaseException | None = None) -> None:
+        """Tell the watchers, the last one first."""
+        for watcher, state in reversed(self._states):
+            try:
+                watcher.after(state, jobs, error)
+            except Exception:
+                _log_failure(watcher)
+
+
+class WatchedAdds:
+    """One call of `add_jobs`: iterate it for the specs to send."""
+
+    def __init__(self, watchers: Sequence[AddWatcher], specs: Iterable[JobSpec]) -> None:
+        self._watchers = watchers
+        self._adds: list[WatchedAdd] = []
+        self._unread: Iterator[JobSpec] | None = specs if isinstance(specs, Iterator) else None
+        if self._unread is None:
+            self._watch(list(specs))
+
+    @property
+    def to_send(self) -> Iterable[JobSpec]:
+        """The specs to send; they can be read again if those of the caller can."""
+        if self._unread is None:
+            return [spec for add in self._adds for spec in add.specs]
+        return self._read(self._unread)
+
+    def _read(self, specs: Iterator[JobSpec]) -> Iterator[JobSpec]:
+        while part := list(islice(specs, PART)):
+            self._watch(part)
+            yield from self._adds[-1].specs
+
+    def _watch(self, specs: list[JobSpec]) -> None:
+        if specs:
+            self._adds.append(WatchedAdd(self._watchers, specs))
+
+    def ended(self, jobs: Sequence[Job] | None, error: BaseException | None = None) -> None:
+        """Tell the watchers; `jobs` are in the order of the specs."""
+        first = 0
+        for add in self._adds:
+            count = len(add.specs)
+            add.ended(None if jobs is None else jobs[first : first + count], error)
+            first += count
+
+
+def _log_failure(watcher: Any) -> None:
+    logger.exception("a watcher of adds failed: %s", type(watcher).__qualname__)
