@@ -12,6 +12,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 from ..error_text import message_of
@@ -39,6 +40,7 @@ class Children:
         self._setup = setup
         self._max_jobs = max_jobs
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # nothing here belongs to the job that happens to cause it
         self._pace = Pace()
         self._waiting: deque[Work] = deque()
         self._number = 0
@@ -84,7 +86,7 @@ class Children:
         # Once per turn of the event loop, so that all slots that are awake share a write.
         if not self._dispatch_is_due:
             self._dispatch_is_due = True
-            self._loop.call_soon(self._dispatch)
+            self._loop.call_soon(self._dispatch, context=self._context)
 
     def _dispatch(self) -> None:
         self._dispatch_is_due = False
@@ -115,7 +117,7 @@ class Children:
             logger.debug("process %d is replaced after %d jobs", child.pid, child.count)
             child.retire()
         if len(child.works) > 1 and self._look is None:
-            self._look = self._loop.call_later(PATIENCE, self._look_for_slow_calls)
+            self._look = self._loop.call_later(PATIENCE, self._look_for_slow_calls, context=self._context)
 
     def _look_for_slow_calls(self) -> None:
         """Take back calls that wait behind one that turned out to be slow."""
@@ -131,7 +133,7 @@ class Children:
             else:
                 child.seen = running.number
         if any(len(child.works) > 1 for child in self.all):
-            self._look = self._loop.call_later(PATIENCE, self._look_for_slow_calls)
+            self._look = self._loop.call_later(PATIENCE, self._look_for_slow_calls, context=self._context)
 
     def _take_back(self, child: ChildHandle) -> None:
         self._waiting.extendleft(reversed(child.take_back()))
@@ -250,7 +252,7 @@ class Children:
             work.end(ProcessDiedError("the executor was closed"))
 
     def _background(self, work: Any, name: str) -> None:
-        task = self._loop.create_task(work, name=f"graphile-worker {name}")
+        task = self._loop.create_task(work, name=f"graphile-worker {name}", context=self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
