@@ -152,7 +152,7 @@ class CronScheduler:
 
     async def _backfill_and_tick(self) -> None:
         start = self._clock.now()
-        self._events.emit(CronStarting(start=start))
+        self._events.emit(CronStarting(start=start, items=tuple(self._items)))
         if self._items:
             await self._backfill(start)
         if self._is_stopping:

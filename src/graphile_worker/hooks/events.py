@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -445,6 +445,8 @@ class CronStarting(CronEvent, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "cron:starting"
     start: datetime
+    items: Sequence[Any] = ()
+    """The recurring jobs of this worker, as `ParsedCronItem` objects."""
 
 
 class CronStarted(CronEvent, frozen=True, kw_only=True):

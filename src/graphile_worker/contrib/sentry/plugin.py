@@ -1,0 +1,115 @@
+"""SentryPlugin: installs what the other modules of this package do, as hooks of a worker or client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+import sentry_sdk
+
+from ...errors import ConfigError
+from ...hooks import CallNext, Hooks, WorkerContext
+from ...hooks.events import (
+    CronStarting,
+    JobCancelled,
+    JobErrored,
+    JobFailed,
+    JobOutcomeDiscarded,
+    JobSucceeded,
+)
+from ...job import Job
+from ...outcome import Failed, Outcome
+from .adding import AddSpans
+from .failures import Failures
+from .guard import guarded
+from .monitors import Monitors
+from .quiet_log import silence_own_lines
+from .scopes import JobScope
+
+FLUSH_WITHIN = 2.0  # seconds for what is not sent yet when the worker stops
+
+
+class SentryPlugin:
+    """Reports to Sentry what happens to jobs: `run(plugins=[SentryPlugin()])`, or `plugins = ["sentry"]`.
+
+    - `capture`: `final` reports the error of a job when it has failed permanently, `all` that of each attempt
+    - `propagate`: jobs carry the trace in which they were added, so that their run belongs to it
+    - `monitor_cron`: report the runs of recurring jobs to Sentry's cron monitors
+    - `exclude_cron`: identifiers of recurring jobs without a monitor
+    - `payloads`: attach payloads; None follows `data_collection` or `send_default_pii` of the SDK
+    - `init`: arguments of `sentry_sdk.init`, which is called if the program has not done it
+
+    As long as the SDK is not initialised, nothing happens.
+    """
+
+    def __init__(
+        self,
+        *,
+        capture: Literal["final", "all"] = "final",
+        propagate: bool = True,
+        monitor_cron: bool = False,
+        exclude_cron: Collection[str] = (),
+        payloads: bool | None = None,
+        init: Mapping[str, Any] | None = None,
+    ) -> None:
+        if capture not in ("final", "all"):
+            raise ConfigError(f"capture: expected final or all, got {capture!r}")
+        if isinstance(exclude_cron, str):
+            raise ConfigError(f"exclude_cron: expected a list of identifiers, got {exclude_cron!r}")
+        self._propagate = propagate
+        self._payloads = payloads
+        self._init = None if init is None else dict(init)
+        self._failures = Failures(captures_all=capture == "all")
+        self._monitors = Monitors(frozenset(exclude_cron)) if monitor_cron else None
+
+    def install(self, hooks: Hooks) -> None:
+        """Add the hooks."""
+        if self._init is not None and not sentry_sdk.is_initialized():
+            sentry_sdk.init(**self._init)
+        silence_own_lines()
+        # They exist in the context of the worker then. One that its first job makes would change the context
+        # of a slot, and such a slot is replaced.
+        sentry_sdk.get_isolation_scope()
+        sentry_sdk.get_current_scope()
+        hooks.watch_adds(AddSpans(propagate=self._propagate))
+        around = _AroundRun(self, hooks)
+        hooks.around_run(around)
+        hooks.events.on(JobErrored, self._failures.written)
+        hooks.events.on(JobOutcomeDiscarded, self._failures.discarded)
+        if self._monitors is not None:
+            hooks.events.on(CronStarting, self._monitors.learn)
+            hooks.events.on(JobSucceeded, self._monitors.succeeded)
+            hooks.events.on(JobFailed, self._monitors.failed)
+            hooks.events.on(JobCancelled, self._monitors.failed)
+
+    async def start(self, worker: WorkerContext) -> None:
+        """Nothing to do; `stop` is called because this exists."""
+
+    async def stop(self) -> None:
+        """Send what is waiting: a process that ends by a signal does not."""
+        if sentry_sdk.is_initialized():
+            await asyncio.to_thread(sentry_sdk.flush, FLUSH_WITHIN)
+
+
+class _AroundRun:
+    """The interceptor of one worker."""
+
+    def __init__(self, plugin: SentryPlugin, hooks: Hooks) -> None:
+        self._plugin = plugin
+        self._hooks = hooks
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+        if not sentry_sdk.is_initialized():
+            return await call_next()
+        plugin = self._plugin
+        with JobScope(job, self._hooks, propagate=plugin._propagate, payloads=plugin._payloads) as scope:
+            if plugin._monitors is not None:
+                with guarded():
+                    plugin._monitors.started(job)
+            outcome = await call_next()
+            if isinstance(outcome, Failed):
+                with guarded():
+                    scope.failed()
+                    plugin._failures.keep(job, outcome, scope)
+        return outcome
