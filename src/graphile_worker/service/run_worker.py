@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TasksLeftBehindError
@@ -19,6 +19,7 @@ from .signals import flush_output
 
 if TYPE_CHECKING:
     from ..runner.runner import Runner
+    from .systemd.reporter import Reporter
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended
@@ -26,10 +27,17 @@ EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is
 logger = logging.getLogger("graphile_worker")
 
 
-def run_worker(arguments: dict[str, Any], handler: PipeHandler | None, *, once: bool, reload: Reload) -> int:
+def run_worker(
+    arguments: dict[str, Any],
+    handler: PipeHandler | None,
+    *,
+    once: bool,
+    reload: Reload,
+    reporter: Reporter | None = None,
+) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status.
 
-    The arguments are those of `run` or `run_once`.
+    The arguments are those of `run` or `run_once`. `reporter` is told when the worker has started.
     """
     collect_garbage()
     SignalHandling.exit_margin = EXIT_MARGIN
@@ -37,7 +45,7 @@ def run_worker(arguments: dict[str, Any], handler: PipeHandler | None, *, once: 
     stopped_by: int | None = None
     status = 0
     try:
-        stopped_by = _drive(loop, _run(arguments, handler, reload, once=once))
+        stopped_by = _drive(loop, _run(arguments, handler, reload, reporter, once=once))
     except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
     except _TaskExitError as error:
@@ -103,7 +111,12 @@ async def _stop(main: asyncio.Task[Any], message: str) -> None:
 
 
 async def _run(
-    arguments: dict[str, Any], handler: PipeHandler | None, reload: Reload, *, once: bool
+    arguments: dict[str, Any],
+    handler: PipeHandler | None,
+    reload: Reload,
+    reporter: Reporter | None,
+    *,
+    once: bool,
 ) -> int | None:
     """Run a worker; returns the signal that stopped it, if any."""
     closed: list[str] = []
@@ -120,7 +133,9 @@ async def _run(
         return None
     runner: Runner | None = None
     try:
-        async with run(**arguments) as runner:
+        async with reporter or nullcontext(), run(**arguments) as runner:
+            if reporter is not None:
+                reporter.ready()
             if closed:  # before the worker could be stopped
                 output_closed()
             if reload.is_wanted:
