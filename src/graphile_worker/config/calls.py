@@ -24,6 +24,8 @@ TAKEN_ELSEWHERE = {
     "app": f"{_WORKER}; so does serve",
     "pg_pool": "a pool belongs to an event loop; make_worker_utils takes it, and run and run_once",
     "health_file": f"{_SERVE} as --health-file",
+    "http_port": f"{_SERVE} as --http-port; run takes graphile_worker.contrib.http.HttpPlugin in plugins",
+    "http_address": f"{_SERVE} as --http-address",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
     "log_levels": _LOGGING,

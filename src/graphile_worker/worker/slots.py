@@ -128,8 +128,8 @@ class Slots:
 
     @property
     def running(self) -> list[Job]:
-        """The jobs that run now."""
-        return [slot.job for slot in self._all if slot.job is not None]
+        """The jobs that run now; may be read from any thread."""
+        return [job for slot in self._all if (job := slot.job) is not None]
 
     @property
     def running_since(self) -> dict[int, float]:

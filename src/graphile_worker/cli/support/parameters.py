@@ -301,6 +301,15 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="Health file for `graphile-worker health`; the process id is appended to the path.",
     ),
     click.option(
+        "--http-port",
+        type=click.IntRange(0, 65535),
+        metavar="PORT",
+        help="Serve /livez, /readyz and /metrics over HTTP on this port.  [default: off]",
+    ),
+    click.option(
+        "--http-address", metavar="ADDRESS", help="Address for --http-port.  [default: every address]"
+    ),
+    click.option(
         "--plugin",
         multiple=True,
         metavar="NAME",
