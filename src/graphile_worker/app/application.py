@@ -77,6 +77,8 @@ class App:
         """Interceptors and observers of every worker of this app: `@app.hooks.before_run`."""
         self.plugins: tuple[Plugin | str, ...] = tuple(plugins)
         self.extensions = Extensions(extensions)
+        self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """For tests: functions to call in place of those that `Depends` names, in workers started later."""
         self.forbidden_flags = forbidden_flags
         self.cron_items: tuple[ParsedCronItem, ...] = collect(crontab, cron_items)
         check_lifespan(lifespan)
@@ -111,6 +113,10 @@ class App:
     def task(
         self, function: Callable[Concatenate[P, Injected], R], /
     ) -> Task[P, Concatenate[P, Injected], R]: ...
+    @overload
+    def task(  # type: ignore[overload-cannot-match]
+        self, function: Callable[Injected, R], /
+    ) -> Task[None, Injected, R]: ...
     @overload
     def task(self, identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     def task(self, function_or_identifier: Any = None, /, **options: Any) -> Any:
@@ -165,6 +171,7 @@ class App:
             whole.hooks._join(app.hooks)
             whole.plugins += app.plugins
             whole.extensions = whole.extensions._updated(app.extensions)
+            whole.dependency_overrides = {**app.dependency_overrides, **whole.dependency_overrides}
             whole.cron_items += app.cron_items
             whole.lanes += app.lanes
             whole.forbidden_flags = joined_flags(whole.forbidden_flags, app.forbidden_flags)

@@ -28,6 +28,7 @@ from ..options import WorkerOptions
 from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
 from ..tasks.injection import check_extensions
+from ..tasks.overrides import Overrides, overrides_of
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
 from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
@@ -61,6 +62,7 @@ OBJECTS = (
     "hooks",
     "plugins",
     "extensions",
+    "dependency_overrides",
     "logger",
     "clock",
     "options",
@@ -151,7 +153,7 @@ class WorkerBuilder:
             if self._app is not None and self._app.lifespan is not None:
                 plugins += self._loaded(await self._enter_app(self._app))
             check_limits(self.lanes, has_limits=self._has_limits)
-            check_extensions(self.tasks, self._extensions())
+            check_extensions(self.tasks, self._extensions(), self._overrides)
             self._install_plugins(plugins)
         except BaseException:
             await self.close()
@@ -315,6 +317,7 @@ class WorkerBuilder:
             self.client,
             self._lending,
             extensions=self._extensions(),
+            overrides=self._overrides,
             logger=self._log.job_logger,
             clock=self._clock,
         )
@@ -339,6 +342,11 @@ class WorkerBuilder:
         """The objects of the app, and those of the call in their place."""
         given = Extensions(self._arguments.get("extensions", ()))
         return given if self._app is None else self._app.extensions._updated(given)
+
+    @cached_property
+    def _overrides(self) -> Overrides | None:
+        of_app = None if self._app is None else self._app.dependency_overrides
+        return overrides_of(of_app, self._arguments.get("dependency_overrides"))
 
     def _forbidden_flags(self) -> FlagSource:
         given = self._arguments.get("forbidden_flags")

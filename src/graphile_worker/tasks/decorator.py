@@ -30,6 +30,8 @@ def task(function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], 
 @overload
 def task(function: Callable[Concatenate[P, Injected], R], /) -> Task[P, Concatenate[P, Injected], R]: ...
 @overload
+def task(function: Callable[Injected, R], /) -> Task[None, Injected, R]: ...  # type: ignore[overload-cannot-match]
+@overload
 def task(identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
     """Make a function a task: `@task`, `@task("users/email/verify")`, `@task(queue_name="mail")`.
@@ -69,6 +71,10 @@ class TaskDecorator:
     def __call__(
         self, function: Callable[Concatenate[P, Injected], R], /
     ) -> Task[P, Concatenate[P, Injected], R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: Callable[Injected, R], /
+    ) -> Task[None, Injected, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         return _make(function, self._identifier, self._options, depth=2)
 
