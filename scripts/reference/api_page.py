@@ -48,8 +48,8 @@ PAGES = {
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
     "hooks.md": (
-        f"Hooks {_interceptor_types()} CallNext AddWatcher KeptPart SkipJob FailJob LeaveLocked Plugin "
-        "PluginWithLifecycle WorkerContext LivePool Events"
+        f"Hooks {_interceptor_types()} CallNext AddWatcher RunWatcher KeptPart SkipJob FailJob LeaveLocked "
+        "Plugin PluginWithLifecycle WorkerContext LivePool Events"
     ),
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),

@@ -11,14 +11,15 @@ from .emitter import Events, RunEvents
 from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery, resolve
 from .plugins import Plugin, Plugins, WorkerContext
 from .redaction import KeptPart, Redactor, check_redactor, redacted
+from .run_watchers import RunWatcher, check_run_watcher
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
 _INTERCEPTORS = (
-    "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_on_recovery",
-    "_loop_blocked", "_redactors",
+    "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_run_watchers",
+    "_on_recovery", "_loop_blocked", "_redactors", "_engine_variables",
 )  # fmt: skip
 
 
@@ -33,9 +34,11 @@ class Hooks:
         self._before_run: list[BeforeRun] = []
         self._around_run: list[AroundRun] = []
         self._after_run: list[AfterRun] = []
+        self._run_watchers: list[RunWatcher] = []
         self._on_recovery: list[OnRecovery] = []
         self._loop_blocked: list[Callable[[str, float], None]] = []
         self._redactors: list[Redactor] = []
+        self._engine_variables: list[Callable[[], object]] = []
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
@@ -77,6 +80,12 @@ class Hooks:
         self._add("_after_run", interceptor)
         return interceptor
 
+    def watch_runs(self, watcher: RunWatcher) -> RunWatcher:
+        """See each job before it runs, and its outcome after that; encloses all interceptors."""
+        check_run_watcher(watcher)
+        self._add("_run_watchers", watcher)
+        return watcher
+
     def on_recovery(self, interceptor: OnRecovery) -> OnRecovery:
         """Decide about each job of a dead worker."""
         self._add("_on_recovery", interceptor)
@@ -102,6 +111,13 @@ class Hooks:
         The time is by `time.monotonic`. Nothing on the loop can be used meanwhile, so it is no event.
         """
         self._add("_loop_blocked", function)
+
+    def _set_in_engine(self, function: Callable[[], object]) -> None:
+        """Call it before the worker starts its own tasks, to set context variables for them.
+
+        Tasks of jobs run in the same context unless a watcher of runs sets the variables to something else.
+        """
+        self._add("_engine_variables", function)
 
     def _add(self, kind: str, interceptor: Any) -> None:
         getattr(self, kind).append(interceptor)

@@ -39,6 +39,7 @@ from .causes import TAKEN_AWAY, Cause, TimedOut
 from .early_end import EarlyEnd
 from .execute import Executor
 from .left_behind import LeftBehind
+from .watched_run import execute_watched
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 TAKEN_AWAY_GRACE = 5.0  # seconds
@@ -326,7 +327,7 @@ class Slots:
         executor, source, events = self._executor, self._source, self._events
         observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
         around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
-        time_limits = executor.time_limits
+        time_limits, run_watchers = executor.time_limits, executor.run_watchers
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -351,7 +352,9 @@ class Slots:
                 self._limit_time(slot, job)
             if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
-            if around_run:
+            if run_watchers:
+                outcome = await execute_watched(run_watchers, executor, job, helpers)
+            elif around_run:
                 outcome = await execute_around(executor, job, helpers)
             else:
                 outcome = await executor.execute(job, helpers)
