@@ -81,7 +81,7 @@ def _undecoded(raw: str) -> Any:
 def _check(task: AnyTask, executor: str) -> None:
     where_is(task, executor)
     if task._injection is not None:
-        for kind in task._injection.kinds:
+        for kind in task._injection.kinds(None):
             name = getattr(kind, "__name__", kind)
             raise TaskLoadError(
                 f"the task {task.identifier!r} asks for the extension {name}, which does not exist in the "
