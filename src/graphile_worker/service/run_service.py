@@ -34,6 +34,7 @@ class Service:
     health_file: str | None = None
     http_port: int | None = None
     http_address: str = ANY_ADDRESS
+    database_metrics: bool = False
     handler: PipeHandler | None = None
     """The log's handler, if this package has set up the log."""
     reload: Reload = field(default_factory=Reload)
@@ -82,8 +83,10 @@ def _work(service: Service, front: Front | None) -> int:
 
         plugins.append(HealthFilePlugin(service.health_file))
     if service.serves_http:
+        from .http.own_metrics import metrics_plugins
+
         server = _http_plugin(service, front)
-        plugins += _with_metrics(server)
+        plugins += [server, *metrics_plugins(of_database=service.database_metrics)]
     if plugins:
         arguments = {**arguments, "plugins": (*arguments.get("plugins", ()), *plugins)}
     return run_worker(arguments, service.handler, once=service.once, reload=service.reload, server=server)
@@ -97,10 +100,3 @@ def _http_plugin(service: Service, front: Front | None) -> OpenPlugin:
     from .http.plugin import HttpPlugin
 
     return HttpPlugin(service.http_port or 0, service.http_address)
-
-
-def _with_metrics(server: OpenPlugin) -> list[Plugin]:
-    from .http.own_metrics import metrics_plugin
-
-    metrics = metrics_plugin()
-    return [server] if metrics is None else [server, metrics]
