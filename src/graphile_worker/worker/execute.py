@@ -87,6 +87,8 @@ class Executor:
         self._redactors = hooks._redactors
         self.around_run = hooks._around_run
         """While this is not empty, run jobs with `around.execute_around`."""
+        self.run_watchers = hooks._run_watchers
+        """While this is not empty, run jobs with `watched_run.execute_watched`."""
         self.before_rerun: Callable[[Job], Awaitable[None]] | None = None
         """Called before a job is run whose last worker died."""
         self.interruption: str | None = None
@@ -206,6 +208,8 @@ class Executor:
 
     def settled(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
+        if outcome is COMPLETED and not self._keeps_completed and job.raw_flags is None:
+            return outcome
         if type(outcome) is Completed:
             outcome = self._completed(job, outcome)
         if isinstance(outcome, Expired | Cancelled):
