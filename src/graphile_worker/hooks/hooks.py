@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
+Carrier = tuple[Callable[[], str | None], str]
+"""Captures a part of the context as text, and the name of the function that restores it."""
+
 _INTERCEPTORS = (
     "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_run_watchers",
     "_on_recovery", "_loop_blocked", "_redactors", "_engine_variables",
+    "_carriers",
 )  # fmt: skip
 
 
@@ -38,6 +42,7 @@ class Hooks:
         self._on_recovery: list[OnRecovery] = []
         self._loop_blocked: list[Callable[[str, float], None]] = []
         self._redactors: list[Redactor] = []
+        self._carriers: list[Carrier] = []
         self._engine_variables: list[Callable[[], object]] = []
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
@@ -104,6 +109,15 @@ class Hooks:
     def redacted(self, part: KeptPart, task_identifier: str, value: Any) -> Any:
         """The value as it may be kept and shown."""
         return redacted(self._redactors, part, task_identifier, value)
+
+    def carry_context(self, capture: Callable[[], str | None], restore: str) -> None:
+        """Carry a part of the context, such as the current trace, to tasks that an executor runs elsewhere.
+
+        `capture` is called in the context of each such job and returns a text, or None for nothing.
+        `restore` names a function as `package.module:function`. Where the task runs, it gets the text and
+        returns a context manager that encloses the call.
+        """
+        self._add("_carriers", (capture, restore))
 
     def _on_loop_blocked(self, function: Callable[[str, float], None]) -> None:
         """Call it, in another thread, while the event loop is blocked: what blocks it, and since when.

@@ -189,6 +189,8 @@ class Runner:
         if builder.cron_items and not builder.once:
             self._cron = builder.make_cron()
             await engine.wait_for(self._cron.start())
+        if builder.executors is not None:
+            await engine.wait_for(builder.executors.start())
         self._pool = pool = engine.call(builder.make_pool)
         await builder.hooks.start_plugins(builder.worker_context(pool))
         self._recovery = builder.make_recovery(pool)
