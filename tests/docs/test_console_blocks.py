@@ -16,6 +16,7 @@ import pytest
 from cli.typing_commands import parse, words_of
 from docs.blocks import ROOT, Block, blocks_of, name_of, pages
 from graphile_worker.contrib.django.management.commands.graphile_worker import Command
+from graphile_worker.service.http.pages import PATHS
 
 LINES = [
     (page, block, line)
@@ -54,6 +55,8 @@ def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Bloc
             parse(arguments[arguments.index("graphile-worker") + 1 :])
         case ["eval", script]:
             assert re.fullmatch(r"\$\(_GRAPHILE_WORKER_COMPLETE=(bash|zsh)_source graphile-worker\)", script)
+        case ["curl", address]:
+            assert f"/{address.partition('/')[2]}" in PATHS
         case ["pytest"] | ["export", _]:
             pass
         case other:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from graphile_worker import Depends, Job, JobHelpers, run_once, task
+from graphile_worker import App, Depends, Job, JobHelpers, run_once, task
 from graphile_worker.errors import ConfigError, TaskLoadError
 from support.working import Jobs
 
@@ -168,3 +168,68 @@ async def test_tasks_stay_callable() -> None:
         return payload * factor
 
     assert await double(2, factor=3) == 6
+
+
+class Clock:
+    """A class in the place of a function."""
+
+    def __init__(self, mailer: Mailer, job: Job) -> None:
+        self.of = job.id
+
+
+async def test_overrides_replace_functions_at_any_depth(database_url: str, jobs: Jobs) -> None:
+    got: list[Any] = []
+    app = App(extensions=[Mailer()])
+
+    @app.task
+    async def welcome(
+        *,
+        session: Annotated[str, Depends(session)],
+        token: Annotated[str, Depends(token)],
+        sender: Annotated[str, Depends(sender)],
+        clock: Annotated[Clock, Depends(Clock)],
+    ) -> None:
+        got.append((session, token, sender, clock.of))
+
+    @app.task
+    def in_a_thread(*, connection: Annotated[str, Depends(connection)]) -> None:
+        got.append(connection)
+
+    async def fake_token(job: Job, sender: Annotated[str, Depends(sender)]) -> AsyncIterator[str]:
+        yield f"token of {job.task_identifier} by {sender}"
+        got.append("closed")
+
+    app.dependency_overrides[connection] = lambda: "fake connection"
+    app.dependency_overrides[sender] = lambda: "overridden below"
+    overrides: Any = {token: fake_token, sender: lambda: "nobody"}
+    first = await jobs.add("welcome", {})
+    await jobs.add("in_a_thread", {})
+    await run_once(app=app, connection_string=database_url, concurrency=1, dependency_overrides=overrides)
+    assert got == [
+        ("session", "token of welcome by nobody", "nobody", first), "closed", "fake connection",
+    ]  # fmt: skip
+    assert app.extensions.get(Mailer).log == ["begin on fake connection", "commit"]
+    got.clear()
+    app.dependency_overrides.clear()
+    await jobs.add("in_a_thread", {})
+    await run_once(app=app, connection_string=database_url)
+    assert got == ["connection"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({connection: "fake"}, "expected functions, got 'fake'; to give a value, write lambda: value"),
+        ({connection: token}, "the task 'plain' cannot run in this worker: token is asynchronous"),
+        ({connection: lambda given: given}, "the parameter 'given' must be annotated"),
+        ({connection: sender}, "cannot run in this worker: no extension of type Mailer"),
+    ],
+)
+async def test_overrides_are_checked_when_the_worker_starts(
+    overrides: Any, message: str, database_url: str
+) -> None:
+    @task
+    def plain(*, connection: Annotated[str, Depends(connection)]) -> None: ...
+
+    with pytest.raises(ConfigError, match=message):
+        await run_once(task_list=[plain], connection_string=database_url, dependency_overrides=overrides)

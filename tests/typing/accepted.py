@@ -470,3 +470,19 @@ async def use_injected(utils: WorkerUtils, letter: Letter) -> None:
     await utils.add_job(injected, letter)
     await utils.add_job(injected_with_helpers, letter)
     assert_type(await injected(letter, mailer=threading.Lock()), int)
+
+
+@task
+async def without_payload(*, mailer: Mailer) -> None: ...
+
+
+@app.task(max_attempts=2)
+def without_payload_either(*, mailer: Mailer, job: Job) -> int:
+    return job.id
+
+
+async def injected_tasks(utils: WorkerUtils) -> None:
+    await utils.add_job(without_payload)
+    await without_payload(mailer=Mailer())
+    assert_type(without_payload_either(mailer=Mailer(), job=await utils.add_job(without_payload_either)), int)
+    await run_once(app=app, dependency_overrides={lifespan_of: lambda: Mailer()})

@@ -74,10 +74,6 @@ app = App()
 def post(payload: Letter) -> None: ...
 
 
-@task  # wrong
-async def named(*, payload: Letter) -> None: ...
-
-
 task("name")(5)  # wrong
 
 

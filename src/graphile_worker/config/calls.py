@@ -21,9 +21,12 @@ _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
     **dict.fromkeys(WorkerOptions.__struct_fields__, _WORKER),
     **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
+    "dependency_overrides": f"{_WORKER}; so does run_jobs",
     "app": f"{_WORKER}; so does serve",
     "pg_pool": "a pool belongs to an event loop; make_worker_utils takes it, and run and run_once",
     "health_file": f"{_SERVE} as --health-file",
+    "http_port": f"{_SERVE} as --http-port; run takes graphile_worker.contrib.http.HttpPlugin in plugins",
+    "http_address": f"{_SERVE} as --http-address",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
     "log_levels": _LOGGING,

@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
         }
         if not free and not tables:
             return self
-        _mark_named(free, Path.cwd())
+        mark_named(free, Path.cwd())
         try:
             worker = self.worker.with_values(**free, **tables)
         except ConfigError as error:
@@ -105,13 +105,13 @@ def resolve_settings(
     sources = [from_file(path)] if path is not None else []
     sources += [from_environment(environment), from_call(call_values, call)]
     values, places = _merged(sources)
-    _mark_named(values, folder)
+    mark_named(values, folder)
     worker = _build(WorkerOptions, values, places)
     command_line = _build(CommandLineOptions, values, places)
     return Settings(worker, command_line, places, _build(AdminOptions, values, places, ADMIN))
 
 
-def _mark_named(values: dict[str, Any], folder: Path) -> None:
+def mark_named(values: dict[str, Any], folder: Path) -> None:
     """Make paths absolute, so never equal to a default.
 
     A crontab that was named must exist; a task directory that was named is used beside the tasks of an app.

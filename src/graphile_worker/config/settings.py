@@ -21,6 +21,7 @@ from .admin_options import SECRETS, AdminOptions
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("error", "warning", "info", "debug")
 MAX_PROCESSES = 1024
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - probes and Prometheus come from outside of the container
 SIMPLE_KINDS = (bool, int, float, str, dict, list)
 
 
@@ -38,6 +39,10 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     health_file: str | None = None
     """Each worker process writes its heartbeat to this path plus its process id; `health` reads it."""
+    http_port: int | None = None
+    """Serve `/livez`, `/readyz` and `/metrics` on this port; 0 is any free one. None serves nothing."""
+    http_address: str = ANY_ADDRESS
+    """The address to serve them on. The default is every address, for probes from outside of a container."""
     app: str | None = None
     """The application, as `module:attribute`: an `App`, or a function that returns its lifespan."""
 
@@ -50,6 +55,8 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"log_levels: {name}: expected {' or '.join(LOG_LEVELS)}, got {level!r}")
         if not 1 <= self.processes <= MAX_PROCESSES:
             raise ConfigError(f"processes: expected a number from 1 to {MAX_PROCESSES}, got {self.processes}")
+        if self.http_port is not None and not 0 <= self.http_port <= 65535:
+            raise ConfigError(f"http_port: expected a number from 0 to 65535, got {self.http_port}")
 
 
 class Setting(msgspec.Struct, frozen=True):

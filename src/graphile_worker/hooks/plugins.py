@@ -46,7 +46,7 @@ class PluginWithLifecycle(Plugin, Protocol):
 
 
 class LivePool(Protocol):
-    """The pool of a running worker, as its plugins see it. For use on the worker's event loop."""
+    """The pool of a running worker, as its plugins see it. It may be read from any thread."""
 
     @property
     def running(self) -> Sequence[Job]:

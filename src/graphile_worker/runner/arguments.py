@@ -6,7 +6,7 @@ No module imports this one at run time; the reference pages are made from it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..app.application import App, Lifespan
@@ -44,6 +44,8 @@ class WorkerArguments(WorkerOptionValues, total=False):
     """
     extensions: Iterable[object] | Mapping[type[Any], object]
     """Objects of your application that tasks get with `helpers.extension(Type)`."""
+    dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None
+    """Functions to call in place of those that `Depends` names; for tests."""
     logger: logging.Logger | None
     """A `logging.Logger` for this worker and its tasks; see [logging](../logging.md)."""
     clock: Clock | None

@@ -11,6 +11,7 @@ from ..clock import Clock
 from ..options import WorkerOptions
 from ..queries.names import get_queue_names
 from ..tasks.extensions import Extensions
+from ..tasks.overrides import Overrides
 from ..tasks.queue_names import QueueNames
 from ..tasks.services import WorkerServices
 from .lending import Lending
@@ -22,6 +23,7 @@ def make_services(
     lending: Lending,
     *,
     extensions: Extensions,
+    overrides: Overrides | None,
     logger: logging.Logger,
     clock: Clock,
 ) -> WorkerServices:
@@ -35,6 +37,7 @@ def make_services(
         queue_names=QueueNames(queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
         loop=asyncio.get_running_loop(),
         extensions=extensions,
+        overrides=overrides,
         executables_inherit_database=options.executables_inherit_database,
         logger=logger,
     )

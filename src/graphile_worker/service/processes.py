@@ -19,12 +19,15 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ..signal_names import signal_name
 from .error_report import UNHEALTHY
 from .reload import Reload
 from .signals import end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
+
+if TYPE_CHECKING:
+    from .systemd.supervising import SystemdParent
 
 logger = logging.getLogger("graphile_worker.processes")
 
@@ -34,6 +37,28 @@ STABLE_AFTER = 60.0
 """A process that ran for this long did not crash at start-up: the delay is reset."""
 
 
+HELPER_DELAY = 1.0
+"""Seconds before a helper that ended is replaced."""
+HELPER_ENDS_WITHIN = 3.0
+"""Seconds until a helper that was asked to end is killed."""
+
+
+class Helper(Protocol):
+    """A process beside the workers that runs no jobs. It ends when all workers have ended."""
+
+    def run(self) -> int:
+        """In the process itself: run until SIGTERM; returns the exit status."""
+        ...
+
+    def leave(self) -> None:
+        """In each worker process: close what it has inherited."""
+        ...
+
+    def discard(self) -> None:
+        """In the parent, when all other processes have ended."""
+        ...
+
+
 def supervise(
     count: int,
     work: Callable[[], int],
@@ -41,19 +66,32 @@ def supervise(
     replace: bool,
     kill_after: float,
     reload: Reload | None = None,
+    systemd: SystemdParent | None = None,
+    helper: Helper | None = None,
 ) -> int:
     """Run `work`, which returns an exit status, in `count` processes; returns that of the parent.
 
     A process that is still there `kill_after` seconds after the first signal is killed.
     """
-    return Supervisor(count, work, replace=replace, kill_after=kill_after, reload=reload or Reload()).run()
+    supervisor = Supervisor(
+        count, work, replace=replace, kill_after=kill_after, reload=reload or Reload(), helper=helper
+    )
+    supervisor.systemd = systemd
+    return supervisor.run()
 
 
 class Supervisor:
     """The parent of the worker processes."""
 
     def __init__(
-        self, count: int, work: Callable[[], int], *, replace: bool, kill_after: float, reload: Reload
+        self,
+        count: int,
+        work: Callable[[], int],
+        *,
+        replace: bool,
+        kill_after: float,
+        reload: Reload,
+        helper: Helper | None = None,
     ) -> None:
         self._count = count
         self._work = work
@@ -61,6 +99,9 @@ class Supervisor:
         self._kill_after = kill_after
         self._kill_at = math.inf
         self._reload = reload
+        self._helper = helper
+        self._helper_pid: int | None = None
+        self._next_helper = 0.0
         self._is_reloading = False
         self._children: dict[int, float] = {}
         self._returned: set[int] = set()
@@ -70,6 +111,8 @@ class Supervisor:
         self._status = 0
         self._delay = FIRST_DELAY
         self._next_start = 0.0
+        self.systemd: SystemdParent | None = None
+        """What the workers report to, if systemd wants to know."""
 
     def run(self) -> int:
         """Start the workers and supervise them until all have ended."""
@@ -89,9 +132,14 @@ class Supervisor:
         while self._children or self._missing():
             if self._missing() and time.monotonic() >= self._next_start:
                 self._start()
+            if self._is_helper_missing() and time.monotonic() >= self._next_helper:
+                self._start_helper()
             self._wait()
             self._forward()
             self._reap()
+            if self.systemd is not None:
+                self.systemd.turn(self._children)
+        self._end_helper()
         self._restore()
         if self._stopped_by is not None:
             return end_by_signal(self._stopped_by)
@@ -102,19 +150,28 @@ class Supervisor:
 
     def _start(self) -> None:
         """Start a worker process."""
+        self._children[self._fork(self._work_without_helper)] = time.monotonic()
+
+    def _work_without_helper(self) -> int:
+        if self._helper is not None:
+            self._helper.leave()
+        return self._work()
+
+    def _fork(self, work: Callable[[], int]) -> int:
+        """Do the work in another process; returns its id."""
         # Blocked, so that no signal reaches the child while it still has the parent's handlers.
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
         try:
             flush_output()  # what is buffered is not the child's to write
             pid = os.fork()
             if pid == 0:
-                self._work_and_exit(old_mask)
-            self._children[pid] = time.monotonic()
+                self._work_and_exit(work, old_mask)
+            return pid
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
-    def _work_and_exit(self, mask: Iterable[int]) -> NoReturn:
-        """In a worker process: run `work`, report to the parent that it returned or raised, and exit.
+    def _work_and_exit(self, work: Callable[[], int], mask: Iterable[int]) -> NoReturn:
+        """In another process: run `work`, report to the parent that it returned or raised, and exit.
 
         The code that called us, and what it registered with `atexit`, are left to the parent.
         """
@@ -122,7 +179,7 @@ class Supervisor:
         try:
             self._become_worker()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            status = self._work()
+            status = work()
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         except KeyboardInterrupt:
@@ -155,10 +212,14 @@ class Supervisor:
         self._signals.append(number)
 
     def _wait(self) -> None:
-        until = min(self._kill_at, self._next_start if self._missing() else math.inf)
-        select.select(
-            [self._wakeup[0]], [], [], None if until == math.inf else max(0.0, until - time.monotonic())
+        until = min(
+            self._kill_at,
+            self._next_start if self._missing() else math.inf,
+            self._next_helper if self._is_helper_missing() else math.inf,
+            math.inf if self.systemd is None else self.systemd.next_turn,
         )
+        reading = [self._wakeup[0], *(() if self.systemd is None else (self.systemd.descriptor,))]
+        select.select(reading, [], [], None if until == math.inf else max(0.0, until - time.monotonic()))
         while True:
             try:
                 if not os.read(self._wakeup[0], 4096):
@@ -175,6 +236,8 @@ class Supervisor:
                 self._begin_to_reload()
                 continue
             self._stopping = True
+            if self.systemd is not None:
+                self.systemd.stopping()
             self._stopped_by = self._stopped_by or number
             self._kill_at = min(self._kill_at, time.monotonic() + self._kill_after)
             self._send(number)
@@ -189,6 +252,8 @@ class Supervisor:
             return
         logger.info("got SIGHUP; stopping the worker processes to restart them with the current code")
         self._stopping = self._is_reloading = True
+        if self.systemd is not None:
+            self.systemd.reloading()
         self._kill_at = time.monotonic() + self._kill_after
         self._send(signal.SIGTERM)
 
@@ -196,7 +261,44 @@ class Supervisor:
         for pid in self._children:
             os.kill(pid, number)
 
+    # -- the helper ----------------------------------------------------------------------------------------
+
+    def _is_helper_missing(self) -> bool:
+        return self._helper is not None and self._helper_pid is None and not self._stopping
+
+    def _start_helper(self) -> None:
+        if self._helper is not None:
+            self._helper_pid = self._fork(self._helper.run)
+
+    def _reap_helper(self) -> None:
+        if self._helper_pid is None:
+            return
+        done, status = os.waitpid(self._helper_pid, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            how = f"was killed by {signal_name(-code)}" if code < 0 else f"exited with status {code}"
+            logger.error("the process that serves HTTP, %d, %s; starting another", done, how)
+            self._read_reports()
+            self._returned.discard(done)
+            self._helper_pid = None
+            self._next_helper = time.monotonic() + HELPER_DELAY
+
+    def _end_helper(self) -> None:
+        """End it after the workers: it shows that they are stopping."""
+        if self._helper_pid is not None:
+            os.kill(self._helper_pid, signal.SIGTERM)
+            deadline = time.monotonic() + HELPER_ENDS_WITHIN
+            while not os.waitpid(self._helper_pid, os.WNOHANG)[0]:
+                if time.monotonic() > deadline:
+                    os.kill(self._helper_pid, signal.SIGKILL)
+                select.select([self._wakeup[0]], [], [], 0.05)
+        if self._helper is not None:
+            self._helper.discard()
+
+    # -- the workers ---------------------------------------------------------------------------------------
+
     def _reap(self) -> None:
+        self._reap_helper()
         for pid in list(self._children):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:

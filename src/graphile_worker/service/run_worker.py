@@ -6,10 +6,11 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import TasksLeftBehindError
+from ..hooks import Plugin
 from ..observability.log_format import PipeHandler
 from ..runner import end_by_signal, run, run_once
 from ..worker.signals import SignalHandling, output_closed, stop_workers
@@ -19,6 +20,7 @@ from .signals import flush_output
 
 if TYPE_CHECKING:
     from ..runner.runner import Runner
+    from .systemd.reporter import Reporter
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended
@@ -26,10 +28,27 @@ EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is
 logger = logging.getLogger("graphile_worker")
 
 
-def run_worker(arguments: dict[str, Any], handler: PipeHandler | None, *, once: bool, reload: Reload) -> int:
+class OpenPlugin(Plugin, Protocol):
+    """A plugin that serves something while the process runs, also before and after the worker does."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def run_worker(
+    arguments: dict[str, Any],
+    handler: PipeHandler | None,
+    *,
+    once: bool,
+    reload: Reload,
+    server: OpenPlugin | None = None,
+    reporter: Reporter | None = None,
+) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status.
 
-    The arguments are those of `run` or `run_once`.
+    The arguments are those of `run` or `run_once`; `server` is one of the plugins among them, and so is
+    `reporter`, which is told when the worker has started.
     """
     collect_garbage()
     SignalHandling.exit_margin = EXIT_MARGIN
@@ -37,7 +56,8 @@ def run_worker(arguments: dict[str, Any], handler: PipeHandler | None, *, once: 
     stopped_by: int | None = None
     status = 0
     try:
-        stopped_by = _drive(loop, _run(arguments, handler, reload, once=once))
+        work = _run(arguments, handler, reload, reporter, once=once)
+        stopped_by = _drive(loop, work if server is None else _serving(server, work))
     except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
     except _TaskExitError as error:
@@ -102,8 +122,26 @@ async def _stop(main: asyncio.Task[Any], message: str) -> None:
     await asyncio.wait((main,))
 
 
+async def _serving(server: OpenPlugin, work: Coroutine[Any, Any, int | None]) -> int | None:
+    """Do the work while the server is open: it says that the worker is starting, and that it has stopped."""
+    try:
+        await server.open()
+    except BaseException:
+        work.close()
+        raise
+    try:
+        return await work
+    finally:
+        await server.close()
+
+
 async def _run(
-    arguments: dict[str, Any], handler: PipeHandler | None, reload: Reload, *, once: bool
+    arguments: dict[str, Any],
+    handler: PipeHandler | None,
+    reload: Reload,
+    reporter: Reporter | None,
+    *,
+    once: bool,
 ) -> int | None:
     """Run a worker; returns the signal that stopped it, if any."""
     closed: list[str] = []
@@ -120,7 +158,9 @@ async def _run(
         return None
     runner: Runner | None = None
     try:
-        async with run(**arguments) as runner:
+        async with reporter or nullcontext(), run(**arguments) as runner:
+            if reporter is not None:
+                reporter.ready()
             if closed:  # before the worker could be stopped
                 output_closed()
             if reload.is_wanted:

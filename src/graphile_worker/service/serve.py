@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from ..app.application import Lifespan
     from ..runner.arguments import WorkerArguments
 
-OWN_ARGUMENTS = ("processes", "watch", "health_file", "log_format", "log_level", "log_levels", "once")
+OWN_ARGUMENTS = (
+    "processes", "watch", "health_file", "http_port", "http_address", "log_format", "log_level", "log_levels",
+    "once",
+)  # fmt: skip
 
 
 def serve(
@@ -37,6 +40,8 @@ def serve(
     processes: int | None = None,
     watch: bool = False,
     health_file: str | Path | None = None,
+    http_port: int | None = None,
+    http_address: str | None = None,
     log_format: str | None = None,
     log_level: str | None = None,
     log_levels: Mapping[str, str] | None = None,
@@ -48,6 +53,8 @@ def serve(
     - `processes`: worker processes, forked from this one; a killed one is replaced
     - `watch`: restart the program when code, crontab or configuration change
     - `health_file`: where worker processes record their health, for `graphile-worker health`
+    - `http_port`: where to serve `/livez`, `/readyz` and `/metrics`; 0 is any free port
+    - `http_address`: the address for it, by default every one
     - `log_format`: `text` or `json`; if it is set nowhere, logging that the program has set up is kept
     - `log_level`: `error`, `warning`, `info` or `debug`
     - `log_levels`: levels of single loggers, such as `{"httpx": "warning"}`
@@ -69,6 +76,8 @@ def serve(
     own = {
         "processes": processes,
         "health_file": None if health_file is None else str(health_file),
+        "http_port": http_port,
+        "http_address": http_address,
         "log_format": log_format,
         "log_level": log_level,
         "log_levels": None if log_levels is None else dict(log_levels),
@@ -94,6 +103,8 @@ def serve(
         once=once,
         processes=settings.command_line.processes,
         health_file=settings.command_line.health_file,
+        http_port=settings.command_line.http_port,
+        http_address=settings.command_line.http_address,
         handler=handler,
     )
     sys.exit(reported(lambda: run_service(service)))

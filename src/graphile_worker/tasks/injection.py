@@ -23,6 +23,7 @@ from ..errors import ConfigError, ExtensionMissingError, TaskLoadError
 from ..job import Job
 from .extensions import Extensions
 from .helpers import JobHelpers
+from .overrides import Function, Overrides
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -79,16 +80,22 @@ class Injection:
     def wanted(self) -> tuple[Wanted, ...]:
         """What it wants; TaskLoadError if an annotation cannot be resolved or used."""
         if self._wanted is None:
-            self._wanted = tuple(
-                _wanted(parameter.name, self._resolve(parameter.annotation), self._is_async, ())
-                for parameter in self._parameters
-            )
+            self._wanted = self._wanted_with({})
         return self._wanted
 
-    @property
-    def kinds(self) -> set[Any]:
+    def _wanted_with(self, overrides: Mapping[Function, Function]) -> tuple[Wanted, ...]:
+        return tuple(
+            _wanted(parameter.name, self._resolve(parameter.annotation), self._is_async, (), overrides)
+            for parameter in self._parameters
+        )
+
+    def _wanted_in(self, overrides: Overrides | None) -> tuple[Wanted, ...]:
+        """The same for a worker with overrides."""
+        return self.wanted if overrides is None else overrides.apply(self, self._wanted_with)
+
+    def kinds(self, overrides: Overrides | None) -> set[Any]:
         """The types of the extensions that it needs."""
-        return set(_kinds(self.wanted))
+        return set(_kinds(self._wanted_in(overrides)))
 
     def invoke(self) -> Callable[[Any, JobHelpers], Any]:
         """The function as a worker calls it."""
@@ -97,43 +104,57 @@ class Injection:
     async def _invoke_coroutine(self, payload: Any, helpers: JobHelpers) -> Any:
         async with AsyncExitStack() as stack:
             made: dict[Any, Any] = {}
-            values = {each.name: await _make(each, helpers, stack, made) for each in self.wanted}
+            wanted = self._wanted_in(helpers._services.overrides)
+            values = {each.name: await _make(each, helpers, stack, made) for each in wanted}
             return await self._call(payload, helpers, values)
 
     def _invoke_function(self, payload: Any, helpers: JobHelpers) -> Any:
         with ExitStack() as stack:
             made: dict[Any, Any] = {}
-            values = {each.name: _make_now(each, helpers, stack, made) for each in self.wanted}
+            wanted = self._wanted_in(helpers._services.overrides)
+            values = {each.name: _make_now(each, helpers, stack, made) for each in wanted}
             return self._call(payload, helpers, values)
 
 
-def check_extensions(tasks: Mapping[str, Any], extensions: Extensions) -> None:
+def check_extensions(
+    tasks: Mapping[str, Any], extensions: Extensions, overrides: Overrides | None = None
+) -> None:
     """Raise ConfigError if a task wants an extension that the worker does not have."""
     for identifier, task in tasks.items():
         injection: Injection | None = task._injection
-        for kind in () if injection is None else injection.kinds:
-            try:
+        if injection is None:
+            continue
+        try:
+            for kind in injection.kinds(overrides):
                 extensions.get(kind)
-            except ExtensionMissingError as error:
-                raise ConfigError(f"the task {identifier!r} cannot run in this worker: {error}") from None
+        except (ExtensionMissingError, TaskLoadError) as error:
+            raise ConfigError(f"the task {identifier!r} cannot run in this worker: {error}") from None
 
 
 # -- what a parameter wants ----------------------------------------------------------------------------------
 
 
-def _wanted(name: str, annotation: Any, is_async: bool, callers: tuple[Any, ...]) -> Wanted:
+def _wanted(
+    name: str,
+    annotation: Any,
+    is_async: bool,
+    callers: tuple[Any, ...],
+    overrides: Mapping[Function, Function],
+) -> Wanted:
     kind, factory = annotation, None
     if typing.get_origin(annotation) is typing.Annotated:
         kind, *marks = typing.get_args(annotation)
         factory = next((mark.factory for mark in marks if isinstance(mark, Depends)), None)
     if factory is None:
         kind = typing.get_origin(kind) or kind
-        if not isinstance(kind, type) or kind is types.UnionType:
+        if not isinstance(kind, type) or kind in (types.UnionType, Any, inspect.Parameter.empty):
+            got = "" if annotation is inspect.Parameter.empty else f"; got {annotation!r}"
             raise TaskLoadError(
                 f"the parameter {name!r} must be annotated with a class, or with "
-                f"Annotated[…, Depends(function)]; got {annotation!r}"
+                f"Annotated[…, Depends(function)]{got}"
             )
         return Wanted(name, kind)
+    factory = overrides.get(factory, factory)
     if factory in callers:
         raise TaskLoadError(f"{_name(factory)} depends on itself")
     if not is_async and (inspect.iscoroutinefunction(factory) or inspect.isasyncgenfunction(factory)):
@@ -141,13 +162,20 @@ def _wanted(name: str, annotation: Any, is_async: bool, callers: tuple[Any, ...]
             f"{_name(factory)} is asynchronous, and the task that depends on it runs in a thread; make the "
             "task a coroutine, or the function a plain one"
         )
-    hints = typing.get_type_hints(factory, include_extras=True)
     parameters = tuple(
-        _wanted(parameter.name, hints.get(parameter.name, Any), is_async, (*callers, factory))
-        for parameter in inspect.signature(factory).parameters.values()
+        _wanted(parameter.name, parameter.annotation, is_async, (*callers, factory), overrides)
+        for parameter in _parameters(factory)
         if parameter.default is parameter.empty and parameter.kind not in VARIADIC
     )
     return Wanted(name, kind, factory, parameters)
+
+
+def _parameters(factory: Function) -> Iterable[inspect.Parameter]:
+    """Those of a function, or of a class that takes its place."""
+    try:
+        return inspect.signature(factory, eval_str=True).parameters.values()
+    except (NameError, AttributeError, SyntaxError, TypeError, ValueError) as error:
+        raise TaskLoadError(f"the parameters of {_name(factory)} cannot be resolved ({error})") from error
 
 
 def _kinds(wanted: Iterable[Wanted]) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from ..job import Job
 from ..spec import JobOptions, JobSpec
 from .abort_signal import AbortSignal
 from .extensions import Extensions
+from .overrides import Overrides
 from .progress_sink import ProgressSink
 from .queue_names import QueueNames
 
@@ -54,6 +55,7 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     abort_signal: AbortSignal = msgspec.field(default_factory=AbortSignal)
     """The worker's own; the signal of each job follows it."""
     extensions: Extensions = msgspec.field(default_factory=Extensions)
+    overrides: Overrides | None = None
     progress: ProgressSink = msgspec.field(default_factory=ProgressSink)
     logger: logging.Logger = job_logger
     executables_inherit_database: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
@@ -90,6 +90,7 @@ class RunJobs:
         events: Events | None = None,
         plugins: Iterable[Plugin | str] = (),
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
+        dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
         forbidden_flags: FlagSource = None,
         logger: logging.Logger | None = None,
         **values: Unpack[WorkerOptionValues],
@@ -99,6 +100,7 @@ class RunJobs:
         Jobs that tasks add run too. A failed job stays in the queue for its next attempt, and a job of an
         unknown task stays there too; `JobsRun.check` makes them fail the test.
         With `app`, its tasks, hooks and extensions are used too, and its lifespan is entered for this call.
+        `dependency_overrides` maps functions that `Depends` names to those to call instead.
         Without `task_list` and `app`, the tasks come from the configured app or directory. `values` are
         options of a worker.
         With `until`, the clock moves from job to job up to that time, and the recurring jobs of `crontab` or
@@ -114,6 +116,7 @@ class RunJobs:
                 more = {
                     "plugins": (*plugins, observed), "extensions": extensions, "logger": logger,
                     "forbidden_flags": forbidden_flags, "app": whole,
+                    "dependency_overrides": dependency_overrides,
                 }  # fmt: skip
                 schedule = self._schedule(until, tasks, crontab, parsed_cron_items, whole)
                 pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)

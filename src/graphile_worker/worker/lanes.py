@@ -100,7 +100,7 @@ class AllSlots:
 
     @property
     def running(self) -> list[Job]:
-        """The jobs that run now."""
+        """The jobs that run now; may be read from any thread."""
         return [job for slots in self._all for job in slots.running]
 
     @property

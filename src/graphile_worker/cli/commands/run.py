@@ -21,6 +21,8 @@ FLAGS = {
     "processes": "processes",
     "grace": "grace",
     "health_file": "health_file",
+    "http_port": "http_port",
+    "http_address": "http_address",
 }
 """Flags that set an option, and the option."""
 
@@ -72,6 +74,8 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
             once=once,
             processes=settings.command_line.processes,
             health_file=settings.command_line.health_file,
+            http_port=settings.command_line.http_port,
+            http_address=settings.command_line.http_address,
             handler=handler,
         )
     )
@@ -103,6 +107,8 @@ def _options_from(flags: dict[str, Any]) -> dict[str, Any]:
         values["poll_interval"] = flags["poll_interval"] / 1000
     if flags["lane"]:
         values["lanes"] = dict(flags["lane"])
+    if flags["executor"]:
+        values["executors"] = dict(flags["executor"])
     if flags["plugin"]:
         values["plugins"] = list(flags["plugin"])
     if flags["no_prepared_statements"]:

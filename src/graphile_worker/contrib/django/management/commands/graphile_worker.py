@@ -29,7 +29,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Called by Django."""
         add = parser.add_argument
-        add("--queue", action="append", default=[], metavar="NAME", help="Serve this queue of TASKS only.")
+        add(
+            "--queue",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="Serve this queue of TASKS only.  [default: * for all]",
+        )
         add("--exclude-queue", action="append", default=[], metavar="NAME", help="Do not serve this queue.")
         add("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.")
         add("--processes", type=int, metavar="N", help="Worker processes.")
@@ -42,6 +48,8 @@ class Command(BaseCommand):
         )
         add("--grace", type=float, metavar="SECONDS", help="How long running jobs may go on at the end.")
         add("--health-file", metavar="FILE", help="Where worker processes record their health.")
+        add("--http-port", type=int, metavar="PORT", help="Serve /livez, /readyz and /metrics on this port.")
+        add("--http-address", metavar="ADDRESS", help="Address for --http-port; every address by default.")
         add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -69,6 +77,8 @@ class Command(BaseCommand):
             once=bool(options.get("once")),
             watch=self._reloads(options),
             health_file=options.get("health_file"),
+            http_port=options.get("http_port"),
+            http_address=options.get("http_address"),
         )
 
     def _run_command(self, words: list[str]) -> None:

@@ -1,0 +1,10 @@
+"""Health checks and metrics over HTTP, from the worker's own event loop. Needs no further package.
+
+The command `graphile-worker --http-port` and `serve(http_port=…)` do the same for a whole process.
+"""
+
+from __future__ import annotations
+
+from ..service.http.plugin import HttpPlugin
+
+__all__ = ["HttpPlugin"]

@@ -1,0 +1,180 @@
+"""Counts what the workers of this process do, in plain numbers: a lock and a call for each job cost too much.
+
+Successful jobs, which may be tens of thousands a second, are counted by written batch. Everything else is
+rare enough for an event each. All of it happens on the event loop; scrapes read from another thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+
+from ..figures.counter import wait_of
+from ..hooks import LivePool, WorkerContext
+from ..hooks.events import (
+    JobCancelled,
+    JobErrored,
+    JobExpired,
+    JobFailed,
+    JobInterrupted,
+    JobSnoozed,
+    LocalQueueReturnJobs,
+    PoolEvicted,
+    PoolJobsFetched,
+    PoolJobsReturned,
+    PoolListenError,
+    PoolLoopBlocked,
+    PoolOutcomesWritten,
+    PoolReleased,
+    ResetLockedFailure,
+    WorkerCreated,
+    WorkerGetJobError,
+    WorkerRecovered,
+)
+from ..job import Job
+from ..outcome import Completed
+from .task_labels import ByTask
+
+
+class Histogram:
+    """How many values are in each bucket, and their sum. The last bucket has no upper bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class TaskCounts:
+    """The attempts of one task."""
+
+    __slots__ = ("durations", "outcomes", "success", "waits")
+
+    def __init__(self, duration_buckets: Sequence[float], wait_buckets: Sequence[float]) -> None:
+        self.success = 0
+        self.outcomes: Counter[str] = Counter()
+        self.durations = Histogram(duration_buckets)
+        self.waits = Histogram(wait_buckets)
+
+
+class WorkerCounts:
+    """What the workers of this process have done since it started."""
+
+    def __init__(
+        self, *, duration_buckets: Sequence[float], wait_buckets: Sequence[float], max_tasks: int
+    ) -> None:
+        self.tasks = ByTask(lambda: TaskCounts(duration_buckets, wait_buckets), max_tasks)
+        self.fetched = self.returned = self.evicted = 0
+        self.blocked_seconds = 0.0
+        self.database_errors: Counter[str] = Counter()
+        self.recovered: Counter[str] = Counter()
+        self.cron_jobs: ByTask[Counter[str]] = ByTask(Counter, max_tasks)
+        self.added: ByTask[Counter[str]] = ByTask(Counter, max_tasks)
+        """By task and result."""
+        self.pools: dict[str, LivePool] = {}
+        """The pools that run now, by id."""
+        self.schemas: set[str] = set()
+
+    def watch(self, worker: WorkerContext) -> None:
+        """Count what this worker does, until it ends; once, even if several plugins ask for it."""
+        if worker.pool_id in self.pools:
+            return
+        self.pools[worker.pool_id] = worker.pool
+        self.schemas.add(worker.options.schema)
+        on = worker.events.on
+        on(WorkerCreated, self._created)
+        on(PoolOutcomesWritten, self._written)
+        on(JobErrored, self._errored)
+        on(JobFailed, self._failed)
+        on(JobInterrupted, lambda event: self._ended(event.job, "interrupted"))
+        on(JobSnoozed, lambda event: self._ended(event.job, "snoozed", event.duration))
+        on(JobExpired, lambda event: self._ended(event.job, "expired"))
+        on(JobCancelled, self._cancelled)
+        on(PoolJobsFetched, self._fetched)
+        on(PoolJobsReturned, self._returned)
+        on(LocalQueueReturnJobs, self._returned)
+        on(WorkerGetJobError, lambda _: self._database_failed("fetch"))
+        on(PoolListenError, lambda _: self._database_failed("listen"))
+        on(ResetLockedFailure, lambda _: self._database_failed("reset_locked"))
+        on(WorkerRecovered, self._recovered)
+        on(PoolEvicted, self._evicted)
+        on(PoolLoopBlocked, self._blocked)
+        on(PoolReleased, lambda event: self.forget(event.pool_id))
+
+    def forget(self, pool_id: str) -> None:
+        """The pool has ended; its counters stay."""
+        self.pools.pop(pool_id, None)
+
+    # -- jobs ----------------------------------------------------------------------------------------------
+
+    def _created(self, event: WorkerCreated) -> None:
+        """Counters begin at zero: a rate over one that appears with its first event misses that event."""
+        for name in event.tasks:
+            self.tasks[name]
+
+    def _written(self, event: PoolOutcomesWritten) -> None:
+        tasks = self.tasks
+        name, counts = None, None
+        for finished in event.finished:
+            if not isinstance(finished.outcome, Completed):
+                continue
+            job, duration = finished.job, finished.duration
+            if counts is None or job.task_identifier != name:
+                name = job.task_identifier
+                counts = tasks[name]
+                durations, waits = counts.durations, counts.waits
+                duration_bounds, duration_counts = durations.bounds, durations.counts
+                wait_bounds, wait_counts = waits.bounds, waits.counts
+            counts.success += 1
+            duration_counts[bisect_left(duration_bounds, duration)] += 1
+            durations.total += duration
+            if job.attempts == 1:
+                wait = wait_of(job)
+                wait_counts[bisect_left(wait_bounds, wait)] += 1
+                waits.total += wait
+
+    def _ended(self, job: Job, outcome: str, duration: float | None = None) -> None:
+        counts = self.tasks[job.task_identifier]
+        counts.outcomes[outcome] += 1
+        if duration is not None:
+            counts.durations.add(duration)
+            if job.attempts == 1:
+                counts.waits.add(wait_of(job))
+
+    def _errored(self, event: JobErrored) -> None:
+        if event.will_retry:  # else `JobFailed` follows
+            self._ended(event.job, "error", event.duration)
+
+    def _failed(self, event: JobFailed) -> None:
+        self._ended(event.job, "failed", event.duration)
+
+    def _cancelled(self, event: JobCancelled) -> None:
+        self._ended(event.job, "cancelled", event.duration if event.has_started else None)
+
+    # -- the rest ------------------------------------------------------------------------------------------
+
+    def _fetched(self, event: PoolJobsFetched) -> None:
+        self.fetched += event.count
+
+    def _returned(self, event: PoolJobsReturned | LocalQueueReturnJobs) -> None:
+        self.returned += len(event.jobs)
+
+    def _database_failed(self, action: str) -> None:
+        self.database_errors[action] += 1
+
+    def _recovered(self, event: WorkerRecovered) -> None:
+        for outcome in ("returned", "failed", "left", "cancelled"):
+            self.recovered[outcome] += len(getattr(event, outcome))
+
+    def _evicted(self, event: PoolEvicted) -> None:
+        self.evicted += len(event.jobs)
+
+    def _blocked(self, event: PoolLoopBlocked) -> None:
+        self.blocked_seconds += event.seconds

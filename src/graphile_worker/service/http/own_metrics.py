@@ -1,0 +1,41 @@
+"""The metrics of this process, if the package prometheus_client is installed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from ...hooks import Plugin
+    from ...metrics.families import Family
+
+
+def metrics_plugin() -> Plugin | None:
+    """What counts them; None without the package."""
+    try:
+        from ...metrics.plugin import PrometheusPlugin
+    except ImportError:
+        return None
+    return PrometheusPlugin()
+
+
+async def own_text(registry: CollectorRegistry | None) -> bytes | None:
+    """As text; None without the package."""
+    try:
+        from ...metrics.client_library import REGISTRY, rendered
+    except ImportError:
+        return None
+    # In a thread, because collectors of the application may take their time.
+    return await asyncio.to_thread(rendered, registry or REGISTRY)
+
+
+async def own_families() -> list[Family] | None:
+    """As values, for the process that serves all of them; None without the package."""
+    try:
+        from ...metrics.client_library import REGISTRY
+        from ...metrics.exposition import families_of
+    except ImportError:
+        return None
+    return await asyncio.to_thread(families_of, REGISTRY)
