@@ -404,7 +404,7 @@ class WorkerBuilder:
             self.options,
             self.database,
             self.dsn,
-            tuple(self.tasks),
+            pool.task_identifiers,
             self.hooks,
             self._clock,
             has_tables=self.has_tables,

@@ -71,7 +71,6 @@ class Executor:
         """
         self._policy = policy
         self._clock = clock or SystemClock()
-        self._keeps_completed = policy is not None and policy.keeps_completed
         self._tasks = tasks
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
@@ -96,6 +95,7 @@ class Executor:
 
     def learn_options(self, tasks: Mapping[str, AnyTask]) -> None:
         """Note which of these tasks set their own number of attempts, rules for failures or time limit."""
+        self._keeps_completed = self._policy is not None and self._policy.keeps_completed
         for identifier, task in tasks.items():
             if task._failure_rules is not None:
                 self._failure_rules[identifier] = task._failure_rules
