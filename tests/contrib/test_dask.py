@@ -101,7 +101,9 @@ async def test_a_thousand_jobs_run_once_and_a_time_limit_asks_a_task_to_end(
     await jobs.add("wait_there", {"file": str(file)})
     await jobs.add("sleep_there", {"file": str(file)})
     executor = DaskExecutor(cluster.scheduler_address)
-    await workers.once(tasks.ALL, concurrency=50, timeout_grace=5.0, executors={"cluster": executor})
+    await workers.once(
+        tasks.ALL, concurrency=50, timeout_grace=5.0, executors={"cluster": executor}, timeout=4 * PATIENCE
+    )
     rows = await jobs.all()
     assert {headline(row) for row in rows} == {"the task ran longer than its time limit of 0.3 s"}
     assert Counter(lines(file)) == Counter([*map(str, range(1, 1001)), "cancelled", "noticed"])

@@ -159,7 +159,7 @@ class DaskExecutor:
             if (wait := self._may_connect_at - time.monotonic()) > 0:
                 await asyncio.sleep(wait)
             try:
-                client: Any = await Client(
+                client: Any = await Client(  # type: ignore[no-untyped-call,unused-ignore]
                     self._address, asynchronous=True, set_as_default=False, timeout=CONNECT_WITHIN
                 )
             except (OSError, TimeoutError) as error:
@@ -199,8 +199,8 @@ async def _warn(client: Any) -> None:
         allowed = await client.run_on_scheduler(allowed_failures)
         if allowed:
             logger.warning(
-                "the Dask scheduler starts a task up to %d times when its worker dies (allowed-failures); set "
-                "distributed.scheduler.allowed-failures to 0, so that only Graphile Worker retries",
+                "the Dask scheduler starts a task up to %d times when its worker dies (allowed-failures); "
+                "set distributed.scheduler.allowed-failures to 0, so that only Graphile Worker retries",
                 allowed + 1,
             )
     try:
@@ -265,9 +265,8 @@ def run_on_worker(data: bytes, key: str, topic: str) -> bytes:
 
     job_logger = logging.Logger("graphile_worker.job")
     job_logger.addHandler(SendingHandler(log))
-    helpers = RemoteHelpers(
-        job_of(call), remote_services(progress=progress, logger=job_logger), call.worker_id
-    )
+    services = remote_services(progress=progress, logger=job_logger)
+    helpers = RemoteHelpers(job_of(call), services, call.worker_id)
     running = _running[key] = _RunningCall(helpers)
     note(StartedNote(call.number, str(worker.address)))
     try:
