@@ -64,11 +64,13 @@ def files() -> dict[Path, str]:
 
 
 def worker_utils() -> str:
-    source = ast.parse((CLIENT / "worker_utils.py").read_text())
+    own = ast.parse((CLIENT / "worker_utils.py").read_text())
+    sources = [own, *(ast.parse((CLIENT / "methods" / f"{name}.py").read_text()) for name in _modules(own))]
     by_hand = _method_names(ast.parse((CLIENT / "sync_client.py").read_text()), "SyncClient")
     methods = [
         method
-        for method in _class(source, "WorkerUtils").body
+        for source in sources
+        for method in next(each for each in source.body if isinstance(each, ast.ClassDef)).body
         if isinstance(method, ast.AsyncFunctionDef)
         and not method.name.startswith("_")
         and method.name not in by_hand
@@ -76,9 +78,20 @@ def worker_utils() -> str:
     overloaded = {method.name for method in methods if _is_overload(method)}
     texts = (ast.unparse(_blocking(method, method.name in overloaded)) for method in methods)
     body = "\n\n".join(texts).replace("`JobHandle`", "`SyncJobHandle`")
-    imports = "\n".join(_imports(source, set(re.findall(r"\w+", body))))
-    written = WRITTEN_BY.format("`worker_utils.py`")
+    imports = "\n".join(_imports(sources, set(re.findall(r"\w+", body))))
+    written = WRITTEN_BY.format("`worker_utils.py` and `methods/`").replace("that file", "those files")
     return HEADER.format(written=written, imports=_indented(imports)) + "\n" + _indented(body) + "\n"
+
+
+def _modules(own: ast.Module) -> list[str]:
+    """The modules of `methods/`, in the order of the base classes."""
+    modules = {
+        name.name: node.module.removeprefix("methods.")
+        for node in own.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("methods.") and node.module
+        for name in node.names
+    }
+    return [modules[ast.unparse(base)] for base in _class(own, "WorkerUtils").bases] + ["base"]
 
 
 def handle() -> str:
@@ -181,14 +194,16 @@ class _OtherTypes(ast.NodeTransformer):
         return ast.Name(TYPES.get(node.id, node.id), node.ctx)
 
 
-def _imports(module: ast.Module, used: set[str]) -> Iterator[str]:
+def _imports(modules: list[ast.Module], used: set[str]) -> Iterator[str]:
     """The imports of the original that the annotations need, and those of the types that replace others."""
     yield from ("from ..db.connection import BlockingConnection", "from .sync_handle import SyncJobHandle")
-    for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
-            names = sorted({alias.name for alias in node.names} & used - set(OF_TYPING) - set(TYPES))
-            if names and node.col_offset <= 4:  # not those inside functions
-                yield f"from {'.' * node.level}{node.module} import {', '.join(names)}"
+    for depth, module in enumerate(modules):
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+                names = sorted({alias.name for alias in node.names} & used - set(OF_TYPING) - set(TYPES))
+                level = node.level - 1 if depth and node.level else node.level  # all but the first are deeper
+                if names and node.col_offset <= 4:  # not those inside functions
+                    yield f"from {'.' * level}{node.module} import {', '.join(names)}"
 
 
 def _indented(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The public names of the two packages that import them on first use."""
+"""The public names of the packages that import them on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ["graphile_worker", "graphile_worker.testing"]
+PACKAGES = ["graphile_worker", "graphile_worker.executors", "graphile_worker.testing"]
 
 
 def _imported_for_type_checkers(package: str) -> dict[str, str]:

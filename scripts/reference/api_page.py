@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import graphile_worker
-from graphile_worker import hooks, testing
+from graphile_worker import executors, hooks, testing
 from graphile_worker.client.arguments import ClientArguments, SyncClientArguments
 from graphile_worker.option_values import ClientOptionValues
 
@@ -48,9 +48,10 @@ PAGES = {
         "CronItem CronItemOptions parse_crontab parse_cron_items ParsedCronItem ParsedCronOptions"
     ),
     "hooks.md": (
-        f"Hooks {_interceptor_types()} CallNext AddWatcher KeptPart SkipJob FailJob LeaveLocked Plugin "
-        "PluginWithLifecycle WorkerContext LivePool Events"
+        f"Hooks {_interceptor_types()} CallNext AddWatcher RunWatcher KeptPart SkipJob FailJob LeaveLocked "
+        "Plugin PluginWithLifecycle WorkerContext LivePool Events"
     ),
+    "executors.md": "ProcessExecutor RunningProcess TaskExecutor TaskCall RemoteHelpers",
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),
 }
@@ -64,6 +65,7 @@ INTERNAL = {
     "JobFilter": {"has_conditions", "required_state", "values"},
     "JsonFormatter": {"format"},
     "MigrationReport": {"has_history", "has_tables"},
+    "TaskCall": {"message"},
     "Task": {
         "as_received",
         "decode",
@@ -79,7 +81,7 @@ INTERNAL = {
     "WorkerOptions": {"from_mapping", "schema_name"},
 }
 """Members without an underscore that are not for users."""
-WITH_CONSTRUCTOR = ("App",)
+WITH_CONSTRUCTOR = ("App", "ProcessExecutor")
 """Classes that users instantiate with more than their fields."""
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
 OPTIONS_PAGE = (
@@ -97,7 +99,7 @@ def pages() -> dict[str, str]:
 
 
 def _page(file: str, names: list[str]) -> str:
-    package = testing if file == "testing.md" else graphile_worker
+    package = {"testing.md": testing, "executors.md": executors}.get(file, graphile_worker)
     lines = [text(file).rstrip("\n"), ""]
     for name in names:
         thing = getattr(package, name, None) or getattr(hooks, name)

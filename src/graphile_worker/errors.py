@@ -25,6 +25,8 @@
     │   ├── JobInterruptedError      the task was asked to end early
     │   ├── JobTimeoutError          the task ran longer than its time limit; also a TimeoutError
     │   ├── ExecutableFailedError    an executable task exited with an error
+    │   ├── ProcessDiedError         the process that ran the task ended before the task did
+    │   ├── RemoteTaskError          a task failed in another process with an error that cannot be sent
     │   └── ExtensionMissingError    a task asked for an application object that was not passed
     ├── JobFailedError               the job that a client waited for has failed permanently
     ├── JobCancelledError            the job that a client waited for was cancelled
@@ -213,6 +215,26 @@ class JobTimeoutError(JobError, TimeoutError):
 
 class ExecutableFailedError(JobError):
     """An executable task exited with an error status or was ended by a signal."""
+
+
+class ProcessDiedError(JobError):
+    """The process that ran the task ended before the task did; `status` is its exit status, if known.
+
+    A negative status is the number of the signal that ended the process.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class RemoteTaskError(JobError):
+    """A task failed in another process with an error that cannot be sent as it is.
+
+    `remote_type` is the name of its type there. The message is unchanged, and tracebacks show that name.
+    """
+
+    remote_type: str = "Exception"
 
 
 class ExtensionMissingError(JobError, LookupError):

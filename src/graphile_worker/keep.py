@@ -46,11 +46,16 @@ class KeepPolicy:
     ) -> None:
         """`tasks`: what tasks say themselves; None to keep nothing of the task."""
         self._default = default
-        self._tasks = tasks or {}
+        self._tasks = dict(tasks or {})
         self._completed = default if mode == "all" else None
         self._failed = None if mode == "none" else default
         self.keeps_completed = mode == "all" or any(self._tasks.values())
         """Whether any task of this worker is kept when it completes; single jobs may be too."""
+
+    def add_tasks(self, tasks: Mapping[str, Keep | None]) -> None:
+        """Keep what these tasks say, too."""
+        self._tasks.update(tasks)
+        self.keeps_completed = self.keeps_completed or any(tasks.values())
 
     def for_completed(self, task_identifier: str, raw_flags: str | None) -> Keep | None:
         """How to keep a completed job."""

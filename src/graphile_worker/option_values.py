@@ -28,6 +28,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
 
     concurrency: int | None
     lanes: Mapping[str, int] | Sequence[Lane] | None
+    executors: Mapping[str, Any] | None
     poll_interval: Duration | None
     task_directory: str | None
     crontab_file: str | None

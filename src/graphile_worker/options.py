@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
+from .executor_settings import checked_executors
 from .keep import MAX_KEEP, check_history_mode
 from .lane import MOST_SLOTS, checked_slots
 from .schema_name import DEFAULT_SCHEMA, SchemaName
@@ -79,6 +80,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Number of jobs that run at the same time in one process."""
     lanes: dict[str, int] = msgspec.field(default_factory=dict)
     """Slots of lanes, beside those of `concurrency`, by name: `video = 2`. See [lanes](../lanes.md)."""
+    executors: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Settings of executors by name: `process.processes = 4`. See [heavy work](../heavy-work.md)."""
     poll_interval: float = 2.0
     """How often to fetch without a notification. Finds scheduled, retried and returned jobs."""
     task_directory: str = "tasks"
@@ -159,6 +162,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"concurrency: must be at most {MOST_SLOTS}, got {self.concurrency}")
         if self.lanes:
             force_setattr(self, "lanes", checked_slots(self.lanes))
+        if self.executors:
+            force_setattr(self, "executors", checked_executors(self.executors))
         for name in _DURATIONS:
             _seconds(self, name, name)
         if self.min_reset_locked_interval <= 0:

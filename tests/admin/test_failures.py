@@ -195,7 +195,11 @@ async def test_without_a_history_of_errors(
 
 
 def test_shared_members_leave_out_what_is_redacted() -> None:
-    payloads = [f'{{"a": {{"b": 1}}, "n": {n}, "secret": "{HIDDEN}", "list": [1]}}' for n in range(4)]
+    trace = '{"trace_id": "1", "span_id": "2"}'
+    payloads = [
+        f'{{"_trace": {trace}, "a": {{"b": 1}}, "n": {n}, "secret": "{HIDDEN}", "list": [1]}}'
+        for n in range(4)
+    ]
     payloads.append('{"a": {"b": 2}}')
     assert [(each.path, each.value, each.jobs, each.of) for each in shared_members(payloads)] == [
         ("a.b", "1", 4, 5)

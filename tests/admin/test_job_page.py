@@ -45,6 +45,23 @@ async def test_a_job_has_a_page_and_an_answer(http: httpx.AsyncClient, jobs: Job
     assert "send_email" in text
 
 
+async def test_the_context_of_a_trace_is_folded_away(jobs: Jobs, database_url: str) -> None:
+    trace = {"flags": 1, "trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
+    job = await jobs.add("send_email", {"_trace": trace, "to": "ada"})
+    plain = await jobs.add("send_email", {"to": "ada"})
+    links = {"Trace": "https://traces.example/{trace_id}", "Logs": "https://logs.example/{job_id}"}
+    app = admin_app(connection_string=database_url, authorize=everyone_may, job_links=links)
+    async with client_of(app) as http:
+        page = (await http.get(f"/jobs/{job}")).text
+        assert "_trace" not in page
+        assert 'href="https://traces.example/0af7651916cd43dd8448eb211c80319c"' in page
+        assert "<code>b7ad6b7169203331</code>" in page
+        assert "traces.example" not in (await http.get(f"/jobs/{plain}")).text
+        assert "_trace" not in (await http.get(f"/jobs/new?job={job}")).text
+        assert (await http.get(f"{JOBS}/{job}")).json()["payload"]["_trace"] == trace
+    await app.aclose()
+
+
 async def test_a_job_that_never_was_is_not_found(http: httpx.AsyncClient) -> None:
     for path in ("/jobs/99", f"{JOBS}/99", f"{JOBS}/99999999999999999999", f"{JOBS}/99/verdict"):
         assert (await http.get(path)).status_code == 404, path

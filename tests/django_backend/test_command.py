@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,41 +46,64 @@ def project(tmp_path: Path, database_url: str) -> Iterator[Project]:
     shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
     project = Project(folder, database_url)
     try:
-        assert project.manage("migrate", "graphile_worker").ended() == 0
         yield project
     finally:
         project.close()
 
 
-async def test_a_signal_returns_the_running_job(project: Project, jobs: Jobs) -> None:
-    await jobs.add("shop.tasks.endless", {"args": [], "kwargs": {}}, max_attempts=1)
-    worker = project.manage("graphile_worker", "--grace", "0.2", "-j", "2").wait_for("endless: started")
-    worker.send(signal.SIGTERM)
-    assert worker.ended() == 128 + signal.SIGTERM
-    (job,) = await jobs.all()
-    assert job["locked_at"] is None
-    assert job["attempts"] < job["max_attempts"]
+def arguments(*values: object) -> dict[str, object]:
+    """The payload of a task of Django's framework."""
+    return {"args": values, "kwargs": {}}
 
 
-async def test_a_reload_returns_the_job_to_the_new_code(project: Project, jobs: Jobs) -> None:
-    await jobs.add("shop.tasks.endless", {"args": [], "kwargs": {}}, max_attempts=1)
-    worker = project.manage("graphile_worker", "--grace", "0.2", DJANGO_DEBUG="1").wait_for(
-        "endless: started"
-    )
+async def test_ctrl_c_lets_one_job_finish_and_returns_the_other(
+    project: Project, jobs: Jobs, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    endless = await jobs.add("shop.tasks.endless", arguments())
+    await jobs.add("shop.tasks.waits_for", arguments(str(gate)))
+    worker = project.manage("graphile_worker", "--grace", "3", "-j", "2")
+    worker.wait_for("endless: started").wait_for("waits_for: started")
+    worker.send(signal.SIGINT)
+    worker.wait_for("SIGINT")
+    gate.touch()
+    await jobs.until_left(endless)
+    assert worker.ended() == 128 + signal.SIGINT
+    job = await jobs.one()
+    assert (job["locked_at"], job["attempts"]) == (None, 0)
+
+
+async def test_a_reload_lets_jobs_finish_and_a_second_signal_ends_it_at_once(
+    project: Project, jobs: Jobs, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    await jobs.add("shop.tasks.waits_for", arguments(str(gate)))
+    worker = project.manage("graphile_worker", "--grace", "600", DJANGO_DEBUG="1")
+    worker.wait_for("waits_for: started")
     source = project.folder / "shop" / "tasks.py"
-    code = source.read_text()
-    source.write_text(code.replace("await asyncio.Event().wait()", "await asyncio.sleep(0)"))
+    source.write_text(source.read_text().replace("endless: started", "new code: started"))
+    worker.wait_for("restarting the worker")
+    gate.touch()
     await jobs.until_gone()
-    worker.send(signal.SIGTERM)
-    worker.ended()
+    await jobs.add("shop.tasks.endless", arguments())
+    worker.wait_for("new code: started")
+    assert worker.output.count("waits_for: started") == 1
+    while worker.process.poll() is None:  # for some seconds after the first, further ones are ignored
+        worker.send(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            worker.process.wait(timeout=0.5)
+    job = await jobs.one()
+    assert (job["locked_at"], job["attempts"]) == (None, 0)
 
 
-async def test_once_and_our_commands(project: Project, jobs: Jobs) -> None:
-    await jobs.add("shop.tasks.add", {"args": [1], "kwargs": {}})
-    assert project.manage("graphile_worker", "--once", "--processes", "1").ended() == 0
+async def test_once_and_our_commands(project: Project, jobs: Jobs, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for number in range(40):
+        await jobs.add("shop.tasks.append", arguments(str(log), number))
+    assert project.manage("graphile_worker", "--once", "--processes", "2").ended() == 0
     await jobs.until_gone()
-    added = project.manage("graphile_worker", "add", "charge", '{"n": 1}')
-    assert added.ended() == 0
+    assert sorted(map(int, log.read_text().split())) == list(range(40))  # each exactly once
+    await jobs.add("charge")
     listed = project.manage("graphile_worker", "list", "--state", "ready")
     assert listed.ended() == 0
     assert "charge" in listed.output

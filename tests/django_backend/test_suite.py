@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -30,15 +29,42 @@ def manage(url: str, *arguments: str, **environment: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {},
-        {"DJANGO_DATABASE_OPTIONS": json.dumps({"server_side_binding": True}), "DJANGO_CONN_MAX_AGE": "60"},
-    ],
-    ids=["usual", "server-side binding, persistent connections"],
+CONNECTION = (
+    "suite.check_testing.InATransaction",
+    "suite.check_backend.Enqueue",
+    "suite.check_backend.Run.test_the_orm",
 )
-def test_the_suite(environment: dict[str, str], server_url: str) -> None:
-    run = manage(server_url, "test", "--noinput", "--pattern", "check_*.py", "suite", **environment)
+"""What depends on how Django connects."""
+
+
+@pytest.mark.parametrize(
+    ("environment", "labels"),
+    [
+        pytest.param({}, ("suite",), id="usual"),
+        pytest.param(
+            {
+                "DJANGO_DATABASE_OPTIONS": '{"server_side_binding": true}',
+                "DJANGO_CONN_MAX_AGE": "60",
+            },
+            CONNECTION,
+            id="server-side binding, persistent connections",
+        ),
+        pytest.param(
+            {"DJANGO_SECOND_DATABASE": "1", "DJANGO_GRAPHILE_WORKER": '{"DATABASE": "second"}'},
+            ("suite.check_databases",),
+            id="two databases",
+        ),
+        pytest.param({"DJANGO_DATABASE_OPTIONS": '{"pool": true}'}, CONNECTION, id="connection pool"),
+    ],
+)
+def test_the_suite(environment: dict[str, str], labels: tuple[str, ...], server_url: str) -> None:
+    if "pool" in environment.get("DJANGO_DATABASE_OPTIONS", "") and not has("psycopg_pool"):
+        pytest.skip("psycopg_pool is not installed")
+    run = manage(server_url, "test", "--noinput", "--pattern", "check_*.py", *labels, **environment)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "OK" in run.stderr
+
+
+def has(module: str) -> bool:
+    found = subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, timeout=PATIENCE)
+    return found.returncode == 0

@@ -54,6 +54,8 @@ DATABASES = {
         "OPTIONS": json.loads(os.environ.get("DJANGO_DATABASE_OPTIONS", "{}")),
     }
 }
+if os.environ.get("DJANGO_SECOND_DATABASE"):
+    DATABASES["second"] = {**DATABASES["default"], "TEST": {"NAME": f"{DATABASES['default']['NAME']}_second"}}
 _BACKEND = "graphile_worker.contrib.django.backend.GraphileWorkerBackend"
 TASKS = {
     "default": {

@@ -59,8 +59,8 @@ NOT_OURS = {
 # Of asyncpg and others; imported from there.
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
-    "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness", "Matcher",
-    "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
+    "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness",
+    "Matcher", "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
 PARAMETERS = {"Injected", "Arguments", "Result"}

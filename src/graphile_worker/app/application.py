@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from ..config.calls import call_hooks, check_names
 from ..errors import ConfigError
+from ..executor_settings import executors_of
 from ..hooks import Events, Hooks, Plugin
 from ..lane import Lane, lanes_of
 from ..options import WorkerOptions
@@ -27,6 +28,7 @@ from .flags import joined_flags
 
 if TYPE_CHECKING:
     from ..cron import CronItem, ParsedCronItem
+    from ..executors.call import TaskExecutor
     from ..option_values import WorkerOptionValues
     from ..tasks.helpers import JobHelpers
     from ..worker.fetcher import FlagSource
@@ -86,7 +88,10 @@ class App:
         self.lanes: tuple[Lane, ...]
         """Lanes of its tasks."""
         self.lanes, slots = lanes_of(options.get("lanes"))
-        self.options: Mapping[str, Any] = _checked_options({**options, "lanes": slots})
+        self.executors: dict[str, TaskExecutor]
+        """Executors of its tasks by name."""
+        self.executors, settings = executors_of(options.get("executors"))
+        self.options: Mapping[str, Any] = _checked_options({**options, "lanes": slots, "executors": settings})
         """Options that this app sets."""
         self._tasks = TaskRegistry()
         self._register(tasks)
@@ -174,6 +179,7 @@ class App:
             whole.dependency_overrides = {**app.dependency_overrides, **whole.dependency_overrides}
             whole.cron_items += app.cron_items
             whole.lanes += app.lanes
+            whole.executors = {**whole.executors, **app.executors}
             whole.forbidden_flags = joined_flags(whole.forbidden_flags, app.forbidden_flags)
         return whole
 

@@ -1,6 +1,6 @@
 """SyncWorkerUtils: the client for blocking code.
 
-Written by `make reference` from `worker_utils.py`: change that file, not this one.
+Written by `make reference` from `worker_utils.py` and `methods/`: change those files, not this one.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -70,7 +71,10 @@ class Waiters:
         self._poll_interval = FIRST_POLL
         self._wake.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="graphile-worker waiting")
+            # It outlives the request that waits first, so it must not belong to its context.
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name="graphile-worker waiting", context=Context()
+            )
         try:
             return await future
         finally:

@@ -30,6 +30,7 @@ OTHER_NAMES = {
     "connection": "connection_string",
     "crontab": "crontab_file",
     "jobs": "concurrency",
+    "executor": "executors",
     "lane": "lanes",
     "plugin": "plugins",
     "no_prepared_statements": "prepared_statements",
@@ -49,6 +50,7 @@ _WORDS = {
     "0": False,
 }
 _PAIRS = {
+    "executors": "names and settings, such as process.processes=4",
     "plugin_options": "options of plugins, such as sentry.capture=all",
     "lanes": "names and slots, such as video=2",
     "log_levels": "names and values, such as httpx=warning",

@@ -17,6 +17,12 @@ MAX_RESULT = 64 * 1024
 """Bytes of JSON."""
 
 
+class UnsendableResult(msgspec.Struct, frozen=True):
+    """Stands for a result that stayed in the process that ran the task."""
+
+    problem: str
+
+
 def kept(job: Job, result: object, keep: Keep, redactors: Sequence[Redactor] = ()) -> Kept:
     """The outcome of a completed job that is kept. Raises ResultError if the result cannot be."""
     return Kept(
@@ -32,6 +38,8 @@ def kept(job: Job, result: object, keep: Keep, redactors: Sequence[Redactor] = (
 def encoded_result(task_identifier: str, result: object, redactors: Sequence[Redactor] = ()) -> str:
     """The result as JSON text, redacted."""
     try:
+        if isinstance(result, UnsendableResult):
+            raise InvalidArgumentError("payload", result.problem)
         text = encode(result)
     except InvalidArgumentError as error:
         problem = str(error).removeprefix("payload: ")

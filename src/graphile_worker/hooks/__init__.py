@@ -19,6 +19,7 @@ from .interceptors import (
 )
 from .plugins import LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .redaction import KeptPart, Redactor
+from .run_watchers import RunWatcher
 
 __all__ = [
     "AddWatcher",
@@ -37,6 +38,7 @@ __all__ = [
     "Plugin",
     "PluginWithLifecycle",
     "Redactor",
+    "RunWatcher",
     "SkipJob",
     "WorkerContext",
 ]

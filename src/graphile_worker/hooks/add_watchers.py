@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import Context, copy_context
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +32,8 @@ class AddWatcher(Protocol):
 
         It returns the specs to send in their place, often the same, and anything that `after` wants to get.
         One call of `add_jobs` is one call here, except that a generator is shown in parts of 1,000 specs.
-        A recurring job is shown alone, as a `CronJob`.
+        A recurring job is shown alone, as a `CronJob`. Context variables that are set here hold while the
+        jobs are added; reset them in `after`.
         """
         ...
 
@@ -83,38 +85,44 @@ class WatchedAdd:
 
 
 class WatchedAdds:
-    """One call of `add_jobs`: iterate it for the specs to send."""
+    """One call of `add_jobs`.
+
+    Each part of a generator has a context of its own, so that watchers may set context variables for the
+    length of the add.
+    """
 
     def __init__(self, watchers: Sequence[AddWatcher], specs: Iterable[JobSpec]) -> None:
         self._watchers = watchers
-        self._adds: list[WatchedAdd] = []
+        self._adds: list[tuple[WatchedAdd, Context | None]] = []
         self._unread: Iterator[JobSpec] | None = specs if isinstance(specs, Iterator) else None
-        if self._unread is None:
-            self._watch(list(specs))
+        if self._unread is None and (all_specs := list(specs)):
+            self._adds.append((WatchedAdd(watchers, all_specs), None))
 
     @property
     def to_send(self) -> Iterable[JobSpec]:
         """The specs to send; they can be read again if those of the caller can."""
         if self._unread is None:
-            return [spec for add in self._adds for spec in add.specs]
+            return [spec for add, _ in self._adds for spec in add.specs]
         return self._read(self._unread)
 
     def _read(self, specs: Iterator[JobSpec]) -> Iterator[JobSpec]:
         while part := list(islice(specs, PART)):
-            self._watch(part)
-            yield from self._adds[-1].specs
-
-    def _watch(self, specs: list[JobSpec]) -> None:
-        if specs:
-            self._adds.append(WatchedAdd(self._watchers, specs))
+            context = copy_context()
+            add = context.run(WatchedAdd, self._watchers, part)
+            self._adds.append((add, context))
+            yield from add.specs
 
     def ended(self, jobs: Sequence[Job] | None, error: BaseException | None = None) -> None:
         """Tell the watchers; `jobs` are in the order of the specs."""
         first = 0
-        for add in self._adds:
+        for add, context in self._adds:
             count = len(add.specs)
-            add.ended(None if jobs is None else jobs[first : first + count], error)
+            theirs = None if jobs is None else jobs[first : first + count]
             first += count
+            if context is None:
+                add.ended(theirs, error)
+            else:
+                context.run(add.ended, theirs, error)
 
 
 def _log_failure(watcher: Any) -> None:

@@ -11,14 +11,19 @@ from .emitter import Events, RunEvents
 from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery, resolve
 from .plugins import Plugin, Plugins, WorkerContext
 from .redaction import KeptPart, Redactor, check_redactor, redacted
+from .run_watchers import RunWatcher, check_run_watcher
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
 
 
+Carrier = tuple[Callable[[], str | None], str]
+"""Captures a part of the context as text, and the name of the function that restores it."""
+
 _INTERCEPTORS = (
-    "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_on_recovery",
-    "_loop_blocked", "_redactors",
+    "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_run_watchers",
+    "_on_recovery", "_loop_blocked", "_redactors", "_engine_variables",
+    "_carriers",
 )  # fmt: skip
 
 
@@ -33,9 +38,12 @@ class Hooks:
         self._before_run: list[BeforeRun] = []
         self._around_run: list[AroundRun] = []
         self._after_run: list[AfterRun] = []
+        self._run_watchers: list[RunWatcher] = []
         self._on_recovery: list[OnRecovery] = []
         self._loop_blocked: list[Callable[[str, float], None]] = []
         self._redactors: list[Redactor] = []
+        self._carriers: list[Carrier] = []
+        self._engine_variables: list[Callable[[], object]] = []
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
@@ -77,6 +85,12 @@ class Hooks:
         self._add("_after_run", interceptor)
         return interceptor
 
+    def watch_runs(self, watcher: RunWatcher) -> RunWatcher:
+        """See each job before it runs, and its outcome after that; encloses all interceptors."""
+        check_run_watcher(watcher)
+        self._add("_run_watchers", watcher)
+        return watcher
+
     def on_recovery(self, interceptor: OnRecovery) -> OnRecovery:
         """Decide about each job of a dead worker."""
         self._add("_on_recovery", interceptor)
@@ -96,12 +110,28 @@ class Hooks:
         """The value as it may be kept and shown."""
         return redacted(self._redactors, part, task_identifier, value)
 
+    def carry_context(self, capture: Callable[[], str | None], restore: str) -> None:
+        """Carry a part of the context, such as the current trace, to tasks that an executor runs elsewhere.
+
+        `capture` is called in the context of each such job and returns a text, or None for nothing.
+        `restore` names a function as `package.module:function`. Where the task runs, it gets the text and
+        returns a context manager that encloses the call.
+        """
+        self._add("_carriers", (capture, restore))
+
     def _on_loop_blocked(self, function: Callable[[str, float], None]) -> None:
         """Call it, in another thread, while the event loop is blocked: what blocks it, and since when.
 
         The time is by `time.monotonic`. Nothing on the loop can be used meanwhile, so it is no event.
         """
         self._add("_loop_blocked", function)
+
+    def _set_in_engine(self, function: Callable[[], object]) -> None:
+        """Call it before the worker starts its own tasks, to set context variables for them.
+
+        Tasks of jobs run in the same context unless a watcher of runs sets the variables to something else.
+        """
+        self._add("_engine_variables", function)
 
     def _add(self, kind: str, interceptor: Any) -> None:
         getattr(self, kind).append(interceptor)

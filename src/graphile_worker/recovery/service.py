@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -264,8 +265,8 @@ class Recovery:
         else:
             loop = asyncio.get_running_loop()
             threading.Thread(
-                target=self._run_in_thread,
-                args=(self._heartbeat, loop),
+                target=copy_context().run,
+                args=(self._run_in_thread, self._heartbeat, loop),
                 name="graphile-worker heartbeat",
                 daemon=True,
             ).start()

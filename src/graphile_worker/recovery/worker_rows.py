@@ -144,6 +144,13 @@ async def register_worker(
     return found
 
 
+async def add_worker_tasks(
+    connection: Connection, schema: SchemaName, pool_id: str, identifiers: Sequence[str]
+) -> None:
+    """Note that the pool has further tasks, if it is registered."""
+    await connection.execute(load("recovery/add_worker_tasks", schema), pool_id, list(identifiers))
+
+
 async def send_heartbeat(
     connection: Connection,
     schema: SchemaName,

@@ -6,7 +6,7 @@ the method that makes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from ..db.errors import translate_errors
 from ..db.open import close_pool, open_pool, resolve_connection
 from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
+from ..executor_settings import executors_of
 from ..hooks import Events, Plugin, WorkerContext
 from ..keep import Keep, KeepPolicy
 from ..lane import lanes_of, merged_lanes
@@ -45,9 +46,11 @@ if TYPE_CHECKING:
     from ..recovery.duties import Duty
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
+    from ..tasks.task import AnyTask
     from ..worker.fetcher import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
+    from .executors import RunExecutors
     from .lending import Lending
 
 CLOSE_WITHIN = 5.0  # seconds for tasks to return the connections they still hold
@@ -101,8 +104,12 @@ class WorkerBuilder:
         """The lifespan of the app, once it is entered."""
         app_options = None if self._app is None else self._app.options
         self._lanes, slots = lanes_of(arguments.get("lanes"))
-        values = {**arguments, "lanes": slots, "plugins": None}  # those of the call are no option
+        self._executors, executor_settings = executors_of(arguments.get("executors"))
+        # The plugins of the call are no option.
+        values = {**arguments, "lanes": slots, "executors": executor_settings, "plugins": None}
         self.options = call_options(values, objects=OBJECTS, app_options=app_options)
+        self.executors: RunExecutors | None = None
+        """What runs tasks outside of this process; None if no task asks for it."""
         self._pg_pool = arguments.get("pg_pool")
         self._connection_string = self.options.connection_string
         if self._pg_pool is not None and arguments.get("connection_string") is None:
@@ -218,6 +225,8 @@ class WorkerBuilder:
     async def close(self) -> None:
         """Leave the lifespan of the app, and close the database, unless it is the caller's."""
         try:
+            if self.executors is not None:
+                await self.executors.close()
             if self.lifespan is not None:
                 await self.lifespan.leave()
         finally:
@@ -227,12 +236,26 @@ class WorkerBuilder:
     def _load(self) -> None:
         self.tasks = self._load_tasks()
         self.lanes = self._plan_lanes()
+        self.executors = self._make_executors()
         self.cron_items = self._load_cron_items()
 
     def _plan_lanes(self) -> list[LanePlan]:
         of_app = () if self._app is None else self._app.lanes
         lanes = merged_lanes((*of_app, *self._lanes), self.options.lanes)
         return plan_lanes(self.tasks, lanes, self.options.concurrency)
+
+    def _make_executors(self) -> RunExecutors | None:
+        if all(task._executor is None for task in self.tasks.values()):
+            return None
+        from .executors import RunExecutors
+
+        of_app = {} if self._app is None else self._app.executors
+        return RunExecutors(
+            self.tasks,
+            {**of_app, **self._executors},
+            self.options.executors,
+            concurrency=sum(lane.concurrency for lane in self.lanes),
+        )
 
     def _load_tasks(self) -> TaskRegistry:
         task_list = self._arguments.get("task_list")
@@ -321,10 +344,13 @@ class WorkerBuilder:
             logger=self._log.job_logger,
             clock=self._clock,
         )
+        tasks: Mapping[str, AnyTask] = self.tasks
+        if self.executors is not None:
+            tasks = self.executors.bound(tasks, self.hooks._carriers)
         return WorkerPool(
             self.options,
             self.database,
-            self.tasks,
+            tasks,
             services,
             self.hooks,
             self._clock,
@@ -378,7 +404,7 @@ class WorkerBuilder:
             self.options,
             self.database,
             self.dsn,
-            tuple(self.tasks),
+            pool.task_identifiers,
             self.hooks,
             self._clock,
             has_tables=self.has_tables,

@@ -19,6 +19,7 @@ from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
 from ..worker.pool import WorkerPool
 from ..worker.signals import signal_handling
 from .build import CLOSE_WITHIN, WorkerBuilder
+from .engine_context import EngineContext
 
 if TYPE_CHECKING:
     from ..client.handle import JobHandle
@@ -40,6 +41,7 @@ class Runner:
         """The signal that stopped the worker, if one did; a process should end with it."""
         self._events: Events = builder.hooks.events
         self._builder = builder
+        self._engine = EngineContext(())
         self._pool: WorkerPool | None = None
         self._cron: CronScheduler | None = None
         self._stale_locks: StaleLocks | None = None
@@ -170,27 +172,31 @@ class Runner:
             raise
         if not builder.once:
             runner._stale_locks = builder.make_stale_locks(pool.id)
-            runner._stale_locks.start()
+            runner._engine.call(runner._stale_locks.start)
             builder.log_ready(pool.id)
-        runner._end = asyncio.get_running_loop().create_task(
-            runner._until_end(), name="graphile-worker runner"
-        )
+        runner._end = runner._engine.call(runner._start_waiting)
         return runner
+
+    def _start_waiting(self) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(self._until_end(), name="graphile-worker runner")
 
     async def _start_parts(self) -> WorkerPool:
         builder = self._builder
+        engine = self._engine = EngineContext(builder.hooks._engine_variables)
         handle_signals = builder.options.handle_signals
         if handle_signals:
             signal_handling().check()
         if builder.cron_items and not builder.once:
             self._cron = builder.make_cron()
-            await self._cron.start()
-        self._pool = pool = builder.make_pool()
+            await engine.wait_for(self._cron.start())
+        if builder.executors is not None:
+            await engine.wait_for(builder.executors.start())
+        self._pool = pool = engine.call(builder.make_pool)
         await builder.hooks.start_plugins(builder.worker_context(pool))
         self._recovery = builder.make_recovery(pool)
-        await self._recovery.register()
-        await pool.start()
-        self._recovery.start()
+        await engine.wait_for(self._recovery.register())
+        await engine.wait_for(pool.start())
+        engine.call(self._recovery.start)
         if handle_signals:
             signal_handling().add(self._signal_target, self._events)
         return pool

@@ -19,12 +19,15 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ..signal_names import signal_name
 from .error_report import UNHEALTHY
 from .reload import Reload
 from .signals import end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
+
+if TYPE_CHECKING:
+    from .systemd.supervising import SystemdParent
 
 logger = logging.getLogger("graphile_worker.processes")
 
@@ -63,15 +66,18 @@ def supervise(
     replace: bool,
     kill_after: float,
     reload: Reload | None = None,
+    systemd: SystemdParent | None = None,
     helper: Helper | None = None,
 ) -> int:
     """Run `work`, which returns an exit status, in `count` processes; returns that of the parent.
 
     A process that is still there `kill_after` seconds after the first signal is killed.
     """
-    return Supervisor(
+    supervisor = Supervisor(
         count, work, replace=replace, kill_after=kill_after, reload=reload or Reload(), helper=helper
-    ).run()
+    )
+    supervisor.systemd = systemd
+    return supervisor.run()
 
 
 class Supervisor:
@@ -105,6 +111,8 @@ class Supervisor:
         self._status = 0
         self._delay = FIRST_DELAY
         self._next_start = 0.0
+        self.systemd: SystemdParent | None = None
+        """What the workers report to, if systemd wants to know."""
 
     def run(self) -> int:
         """Start the workers and supervise them until all have ended."""
@@ -129,6 +137,8 @@ class Supervisor:
             self._wait()
             self._forward()
             self._reap()
+            if self.systemd is not None:
+                self.systemd.turn(self._children)
         self._end_helper()
         self._restore()
         if self._stopped_by is not None:
@@ -206,10 +216,10 @@ class Supervisor:
             self._kill_at,
             self._next_start if self._missing() else math.inf,
             self._next_helper if self._is_helper_missing() else math.inf,
+            math.inf if self.systemd is None else self.systemd.next_turn,
         )
-        select.select(
-            [self._wakeup[0]], [], [], None if until == math.inf else max(0.0, until - time.monotonic())
-        )
+        reading = [self._wakeup[0], *(() if self.systemd is None else (self.systemd.descriptor,))]
+        select.select(reading, [], [], None if until == math.inf else max(0.0, until - time.monotonic()))
         while True:
             try:
                 if not os.read(self._wakeup[0], 4096):
@@ -226,6 +236,8 @@ class Supervisor:
                 self._begin_to_reload()
                 continue
             self._stopping = True
+            if self.systemd is not None:
+                self.systemd.stopping()
             self._stopped_by = self._stopped_by or number
             self._kill_at = min(self._kill_at, time.monotonic() + self._kill_after)
             self._send(number)
@@ -240,6 +252,8 @@ class Supervisor:
             return
         logger.info("got SIGHUP; stopping the worker processes to restart them with the current code")
         self._stopping = self._is_reloading = True
+        if self.systemd is not None:
+            self.systemd.reloading()
         self._kill_at = time.monotonic() + self._kill_after
         self._send(signal.SIGTERM)
 

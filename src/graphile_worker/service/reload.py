@@ -38,6 +38,8 @@ class Reload:
         self.is_enabled = False
         self.is_wanted = False
         """A SIGHUP came before the worker could handle it."""
+        self.environment: dict[str, str] = {}
+        """Variables that were removed from the environment, for the program that replaces this one."""
         self._directory = _current_directory()
 
     def enable(self) -> None:
@@ -62,6 +64,7 @@ class Reload:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
             os.chdir(self._directory)
+            os.environ.update(self.environment)
             os.execv(command[0], command)  # noqa: S606 - the program that runs already
         except OSError as error:
             logger.error("%s cannot be started again: %s", command[0], error)

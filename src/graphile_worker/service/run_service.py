@@ -10,11 +10,14 @@ from ..config.settings import ANY_ADDRESS
 from ..observability.log_format import PipeHandler
 from .parent import ParentProcess
 from .reload import Reload
+from .systemd import Systemd
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
     from .http.front import Front
     from .run_worker import OpenPlugin
+    from .systemd.reporter import Reporter
+    from .systemd.supervising import SystemdParent
 
 UNKNOWN_GRACE = 600.0  # seconds; a process whose event loop is blocked ends itself after its own grace
 KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tasks, writes and exits
@@ -37,6 +40,12 @@ class Service:
     handler: PipeHandler | None = None
     """The log's handler, if this package has set up the log."""
     reload: Reload = field(default_factory=Reload)
+    systemd: Systemd = field(default_factory=Systemd)
+
+    @property
+    def notifies(self) -> bool:
+        """Whether systemd is told about this worker: only of its main process, and not with `once`."""
+        return bool(self.systemd) and not self.parent and not self.once
 
     @property
     def serves_http(self) -> bool:
@@ -48,8 +57,9 @@ def run_service(service: Service) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status."""
     if not service.parent and not service.once:
         service.reload.enable()
+        service.reload.environment |= service.systemd.variables
     if service.processes == 1:
-        return _work(service, None)
+        return _work(service)
     from . import run_worker  # noqa: F401 — imported once, before the fork
     from .error_report import reported
     from .processes import supervise
@@ -59,18 +69,24 @@ def run_service(service: Service) -> int:
         from .http.front import Front
 
         front = Front(service.http_address, service.http_port, service.processes)
+    systemd: SystemdParent | None = None
+    if service.notifies:
+        from .systemd.supervising import SystemdParent
+
+        systemd = SystemdParent(service.systemd, service.processes)
     return supervise(
         service.processes,
-        lambda: reported(lambda: _work(service, front)),
+        lambda: reported(lambda: _work(service, front, systemd)),
         replace=not service.once,
         kill_after=(UNKNOWN_GRACE if service.grace is None else service.grace) + KILL_MARGIN,
         reload=service.reload,
         helper=front,
+        systemd=systemd,
     )
 
 
-def _work(service: Service, front: Front | None) -> int:
-    """Run a worker in this process; `front` serves HTTP for several."""
+def _work(service: Service, front: Front | None = None, systemd: SystemdParent | None = None) -> int:
+    """Run a worker in this process. If it is one of several, `front` serves HTTP and `systemd` notifies."""
     from .run_worker import run_worker
 
     service.parent.attach()
@@ -84,9 +100,29 @@ def _work(service: Service, front: Front | None) -> int:
     if service.serves_http:
         server = _http_plugin(service, front)
         plugins += _with_metrics(server)
+    if (reporter := _reporter(service, systemd)) is not None:
+        plugins.append(reporter)
     if plugins:
         arguments = {**arguments, "plugins": (*arguments.get("plugins", ()), *plugins)}
-    return run_worker(arguments, service.handler, once=service.once, reload=service.reload, server=server)
+    return run_worker(
+        arguments,
+        service.handler,
+        once=service.once,
+        reload=service.reload,
+        server=server,
+        reporter=reporter,
+    )
+
+
+def _reporter(service: Service, systemd: SystemdParent | None) -> Reporter | None:
+    """What reports to systemd, or to the parent process; None if nothing does."""
+    if not service.notifies:
+        return None
+    from .systemd.notifications import Notifications
+    from .systemd.reporter import Reporter
+
+    receiver = Notifications(service.systemd.address) if systemd is None else systemd.pipe()
+    return Reporter(receiver, service.systemd.watchdog, may_reload=lambda: service.reload.is_enabled)
 
 
 def _http_plugin(service: Service, front: Front | None) -> OpenPlugin:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import TasksLeftBehindError
@@ -20,6 +20,7 @@ from .signals import flush_output
 
 if TYPE_CHECKING:
     from ..runner.runner import Runner
+    from .systemd.reporter import Reporter
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended
@@ -42,10 +43,12 @@ def run_worker(
     once: bool,
     reload: Reload,
     server: OpenPlugin | None = None,
+    reporter: Reporter | None = None,
 ) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status.
 
-    The arguments are those of `run` or `run_once`; `server` is one of the plugins among them.
+    The arguments are those of `run` or `run_once`; `server` is one of the plugins among them, and so is
+    `reporter`, which is told when the worker has started.
     """
     collect_garbage()
     SignalHandling.exit_margin = EXIT_MARGIN
@@ -53,7 +56,7 @@ def run_worker(
     stopped_by: int | None = None
     status = 0
     try:
-        work = _run(arguments, handler, reload, once=once)
+        work = _run(arguments, handler, reload, reporter, once=once)
         stopped_by = _drive(loop, work if server is None else _serving(server, work))
     except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
@@ -133,7 +136,12 @@ async def _serving(server: OpenPlugin, work: Coroutine[Any, Any, int | None]) ->
 
 
 async def _run(
-    arguments: dict[str, Any], handler: PipeHandler | None, reload: Reload, *, once: bool
+    arguments: dict[str, Any],
+    handler: PipeHandler | None,
+    reload: Reload,
+    reporter: Reporter | None,
+    *,
+    once: bool,
 ) -> int | None:
     """Run a worker; returns the signal that stopped it, if any."""
     closed: list[str] = []
@@ -150,7 +158,9 @@ async def _run(
         return None
     runner: Runner | None = None
     try:
-        async with run(**arguments) as runner:
+        async with reporter or nullcontext(), run(**arguments) as runner:
+            if reporter is not None:
+                reporter.ready()
             if closed:  # before the worker could be stopped
                 output_closed()
             if reload.is_wanted:

@@ -40,8 +40,9 @@ def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
     job_key, job_key_mode, unique, flags) hold for the jobs of the task, unless an add sets its own. The
     `queue_name` may be a function, which gets the payload. The others are rules of the task: how its jobs are
     retried (retry, retry_on, dont_retry, give_up_after), when they expire (expires), how long an attempt may
-    run (timeout, on_timeout), where and how many of them run (lane, limit, queue_width), what is added when a
-    job has failed permanently (on_failure), what is kept (keep, keep_payload).
+    run (timeout, on_timeout), where and how many of them run (executor, lane, limit,
+    queue_width), what is added when a job has failed permanently (on_failure), what is kept (keep,
+    keep_payload).
     """
     if function_or_identifier is None or isinstance(function_or_identifier, str):
         return TaskDecorator(function_or_identifier, options)

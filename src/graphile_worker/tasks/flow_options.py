@@ -1,4 +1,4 @@
-"""The options `lane` and `limit` of `@task`."""
+"""The options `executor`, `lane` and `limit` of `@task`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 from ..errors import ConfigError, InvalidArgumentError
 from ..limit import Limit, unique_limits
 
-OPTIONS = ("lane", "limit")
+OPTIONS = ("executor", "lane", "limit")
+
+
+def executor_of(options: Mapping[str, Any]) -> str | None:
+    """The executor that `@task(executor=…)` names; None to run in the worker. Raises InvalidArgumentError."""
+    name = options.get("executor")
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise InvalidArgumentError(
+            "executor", f'expected the name of an executor, such as "process"; got {name!r}'
+        )
+    return name
 
 
 def lane_of(options: Mapping[str, Any]) -> str | None:

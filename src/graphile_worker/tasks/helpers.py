@@ -57,6 +57,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
     worker_id: str
     _logger: JobLogger | None = None
     _own_signal: AbortSignal | None = None
+    _call: Any = None  # the `TaskCall` of a job that an executor runs
 
     @property
     def logger(self) -> JobLogger:

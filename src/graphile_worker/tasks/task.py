@@ -30,7 +30,7 @@ from .expiry import check_expiry_first, expires_after
 from .failure_rules import OPTIONS as FAILURE_OPTIONS
 from .failure_rules import FailureRules, failure_rules
 from .flow_options import OPTIONS as FLOW_OPTIONS
-from .flow_options import lane_of, limits_of
+from .flow_options import executor_of, lane_of, limits_of
 from .helpers import JobHelpers
 from .injection import Injection
 from .keep_option import OPTIONS as KEEP_OPTIONS
@@ -101,6 +101,8 @@ class TaskOptions(TypedDict, total=False):
     """Whether a task that does not end when its time is up is abandoned after the grace, or waited for."""
     on_failure: str | TaskLike[Any] | None
     """Add a job of this task when a job has failed permanently."""
+    executor: str | None
+    """Run the jobs in this executor: "process", or one that the worker was started with."""
     lane: str | None
     """Run the jobs in this lane of the worker, which has slots of its own."""
     limit: Limit | Sequence[Limit] | None
@@ -128,6 +130,8 @@ class Task(Generic[P, Arguments, R]):
     _expires: float | None
     _time_limit: TimeLimit | None
     _limits: tuple[Limit, ...]
+    _executor: str | None
+    """The executor that runs its jobs; None for the event loop or a thread of the worker."""
     _lane: str | None
     """The lane in which its jobs run; None for the main lane."""
     runbook: str | None
@@ -195,6 +199,7 @@ class Task(Generic[P, Arguments, R]):
             self._expires = expires_after(options)
             self._time_limit = task_time_limit(options)
             self._queue_width = queue_width_of(options)
+            self._executor = executor_of(options)
             self._lane = lane_of(options)
             self._limits = limits_of(options)
             self.runbook = runbook_of(options)
@@ -260,7 +265,7 @@ class Task(Generic[P, Arguments, R]):
         copy.path, copy.line = self.path, self.line
         copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
         copy._time_limit = self._time_limit
-        copy._lane, copy._limits = self._lane, self._limits
+        copy._lane, copy._limits, copy._executor = self._lane, self._limits, self._executor
         copy.runbook, copy.owner = self.runbook, self.owner
         copy._injection, copy._invoke = self._injection, self._invoke
         copy._annotation = self._annotation

@@ -20,8 +20,12 @@ from .verdict import outcome_of
 
 async def execute_around(executor: Executor, job: Job, helpers: JobHelpers) -> Outcome:
     """Run one job inside all `around_run` interceptors and return its outcome."""
-    layers = _Layers(executor, job, helpers)
-    return executor.settled(job, await layers.run(tuple(executor.around_run)))
+    return executor.settled(job, await run_inside(executor, job, helpers))
+
+
+async def run_inside(executor: Executor, job: Job, helpers: JobHelpers) -> Outcome:
+    """The same; the outcome is not settled yet, with all that watchers may want of it."""
+    return await _Layers(executor, job, helpers).run(tuple(executor.around_run))
 
 
 class _Layers:

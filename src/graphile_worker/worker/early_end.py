@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..job import Job
 from ..tasks.helpers import JobHelpers, current_helpers
@@ -59,6 +59,11 @@ class EarlyEnd:
         """Why the job is ended; None if it is not."""
         cause: Cause | None = self._helpers._cause
         return cause
+
+    @property
+    def call(self) -> Any:
+        """The `TaskCall` of a job that an executor runs; None for others."""
+        return self._helpers._call
 
     @property
     def _helpers(self) -> JobHelpers:

@@ -71,7 +71,6 @@ class Executor:
         """
         self._policy = policy
         self._clock = clock or SystemClock()
-        self._keeps_completed = policy is not None and policy.keeps_completed
         self._tasks = tasks
         self.max_attempts: dict[str, int] = {}
         """Of tasks that set it; it holds for jobs that were added without knowing the task's options."""
@@ -87,6 +86,8 @@ class Executor:
         self._redactors = hooks._redactors
         self.around_run = hooks._around_run
         """While this is not empty, run jobs with `around.execute_around`."""
+        self.run_watchers = hooks._run_watchers
+        """While this is not empty, run jobs with `watched_run.execute_watched`."""
         self.before_rerun: Callable[[Job], Awaitable[None]] | None = None
         """Called before a job is run whose last worker died."""
         self.interruption: str | None = None
@@ -94,6 +95,7 @@ class Executor:
 
     def learn_options(self, tasks: Mapping[str, AnyTask]) -> None:
         """Note which of these tasks set their own number of attempts, rules for failures or time limit."""
+        self._keeps_completed = self._policy is not None and self._policy.keeps_completed
         for identifier, task in tasks.items():
             if task._failure_rules is not None:
                 self._failure_rules[identifier] = task._failure_rules
@@ -206,6 +208,8 @@ class Executor:
 
     def settled(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
+        if outcome is COMPLETED and not self._keeps_completed and job.raw_flags is None:
+            return outcome
         if type(outcome) is Completed:
             outcome = self._completed(job, outcome)
         if isinstance(outcome, Expired | Cancelled):

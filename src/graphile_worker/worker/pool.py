@@ -34,6 +34,7 @@ from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import still_locked
+from ..recovery.worker_rows import add_worker_tasks
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
@@ -134,6 +135,7 @@ class WorkerPool:
         )
         self._forbidden_flags = forbidden_flags
         self._has_queue_indexes = has_queue_indexes
+        self._policy = policy
         self._recorder = (
             HistoryRecorder(
                 policy,
@@ -485,6 +487,28 @@ class WorkerPool:
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
         self._fetch_tasks(tasks)
+
+    @property
+    def task_identifiers(self) -> tuple[str, ...]:
+        """The identifiers of its tasks."""
+        return self._identifiers
+
+    async def add_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
+        """Run jobs of these tasks too, from now on; those without a lane of this pool in the first."""
+        for task in tasks.values():
+            task._prepare()
+        if self._policy is not None:
+            retention = self._options.history_retention
+            self._policy.add_tasks(
+                {name: task._keep.resolved(retention) for name, task in tasks.items() if task._keep}
+            )
+        self.set_tasks({**self._tasks, **tasks})
+        self._identifiers = tuple(self._tasks)
+        if self._slots is not None:
+            schema, names = self._options.schema_name, list(tasks)
+            await self.run_statement(lambda connection: add_worker_tasks(connection, schema, self.id, names))
+            if (recorder := self._recorder) is not None:
+                await self.run_statement(lambda connection: recorder.prepare(connection, names))
 
     def _fetch_tasks(self, identifiers: Collection[str]) -> None:
         """Fetch jobs of these tasks from now on, each in its lane; those of no lane in the first."""

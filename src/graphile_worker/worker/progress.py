@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from contextvars import copy_context
 
 from ..clock import Clock
 from ..db.connection import Connection
@@ -35,6 +36,7 @@ class ProgressReporter:
         self._clock = clock
         self._running = running
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # not that of the first job that reports something
         self._changed: dict[int, Report] = {}
         self._stored: set[int] = set()
         self._task: asyncio.Task[None] | None = None
@@ -61,7 +63,9 @@ class ProgressReporter:
 
     def _start(self) -> None:
         if self._task is None and not self._is_closed:
-            self._task = self._loop.create_task(self._work(), name="graphile-worker progress")
+            self._task = self._loop.create_task(
+                self._work(), name="graphile-worker progress", context=self._context.copy()
+            )
 
     async def _work(self) -> None:
         while not self._is_closed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from typing import Any
 
 from ..clock import Clock
@@ -73,6 +74,7 @@ class Shutdown:
         self.listener: Listener | None = None
         self.fatal: BaseException | None = None
         """The error of which the pool dies."""
+        self._context = copy_context()  # not that of the program that stops the worker
         self._stopping: asyncio.Task[None] | None = None
         self._forced = asyncio.Event()
         self._forced_message = ""
@@ -128,7 +130,7 @@ class Shutdown:
 
     def _start(self, message: str) -> asyncio.Task[None]:
         self._stopping = asyncio.get_running_loop().create_task(
-            self._shut_down(message), name="graphile-worker shutdown"
+            self._shut_down(message), name="graphile-worker shutdown", context=self._context.copy()
         )
         return self._stopping
 

@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import force_setattr
 
@@ -39,6 +39,7 @@ from .causes import TAKEN_AWAY, Cause, TimedOut
 from .early_end import EarlyEnd
 from .execute import Executor
 from .left_behind import LeftBehind
+from .watched_run import execute_watched
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 TAKEN_AWAY_GRACE = 5.0  # seconds
@@ -271,6 +272,10 @@ class Slots:
 
     def _time_is_up(self, early_end: EarlyEnd, limit: TimeLimit) -> None:
         if self._executor.interruption is None:  # else the job is being returned
+            call = early_end.call
+            if call is not None and (left := _time_left(call, limit.seconds or 0.0)) > 0:
+                early_end.schedule(left, lambda: self._time_is_up(early_end, limit))
+                return
             early_end.begin(TimedOut(limit.seconds or 0.0), self._timeout_grace, waits=limit.waits)
 
     # -- one slot ------------------------------------------------------------------------------------------
@@ -326,7 +331,7 @@ class Slots:
         executor, source, events = self._executor, self._source, self._events
         observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
         around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
-        time_limits = executor.time_limits
+        time_limits, run_watchers = executor.time_limits, executor.run_watchers
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -351,7 +356,9 @@ class Slots:
                 self._limit_time(slot, job)
             if JobStarted in observed:
                 events.emit(JobStarted(worker_id=slot.id, job=job))
-            if around_run:
+            if run_watchers:
+                outcome = await execute_watched(run_watchers, executor, job, helpers)
+            elif around_run:
                 outcome = await execute_around(executor, job, helpers)
             else:
                 outcome = await executor.execute(job, helpers)
@@ -360,7 +367,10 @@ class Slots:
             slot.job = None
             self._running -= 1
             ended = monotonic()
-            self._put(Finished(job, outcome, slot.id, ended - started))
+            if (call := helpers._call) is not None and call.started_at is not None:
+                self._put(Finished(job, outcome, slot.id, ended - call.started_at))
+            else:
+                self._put(Finished(job, outcome, slot.id, ended - started))
             source.ran(ended - started)
             # A job may leave something behind for the next one: a changed variable, or a cancellation.
             try:
@@ -393,6 +403,12 @@ class Slots:
             on_busy, self.on_busy = self.on_busy, None
             on_busy()
         self._turn_began = time.monotonic()
+
+
+def _time_left(call: Any, limit: float) -> float:
+    """Seconds of the time limit; it does not run while the call waits for its executor."""
+    started: float | None = call.started_at
+    return limit if started is None else started + limit - time.monotonic()
 
 
 def _log_wait(early_end: EarlyEnd) -> None:

@@ -1,13 +1,15 @@
 """Tasks of every kind."""
 
 import asyncio
+import os
 import threading
+import time
 from typing import Any
 
 import django
 from django.db import connection
 
-from graphile_worker import JobHelpers
+from graphile_worker import GiveUp, JobHelpers, Snooze
 from graphile_worker import task as worker_task
 from graphile_worker.contrib.django import task as graphile_task
 
@@ -66,6 +68,44 @@ async def fails_later(text):
 @task
 def exits():
     raise SystemExit(3)
+
+
+@task
+async def exits_later():
+    raise SystemExit(3)
+
+
+@task
+def is_interrupted():
+    raise KeyboardInterrupt
+
+
+@task
+def fails_because():
+    try:
+        raise KeyError("the cause")
+    except KeyError as error:
+        raise ValueError("the effect") from error
+
+
+@task
+async def fails_together():
+    raise ExceptionGroup("two", [ValueError("first"), KeyError("second")])
+
+
+@task(takes_context=True)
+async def attempt_later(context):
+    return [context.attempt, context.task_result.id]
+
+
+@graphile_task(backend="retrying")
+def snoozes():
+    raise Snooze(3600)
+
+
+@graphile_task(backend="retrying")
+async def gives_up():
+    return GiveUp("the card is stolen")
 
 
 @task
@@ -166,3 +206,40 @@ async def breaks_the_transaction_later():
 @worker_task
 def adds_another(payload: dict[str, str], helpers: JobHelpers) -> None:
     helpers.sync.add_job(own_task, payload)
+
+
+@task
+async def ends_other_sessions():
+    """In a session of its own, unlike plain functions."""
+    from asgiref.sync import sync_to_async
+
+    await sync_to_async(_end_other_sessions)()
+
+
+def _end_other_sessions():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+            " and pid <> pg_backend_pid() and query like '%pg_backend_pid()%' and state = 'idle'"
+        )
+
+
+@task
+def loses_its_connection():
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_terminate_backend(pg_backend_pid())")
+
+
+@task
+def waits_for(path):
+    """Runs until the file exists."""
+    print("waits_for: started", flush=True)
+    while not os.path.exists(path):
+        time.sleep(0.02)
+    return "finished"
+
+
+@task
+def append(path, text):
+    with open(path, "a") as file:
+        file.write(f"{text}\n")

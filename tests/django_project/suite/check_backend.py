@@ -1,16 +1,25 @@
 """What Django's Tasks framework asks of a backend; run by `manage.py test --pattern "check_*.py"`."""
 
+import asyncio
+import sys
 import threading
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
 
 import django
+from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, connections, transaction
 from django.test import TransactionTestCase, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from graphile_worker.contrib.django import aadd_job, add_job, utils
+import shop
+from graphile_worker import run
+from graphile_worker.contrib.django import aadd_job, add_job, later_tasks, utils
 from graphile_worker.contrib.django.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -20,6 +29,9 @@ from graphile_worker.contrib.django.compat import (
     task_finished,
     task_started,
 )
+from graphile_worker.contrib.django.conf import connection_string, worker_settings
+from graphile_worker.contrib.django.testing import enqueued_tasks
+from graphile_worker.contrib.django.worker import make_app
 from shop import tasks
 from shop.models import Order
 
@@ -28,6 +40,7 @@ if django.VERSION >= (6,):
 else:
     from django_tasks.exceptions import TaskResultMismatch
 
+FRAMEWORK = "django.tasks" if django.VERSION >= (6,) else "django_tasks"
 FIELDS = (
     "id", "status", "enqueued_at", "started_at", "finished_at", "last_attempted_at", "args", "kwargs",
     "backend", "errors", "worker_ids",
@@ -132,6 +145,14 @@ class Enqueue(BackendCase):
         with self.assertRaises(TaskResultDoesNotExist):
             tasks.add.get_result(lost.id)
 
+    def test_atomic_requests(self):
+        with mock.patch.dict(connections.settings["default"], ATOMIC_REQUESTS=True):
+            with self.assertRaises(ZeroDivisionError):
+                self.client.get("/order/", {"note": "wrong"})
+            self.client.get("/order/", {"note": "right"})
+        self.assertEqual([each.args for each in enqueued_tasks()], [["right"]])
+        self.assertEqual(Order.objects.get().note, "right")
+
     def test_unknown_results(self):
         for wrong in ("", "abc", "0", "-1", "99999999", "9" * 40, "1e3", None):
             with self.assertRaises(TaskResultDoesNotExist):
@@ -143,9 +164,31 @@ class Enqueue(BackendCase):
             tasks.note.get_result(result.id)
 
     def test_a_job_that_is_no_task(self):
-        job = add_job("os.system", {"args": ["true"], "kwargs": {}})
-        with self.assertRaises(TaskResultDoesNotExist):
-            tasks.add.get_result(str(job.id))
+        for path in ("os.system", "shop.models.Order", "shop.tasks.no_such_task", "mails:shop.tasks.RAN"):
+            job = add_job(path, {"args": ["true"], "kwargs": {}})
+            with self.assertRaises(TaskResultDoesNotExist):
+                task_backends["default"].get_result(str(job.id))
+
+    def test_tasks_are_validated_again(self):
+        one_queue = {"BACKEND": settings.TASKS["default"]["BACKEND"]}
+        changed = override_settings(TASKS={**settings.TASKS, "default": one_queue})
+        with changed, self.assertRaises(InvalidTask):
+            tasks.mail.enqueue("hello")
+        self.assertEqual(enqueued_tasks(), [])
+
+    def test_identifiers_have_a_limit(self):
+        renamed = mock.patch.object(tasks.add.func, "__module__", "m" * 125)
+        with renamed, self.assertRaisesMessage(InvalidTask, "longer than 128 characters"):
+            task_backends["default"].validate_task(tasks.add)
+
+    def test_the_log_names_the_task(self):
+        with self.assertLogs(FRAMEWORK, "DEBUG") as logs:
+            result = tasks.add.enqueue(1)
+        self.assertIn(f"id={result.id} path=shop.tasks.add", logs.output[0])
+
+    def test_how_long_results_are_kept(self):
+        job = utils().get_job(int(tasks.add.enqueue(1).id))
+        self.assertEqual(set(job.flags), {"py:keep=604800", "py:keep_payload"})
 
     def test_without_results(self):
         self.assertFalse(task_backends["without_results"].supports_get_result)
@@ -209,13 +252,49 @@ class Run(BackendCase):
             with self.assertRaises(ValueError):
                 _ = result.return_value
 
-    def test_exits_and_results_that_are_no_json(self):
-        self.assertIs(self.run_one(tasks.exits).errors[0].exception_class, SystemExit)
-        self.assertIs(self.run_one(tasks.returns_unserialisable).errors[0].exception_class, TypeError)
+    def test_every_kind_of_failure(self):
+        kinds = {
+            tasks.exits: (SystemExit, "3"),
+            tasks.exits_later: (SystemExit, "3"),
+            tasks.is_interrupted: (KeyboardInterrupt, "is_interrupted"),
+            tasks.returns_unserialisable: (TypeError, "Unsupported type"),
+            tasks.fails_because: (ValueError, "the cause"),
+            tasks.fails_together: (ExceptionGroup, "second"),
+        }
+        results = [task.enqueue() for task in kinds]
+        with self.assertLogs(FRAMEWORK, "ERROR") as logs:
+            work()
+        logged = {record.exc_info[0] for record in logs.records}
+        self.assertEqual(logged, {kind for kind, _ in kinds.values()})
+        for result, (kind, text) in zip(results, kinds.values(), strict=True):
+            result.refresh()
+            self.assertEqual(result.status, TaskResultStatus.FAILED)
+            self.assertIs(result.errors[0].exception_class, kind)
+            self.assertIn(text, result.errors[0].traceback)
+
+    def test_endings(self):
+        later, given_up = tasks.snoozes.enqueue(), tasks.gives_up.enqueue()
+        seen = []
+
+        def finished(sender, task_result, **kwargs):
+            seen.append((task_result.id, task_result.status))
+
+        task_finished.connect(finished)
+        try:
+            work()
+        finally:
+            task_finished.disconnect(finished)
+        later.refresh()
+        given_up.refresh()
+        self.assertEqual((later.status, later.errors), (TaskResultStatus.READY, []))
+        self.assertEqual((given_up.status, given_up.attempts), (TaskResultStatus.FAILED, 1))
+        self.assertEqual(seen, [(given_up.id, TaskResultStatus.FAILED)])
 
     def test_context(self):
         result = self.run_one(tasks.attempt)
         self.assertEqual(result.return_value, [1, result.id, 1])
+        result = self.run_one(tasks.attempt_later)
+        self.assertEqual(result.return_value, [1, result.id])
 
     def test_retries(self):
         result = self.run_one(tasks.fails_twice)
@@ -236,7 +315,7 @@ class Run(BackendCase):
         tasks.mail.enqueue("later")
         work(exclude_queue=["mails"])
         self.assertEqual(tasks.RAN, ["mail", "default"])
-        work()
+        work(queue=["*"])
         self.assertEqual(tasks.RAN, ["mail", "default", "later"])
 
     def test_serial_queues(self):
@@ -269,12 +348,17 @@ class Run(BackendCase):
         self.assertEqual(seen, [*ended, *failed, ("started", "RUNNING")])
 
     def test_jobs_added_elsewhere(self):
-        job = add_job("shop.tasks.add", {"args": [1], "kwargs": {"b": 5}}, keep=timedelta(days=1))
+        payload = '{"args": [1], "kwargs": {"b": 5}}'
+        with connection.cursor() as cursor:
+            cursor.execute("select id from graphile_worker.add_job('shop.tasks.add', %s)", [payload])
+            (job_id,) = cursor.fetchone()
+        wrong = add_job("shop.tasks.add", [1, 2])
         work()
-        self.assertEqual(tasks.add.get_result(str(job.id)).return_value, 6)
-        wrong = add_job("shop.tasks.add", [1, 2], max_attempts=1)
-        work()
-        self.assertIn("payload of a Django task", tasks.add.get_result(str(wrong.id)).errors[0].traceback)
+        result = tasks.add.get_result(str(job_id))
+        self.assertEqual((result.return_value, result.args, result.kwargs), (6, [1], {"b": 5}))
+        failed = tasks.add.get_result(str(wrong.id))
+        self.assertIn("payload of a Django task", failed.errors[0].traceback)
+        self.assertEqual(failed.status, TaskResultStatus.FAILED)  # MAX_ATTEMPTS of the backend
 
     def test_tasks_of_ours(self):
         add_job(tasks.own_task, {"text": "hello"})
@@ -298,11 +382,76 @@ class Run(BackendCase):
         self.assertEqual(len(pids), 12)  # a session each
         self.assertLessEqual(sessions(), before)
 
-    def test_a_connection_that_died_is_replaced(self):
-        first = self.run_one(tasks.backend_pid).return_value
-        with connection.cursor() as cursor:
-            cursor.execute("select pg_terminate_backend(%s)", [first])
-        self.assertNotEqual(self.run_one(tasks.backend_pid).return_value, None)
+    def test_connections_that_die_are_replaced(self):
+        for age in (0, 60, None):
+            with self.subTest(age), mock.patch.dict(connections.settings["default"], CONN_MAX_AGE=age):
+                first = tasks.backend_pid.using(priority=3).enqueue()
+                lost = tasks.loses_its_connection.using(priority=2).enqueue()
+                second = tasks.backend_pid.using(priority=1).enqueue()
+                work(jobs=1)  # one thread
+                for result in (first, lost, second):
+                    result.refresh()
+                self.assertEqual(lost.status, TaskResultStatus.FAILED)
+                self.assertEqual(second.status, TaskResultStatus.SUCCESSFUL, second.errors)
+                self.assertNotEqual(first.return_value, second.return_value)
+
+    def test_connections_that_die_between_tasks_are_replaced(self):
+        with mock.patch.dict(connections.settings["default"], CONN_MAX_AGE=None):
+            results = [tasks.backend_pid.using(priority=priority).enqueue() for priority in (3, 1)]
+            tasks.ends_other_sessions.using(priority=2).enqueue()
+            work(jobs=1)
+            for result in results:
+                result.refresh()
+                self.assertEqual(result.status, TaskResultStatus.SUCCESSFUL, result.errors)
+            self.assertNotEqual(results[0].return_value, results[1].return_value)
+
+    def test_tasks_in_modules_that_were_not_imported(self):
+        self.assertNotIn("shop.elsewhere", sys.modules)
+        job = add_job("shop.elsewhere.hidden", {"args": ["hello"], "kwargs": {}})
+        refused = add_job("subprocess.getoutput", {"args": ["true"], "kwargs": {}})
+        with self.assertLogs("graphile_worker.django", "INFO") as logs:
+            work()
+        self.assertEqual(tasks.RAN, ["hello"])
+        self.assertEqual(task_backends["default"].get_result(str(job.id)).return_value, "hello")
+        self.assertEqual(utils().get_job(refused.id).attempts, 0)
+        self.assertIn("'subprocess.getoutput' are left to other workers", "".join(logs.output))
+
+    async def test_tasks_that_are_deployed_later(self):
+        await sync_to_async(self.setUp)()
+        job = await aadd_job("shop.deployed.late", {"args": ["late"], "kwargs": {}})
+        app = await sync_to_async(make_app)()
+        options = worker_settings().worker_options(connection_string=connection_string())
+        with (
+            TemporaryDirectory() as folder,
+            mock.patch.object(shop, "__path__", [*shop.__path__, folder]),
+            mock.patch.object(later_tasks, "INTERVAL", 0.05),
+        ):
+            async with asyncio.timeout(60), run(app=app, options=options, handle_signals=False) as runner:
+                Path(folder, "deployed.py").write_text(DEPLOYED)
+                while await sync_to_async(is_in_queue)(job.id):  # noqa: ASYNC110 - it is in the database
+                    await asyncio.sleep(0.05)
+                registered = await sync_to_async(tasks_of_worker)(runner.pool_id)
+        self.assertEqual(tasks.RAN, ["late"])
+        self.assertIn("shop.deployed.late", registered)
+
+
+DEPLOYED = """
+from shop.tasks import RAN, task
+
+@task
+def late(text):
+    RAN.append(text)
+"""
+
+
+def tasks_of_worker(pool_id):
+    with connection.cursor() as cursor:
+        cursor.execute("select tasks from graphile_worker._private_py_workers where id = %s", [pool_id])
+        return cursor.fetchone()[0]
+
+
+def is_in_queue(job_id):
+    return utils().get_job(job_id) is not None
 
 
 def sessions():

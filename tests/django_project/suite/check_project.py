@@ -6,9 +6,17 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.db import connection
-from django.test import SimpleTestCase, TransactionTestCase, override_settings
+from django.test import SimpleTestCase, TransactionTestCase, modify_settings, override_settings
 
+from graphile_worker.contrib.django.compat import task_backends
 from graphile_worker.contrib.django.conf import connection_string, worker_settings
+
+
+class Elsewhere:
+    """A router."""
+
+    def db_for_write(self, model, **hints):
+        return "elsewhere"
 
 
 class Project(TransactionTestCase):
@@ -20,6 +28,15 @@ class Project(TransactionTestCase):
         with override_settings(GRAPHILE_WORKER={"SCHEMA": "elsewhere"}):
             found = run_checks(databases=["default"])
         self.assertIn("graphile_worker.W003", [each.id for each in found])
+
+    def test_a_schema_that_is_older_is_found_and_upgraded(self):
+        newest = "(select max(id) from graphile_worker._private_py_migrations)"
+        with connection.cursor() as cursor:
+            cursor.execute(f"delete from graphile_worker._private_py_migrations where id = {newest}")
+        (found,) = [each for each in run_checks(databases=["default"]) if each.id == "graphile_worker.W003"]
+        self.assertIn("is older", found.msg)
+        call_command("migrate", verbosity=0)
+        self.assertNotIn("graphile_worker.W003", [each.id for each in run_checks(databases=["default"])])
 
     def test_the_worker_uses_the_test_database(self):
         self.assertIn(connection.settings_dict["NAME"], connection_string())
@@ -39,6 +56,25 @@ class Settings(SimpleTestCase):
     def test_unknown_databases_are_refused(self):
         with override_settings(GRAPHILE_WORKER={"DATABASE": "nowhere"}):
             self.assertIn("graphile_worker.E002", [each.id for each in run_checks()])
+
+    def test_the_application_must_be_installed(self):
+        with modify_settings(INSTALLED_APPS={"remove": ["graphile_worker.contrib.django"]}):
+            found = list(task_backends["default"].check())
+        self.assertEqual([each.id for each in found], ["graphile_worker.E001"])
+
+    def test_options_of_backends_must_be_known(self):
+        backend = {"BACKEND": "graphile_worker.contrib.django.backend.GraphileWorkerBackend"}
+        for options, hint in (({"RESULT_DAY": 1}, "RESULT_DAYS"), ({"RESULTS": "some"}, "failed")):
+            with (
+                override_settings(TASKS={"default": {**backend, "OPTIONS": options}}),
+                self.assertRaisesMessage(ImproperlyConfigured, hint),
+            ):
+                _ = task_backends["default"]
+
+    def test_routers_that_never_write_where_tasks_are(self):
+        with override_settings(DATABASE_ROUTERS=["suite.check_project.Elsewhere"]):
+            found = {each.id: each for each in run_checks()}
+        self.assertIn("'elsewhere'", found["graphile_worker.W002"].hint)
 
     def test_queues_must_be_known(self):
         self.assertIn("graphile_worker.W001", [each.id for each in run_checks()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from ...client.following import JobRecord
+from ...trace_member import traces_in, without_trace
 from .. import audit as audit_records
 from .. import plain
 from ..answers import Page, Problem, Redirect
@@ -25,6 +27,7 @@ from ..service.expected import read_notes
 from ..service.verdict import decide
 from ..show import lay_out, lay_out_error, one_line, visible
 
+MAX_TRACES = 20
 IN_HEAD = ("retry", "run_now", "cancel")
 """Actions that have buttons at the top of the page."""
 REMEDIES: dict[str, tuple[str, Permission]] = {
@@ -79,14 +82,16 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         )  # fmt: skip
     payload = None if view.payload is None else bytes(view.payload).decode()
     shown = revealed if revealed is not None else payload
+    traces = [] if shown is None else traces_in(shown)
     values = {
         "job": view, "verdict": verdict, "near": near, "entries": entries,
-        "payload": None if shown is None else lay_out(shown),
+        "payload": None if shown is None else lay_out(without_trace(shown)),
+        "traces": traces[:MAX_TRACES], "more_traces": len(traces[MAX_TRACES:]),
         "is_revealed": revealed is not None,
         "is_redacted": revealed is None and _is_redacted(record, payload),
         "errors": _errors(view), "steps": timeline.steps_of(view, datetime.now(UTC)),
-        "copies": copies.copies_of(view, payload or "{}", _address(call), schema.name),
-        "links": links_of(call, view), "remedies": _remedies(call, verdict, view),
+        "copies": copies.copies_of(view, without_trace(payload or "{}"), _address(call), schema.name),
+        "links": links_of(call, view, traces), "remedies": _remedies(call, verdict, view),
         "one_line": one_line, "visible": visible, "words_for": audit.words_for,
         "result": _result(view), "headline": _headline(verdict), "notes": notes,
     }  # fmt: skip
@@ -143,13 +148,20 @@ def _address(call: Call) -> str:
     return str(call.request.base_url).rstrip("/")
 
 
-def links_of(call: Call, view: JobView) -> list[tuple[str, str]]:
-    """The links of `job_links`, with the values of the job; only http and https."""
+def links_of(call: Call, view: JobView, traces: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """The links of `job_links`, with the values of the job; only http and https.
+
+    A link to a trace is shown for jobs that have one.
+    """
     values = {
         "job_id": str(view.id), "task": view.task or "", "queue": view.queue or "", "key": view.key or "",
     }  # fmt: skip
     found = []
+    if traces:
+        values["trace_id"] = traces[0]["trace_id"]
     for label, pattern in call.app.settings.job_links.items():
+        if "{trace_id}" in pattern and not traces:
+            continue
         address = pattern
         for name, value in values.items():
             address = address.replace(f"{{{name}}}", quote(value, safe=""))

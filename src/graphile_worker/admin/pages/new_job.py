@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ...trace_member import without_trace
 from ..answers import Page, Problem, Redirect
 from ..api.jobs import redactor_of
 from ..audit import actor_of
@@ -61,7 +62,7 @@ async def form_page(call: Call) -> Page:
 async def _like(call: Call, job_id: int) -> NewJobForm:
     """The values of another job, without its key. Its payload as the person may see it."""
     view = await job.get_view(call.database, redactor_of(call), job_id)
-    payload = "{}" if view.payload is None else lay_out(bytes(view.payload).decode()).text
+    payload = "{}" if view.payload is None else lay_out(without_trace(bytes(view.payload).decode())).text
     return NewJobForm(
         task=view.task or "",
         payload=payload,

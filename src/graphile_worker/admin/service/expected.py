@@ -14,6 +14,7 @@ import msgspec
 from ...db.connection import Connection
 from ...queries.task_descriptions import TaskDescription, get_task_description
 from ...schema_name import SchemaName
+from ...trace_member import without_trace
 from ..models.tasks import ExpectedGroup, ExpectedMember, TaskNotes
 from .verdict_facts import if_readable
 
@@ -54,7 +55,7 @@ def problems_of(notes: TaskNotes | None, payload: str) -> list[str]:
         return []
     shape = msgspec.json.decode(notes.payload_schema)
     try:
-        value = msgspec.json.decode(payload)
+        value = msgspec.json.decode(without_trace(payload))
     except msgspec.DecodeError as error:
         return [f"The payload cannot be read: {error}."]
     return Expected(shape).problems(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ...trace_member import without_trace
 from ..models.failures import SharedMember
 from ..redact import HIDDEN
 
@@ -37,7 +38,7 @@ def shared_members(payloads: Sequence[str]) -> list[SharedMember]:
 
 def _decoded(raw: str) -> Any:
     try:
-        return msgspec.json.decode(raw)
+        return msgspec.json.decode(without_trace(raw))
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -107,6 +107,8 @@ def _options_from(flags: dict[str, Any]) -> dict[str, Any]:
         values["poll_interval"] = flags["poll_interval"] / 1000
     if flags["lane"]:
         values["lanes"] = dict(flags["lane"])
+    if flags["executor"]:
+        values["executors"] = dict(flags["executor"])
     if flags["plugin"]:
         values["plugins"] = list(flags["plugin"])
     if flags["no_prepared_statements"]:

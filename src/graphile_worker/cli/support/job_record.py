@@ -9,6 +9,7 @@ import msgspec
 
 from ...json_shapes import details_as_json
 from ...observability.log_words import elapsed
+from ...trace_member import traces_in, without_trace
 from .output import cell, print_fields, print_table
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ...queries.inspection import JobDetails
 
 NOT_KEPT = "(not kept)"
+MAX_TRACES = 5
 WHY_NOTHING_IS_KEPT = (
     "It never existed, or it completed and was not kept. To keep the ends of jobs, add them with keep=True "
     '(--keep), use @task(keep=True), or set history = "all".'
@@ -76,7 +78,14 @@ def _row_fields(record: JobRecord, details: JobDetails) -> dict[str, Any]:
     if record.progress is not None:
         values["progress"] = _progress(record.progress)
     del values["payload"]
-    return values | {"payload": indented_json(details.raw_payload)}
+    return values | _payload_fields(details.raw_payload)
+
+
+def _payload_fields(raw: str) -> dict[str, str]:
+    """The payload as its task gets it, and the traces in which the job was added."""
+    traces = [f"{trace['trace_id']} (span {trace['span_id']})" for trace in traces_in(raw)[:MAX_TRACES]]
+    found = {"trace": "\n".join(map(cell, traces))} if traces else {}
+    return found | {"payload": indented_json(without_trace(raw))}
 
 
 def _progress(progress: Progress) -> str:
@@ -107,7 +116,7 @@ def _end_fields(end: JobEnd) -> dict[str, Any]:
     if end.state == "completed":
         fields["result"] = "(none)" if end.raw_result is None else indented_json(end.raw_result)
     fields = {name: value for name, value in fields.items() if value not in (None, "")}
-    return fields | {"payload": NOT_KEPT if end.raw_payload is None else indented_json(end.raw_payload)}
+    return fields | ({"payload": NOT_KEPT} if end.raw_payload is None else _payload_fields(end.raw_payload))
 
 
 def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:

@@ -175,6 +175,22 @@ class LaneSlots(_ParamType):
         return name.strip(), int(slots)
 
 
+class ExecutorSetting(_ParamType):
+    """One setting of an executor: `process.processes=4`."""
+
+    name = "executor"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, sign, setting = str(value).partition("=")
+        if not sign or "." not in name.strip(". ") or not setting.strip():
+            self.fail(f"{value!r} is not a setting of an executor, such as process.processes=4", param, ctx)
+        return name.strip(), setting.strip()
+
+
 def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
     """The options that `--log-level` sets: the last level without a logger, and those of loggers."""
     pairs = given or ()
@@ -258,6 +274,13 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         multiple=True,
         metavar="NAME=N",
         help="Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
+    ),
+    click.option(
+        "--executor",
+        type=ExecutorSetting(),
+        multiple=True,
+        metavar="NAME.SETTING=VALUE",
+        help="A setting of an executor, such as process.processes=4. Repeat it for others.",
     ),
     click.option(
         "-m",

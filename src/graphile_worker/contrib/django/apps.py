@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class GraphileWorkerConfig(AppConfig):
-    """Registers the system checks."""
+    """Registers the system checks, and upgrades the schema with `manage.py migrate`."""
 
     name = "graphile_worker.contrib.django"
     label = "graphile_worker"
@@ -14,4 +15,7 @@ class GraphileWorkerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks  # noqa: F401 - registers them
+        from . import checks, schema  # `checks` registers itself
+
+        _ = checks
+        post_migrate.connect(schema.upgrade, sender=self)

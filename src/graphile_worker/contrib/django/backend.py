@@ -71,6 +71,16 @@ class GraphileWorkerBackend(BaseTaskBackend):
         self._serial_queues = frozenset(options.get("SERIAL_QUEUES", ()))
 
     @property
+    def task_options(self) -> dict[str, Any]:
+        """Options of its tasks in a worker, for jobs that other programs have added."""
+        options: dict[str, Any] = {"max_attempts": self.max_attempts}
+        if self.supports_get_result:
+            options |= {"keep": self._keep, "keep_payload": True}
+        elif self.options["RESULTS"] == "none":
+            options["keep"] = False
+        return options
+
+    @property
     def database(self) -> str:
         """The alias of the database that has the jobs."""
         alias: str = self.options.get("DATABASE") or worker_settings().database

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import connections, router
 
-from ...db.blocking import run_blocking
-from ...db.foreign import as_blocking_connection
-from ...migrate.state import read_state
-from ...schema_name import SchemaName
 from .conf import worker_settings
+from .schema import shortcoming
 
 APP = "graphile_worker.contrib.django"
 
@@ -30,7 +28,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
 
 
 def check_backend(backend: Any) -> Iterable[CheckMessage]:
-    """E001, E002 and W001: one backend of TASKS."""
+    """E001, E002, W001 and W002: one backend of TASKS."""
     if not apps.is_installed(APP):
         yield Error(
             f"TASKS[{backend.alias!r}] needs {APP!r} in INSTALLED_APPS",
@@ -38,9 +36,10 @@ def check_backend(backend: Any) -> Iterable[CheckMessage]:
             id="graphile_worker.E001",
         )
     try:
-        yield from _check_alias(backend.database)
+        problems = _check_alias(backend.database)
     except ImproperlyConfigured:
         return  # E003
+    yield from problems or _check_routers(backend)
     if not backend.queues:
         yield Warning(
             f"TASKS[{backend.alias!r}]['QUEUES'] is empty: a worker cannot know the queues",
@@ -57,6 +56,20 @@ def _check_alias(alias: str) -> list[CheckMessage]:
     return []
 
 
+def _check_routers(backend: Any) -> Iterable[CheckMessage]:
+    if not settings.DATABASE_ROUTERS:
+        return
+    models = [model for model in apps.get_models() if model._meta.app_label != "graphile_worker"]
+    written = sorted({router.db_for_write(model) for model in models})
+    if written and backend.database not in written:
+        yield Warning(
+            f"TASKS[{backend.alias!r}] enqueues in the database {backend.database!r}, where no model is "
+            "written: tasks that are enqueued in a transaction are not part of it",
+            hint=f"Set DATABASE to an alias that your routers write to: {', '.join(map(repr, written))}.",
+            id="graphile_worker.W002",
+        )
+
+
 @register(Tags.database)
 def check_schema(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
@@ -68,14 +81,14 @@ def check_schema(
         return []  # E003
     if chosen.database not in (databases or ()) or _check_alias(chosen.database):
         return []
-    connection = as_blocking_connection(connections[chosen.database])
-    state = run_blocking(read_state(connection, SchemaName(chosen.schema)))
-    if state.revision is None:
-        return [
-            Warning(
-                f"the schema {chosen.schema!r} is not installed in the database {chosen.database!r}",
-                hint="Run `manage.py migrate`.",
-                id="graphile_worker.W003",
-            )
-        ]
-    return []
+    found = shortcoming(chosen.database)
+    if found is None:
+        return []
+    problem = "is not installed" if found == "missing" else "is older than this version of graphile-worker"
+    return [
+        Warning(
+            f"the schema {chosen.schema!r} in the database {chosen.database!r} {problem}",
+            hint="Run `manage.py migrate`.",
+            id="graphile_worker.W003",
+        )
+    ]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import builtins
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from django.apps import apps
 from django.conf import settings
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from ...db.connection import Connection, Row
 from ...schema_name import SchemaName
 from ...sql import load
-from .compat import DEFAULT_TASK_QUEUE_NAME, Task, TaskError, TaskResult, TaskResultStatus
-from .tasks import defined_tasks
+from .compat import TaskError, TaskResult, TaskResultStatus
+from .tasks import find_task
 
 ENDED_OTHERWISE = {"cancelled": "graphile_worker.errors.JobCancelledError",
                    "expired": "graphile_worker.errors.JobCancelledError"}  # fmt: skip
@@ -32,34 +29,11 @@ async def read_result(connection: Connection, schema: str, job_id: int, alias: s
     row = await connection.fetchrow(load("history/whole_job", SchemaName(schema)), job_id)
     if row is None or row["task_identifier"] is None:
         return None
-    task = task_named(row["task_identifier"])
-    return None if task is None else result_from(row, job_id, task, alias or task.backend)
-
-
-def task_named(identifier: str) -> Any:
-    """The task with this identifier, or None.
-
-    The name comes from the database, so it does not decide what is imported: only modules of installed
-    applications, and only if a task is there.
-    """
-    queue, separator, path = identifier.partition(":")
-    if not separator:
-        queue, path = DEFAULT_TASK_QUEUE_NAME, identifier
-    found = defined_tasks().get(path)
-    if found is None and _may_be_imported(path):
-        try:
-            found = import_string(path)
-        except ImportError:
-            return None
-    if not isinstance(found, Task):
+    try:
+        task = find_task(row["task_identifier"])
+    except ImportError:
         return None
-    return found if found.queue_name == queue else found.using(queue_name=queue)
-
-
-def _may_be_imported(path: str) -> bool:
-    module = path.rpartition(".")[0]
-    packages = [config.name for config in apps.get_app_configs()]
-    return module in sys.modules or any(module == name or module.startswith(f"{name}.") for name in packages)
+    return None if task is None else result_from(row, job_id, task, alias or task.backend)
 
 
 def result_from(row: Row, job_id: int, task: Any, alias: str) -> Any:

@@ -38,7 +38,7 @@ def worker_task(task: Any) -> AnyTask:
     run = _run_coroutine(task) if iscoroutinefunction(task.func) else _run_function(task)
     run.__name__ = task.name
     run.__doc__ = task.func.__doc__
-    return WorkerTask(run, identifier_of(task), {"max_attempts": backend_of(task).max_attempts})
+    return WorkerTask(run, identifier_of(task), backend_of(task).task_options)
 
 
 def _run_function(task: Any) -> Callable[..., Any]:
@@ -68,7 +68,9 @@ def _run_coroutine(task: Any) -> Callable[..., Any]:
         except BaseException as error:
             if _fail(result, error, helpers.job):
                 # With `asend`, plain receivers would not see the exception, which the framework logs.
+                trace = error.__traceback__
                 await sync_to_async(task_finished.send)(sender=sender, task_result=result)
+                error.__traceback__ = trace
             raise
         await task_finished.asend(sender=sender, task_result=result)
         return result._return_value

@@ -30,7 +30,7 @@ def with_connections(task: AnyTask) -> AnyTask:
     else:
 
         def run_function(payload: Any, helpers: JobHelpers) -> Any:
-            close_old_connections()
+            _check_old_connections()
             try:
                 return invoke(payload, helpers)
             finally:
@@ -39,6 +39,13 @@ def with_connections(task: AnyTask) -> AnyTask:
 
         whole._invoke = run_function
     return whole
+
+
+def _check_old_connections() -> None:
+    """Close connections that are too old; those that the server has closed are replaced on first use."""
+    close_old_connections()
+    for connection in connections.all(initialized_only=True):
+        connection.health_check_enabled = True
 
 
 class _OwnThread(ThreadSensitiveContext):

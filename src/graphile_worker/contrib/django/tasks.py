@@ -5,8 +5,12 @@ Django makes one backend object for each thread, so what is defined is remembere
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
+
+from django.apps import apps
+from django.utils.module_loading import import_string
 
 from ...spec import JobKeyMode
 from .compat import DEFAULT_TASK_QUEUE_NAME, Task, django_task, task_backends
@@ -59,6 +63,29 @@ def identifier_of(defined: Any) -> str:
     path: str = defined.module_path
     queue = defined.queue_name
     return path if queue == DEFAULT_TASK_QUEUE_NAME else f"{queue}:{path}"
+
+
+def find_task(identifier: str) -> Any:
+    """The task with this identifier; None if there cannot be one, ImportError if it does not exist.
+
+    The name may come from the database, so it does not decide what is imported: only modules of installed
+    applications, and only if a task is there.
+    """
+    queue, separator, path = identifier.partition(":")
+    if not separator:
+        queue, path = DEFAULT_TASK_QUEUE_NAME, identifier
+    found = defined_tasks().get(path)
+    if found is None and _may_be_imported(path):
+        found = import_string(path)
+    if not isinstance(found, Task):
+        return None
+    return found if found.queue_name == queue else found.using(queue_name=queue)
+
+
+def _may_be_imported(path: str) -> bool:
+    module = path.rpartition(".")[0]
+    packages = [config.name for config in apps.get_app_configs()]
+    return module in sys.modules or any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
 def backend_of(defined: Any) -> Any:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
-from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils import timezone
 
@@ -25,7 +24,7 @@ from ...testing.results import JobsRun, Observed
 from .calling_thread import CallersConnection, in_calling_thread
 from .client import utils
 from .conf import WorkerSettings, worker_settings
-from .worker import make_app
+from .worker import has_framework, make_app
 
 __all__ = ["TasksRun", "aenqueued_tasks", "arun_tasks", "enqueued_tasks", "run_tasks"]
 
@@ -93,10 +92,10 @@ async def aenqueued_tasks(task: Any = None, *, using: str | None = None) -> list
 
 
 def _result(connection: Connection, chosen: WorkerSettings, job_id: int) -> Any:
-    try:
-        from .results import read_result
-    except ImproperlyConfigured:  # neither Django 6 nor django-tasks
+    if not has_framework():
         return None
+    from .results import read_result
+
     return run_blocking(read_result(connection, chosen.schema, job_id))
 
 

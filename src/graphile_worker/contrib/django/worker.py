@@ -14,6 +14,7 @@ from ...hooks import Plugin
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
 from .conf import WorkerSettings, worker_settings
+from .later_tasks import LaterTasks
 from .task_connections import with_connections
 
 Adapt = Callable[[AnyTask], AnyTask]
@@ -25,8 +26,14 @@ def make_app(
 ) -> App:
     """An App with the tasks of the project; `queues` and `excluded` are queues of Django's framework."""
     chosen = worker_settings()
-    tasks = [adapt(task) for task in (*own_tasks(chosen), *django_tasks(queues, excluded))]
-    return App(tasks=tasks, plugins=map(_plugin, chosen.plugins), crontab=chosen.crontab)
+    own = [adapt(task) for task in own_tasks(chosen)]
+
+    def of_django() -> list[AnyTask]:
+        return [adapt(task) for task in django_tasks(queues, excluded)]
+
+    found_later = [LaterTasks(of_django)] if has_framework() else []
+    plugins = [*found_later, *map(_plugin, chosen.plugins)]
+    return App(tasks=[*own, *of_django()], plugins=plugins, crontab=chosen.crontab)
 
 
 def _plugin(name: str) -> Plugin | str:
@@ -55,14 +62,25 @@ def _discovered(chosen: WorkerSettings) -> Iterable[str]:
                 yield name
 
 
+def has_framework() -> bool:
+    """Whether there is a Tasks framework: Django 6, or the package django-tasks."""
+    try:
+        from . import compat  # noqa: F401
+    except ImproperlyConfigured:
+        return False
+    return True
+
+
 def django_tasks(queues: Collection[str] = (), excluded: Collection[str] = ()) -> list[Any]:
     """Tasks of Django's framework, once for each queue that the worker serves."""
-    try:
-        from .backend import GraphileWorkerBackend
-        from .running import worker_task
-        from .tasks import backend_of, defined_tasks
-    except ImproperlyConfigured:  # neither Django 6 nor django-tasks
+    if not has_framework():
         return []
+    from .backend import GraphileWorkerBackend
+    from .running import worker_task
+    from .tasks import backend_of, defined_tasks
+
+    if "*" in queues:  # as other backends name all of them
+        queues = ()
     found = []
     for task in defined_tasks().values():
         backend = backend_of(task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +10,7 @@ import msgspec
 import sentry_sdk
 from sentry_sdk.scope import should_send_default_pii
 
+from ...clock import SystemClock
 from ...hooks import Hooks
 from ...job import Job
 from ...trace_member import without_trace
@@ -94,7 +94,7 @@ class JobScope:
 
     def _attributes(self) -> dict[str, Any]:
         job = self._job
-        waited = max(0.0, time.time() - job.raw_run_at)
+        waited = max(0.0, SystemClock().now().timestamp() - job.raw_run_at)
         return {
             "messaging.system": "graphile_worker",
             "messaging.destination.name": job.task_identifier,

@@ -6,18 +6,15 @@ from typing import Any
 
 from django.db import migrations
 
-from ....db.blocking import run_blocking
-from ....db.foreign import as_blocking_connection
-from ....migrate.run import migrate
-from ....schema_name import SchemaName
-from ..conf import worker_settings
+from .. import schema
 
 
 def install(apps: Any, schema_editor: Any) -> None:
-    chosen = worker_settings()
-    connection = schema_editor.connection
-    if connection.alias == chosen.database:
-        run_blocking(migrate(as_blocking_connection(connection), SchemaName(chosen.schema)))
+    schema.install(schema_editor.connection.alias)
+
+
+def keep(apps: Any, schema_editor: Any) -> None:
+    print("\n  The schema of the jobs stays: drop it by hand if nothing uses it.", end="")  # noqa: T201
 
 
 class Migration(migrations.Migration):
@@ -25,4 +22,4 @@ class Migration(migrations.Migration):
 
     initial = True
     dependencies: list[tuple[str, str]] = []  # noqa: RUF012
-    operations = [migrations.RunPython(install, migrations.RunPython.noop)]  # noqa: RUF012
+    operations = [migrations.RunPython(install, keep)]  # noqa: RUF012

@@ -29,7 +29,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Called by Django."""
         add = parser.add_argument
-        add("--queue", action="append", default=[], metavar="NAME", help="Serve this queue of TASKS only.")
+        add(
+            "--queue",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="Serve this queue of TASKS only.  [default: * for all]",
+        )
         add("--exclude-queue", action="append", default=[], metavar="NAME", help="Do not serve this queue.")
         add("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.")
         add("--processes", type=int, metavar="N", help="Worker processes.")

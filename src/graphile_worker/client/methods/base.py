@@ -1,0 +1,193 @@
+"""What all methods of the client share: its connections, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...clock import Clock, SystemClock
+from ...db.bound import BoundConnection, no_connection_to_lend
+from ...db.connection import Connection, Pool, UserConnection
+from ...db.foreign import as_connection
+from ...db.idle_connections import IdleConnections
+from ...db.open import lend
+from ...db.retry import is_conflict, past_conflicts
+from ...db.single import DRIVER_CONNECTIONS
+from ...errors import GraphileWorkerError
+from ...hooks import Hooks
+from ...hooks.events import AddSource
+from ...queries.add_plain_job import PlainJobs
+from ...schema_name import SchemaName
+from ..borrowing import BorrowedConnection
+from ..new_names import NewNames, checked_names
+
+if TYPE_CHECKING:
+    # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ...history.records import JobStanding
+    from ..waiting import Waiters
+
+T = TypeVar("T")
+
+DEFAULT_RETENTION = 7 * 86_400.0  # seconds, as the option `history_retention`
+
+
+class ClientBase:
+    """Borrows connections, from the pool or from the caller."""
+
+    _why_released = "this client has been released; open a new one"
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        schema: SchemaName | None = None,
+        owns_pool: bool = False,
+        use_local_time: bool = False,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        source: AddSource = "client",
+        checks_names: bool = True,
+        history_retention: float = DEFAULT_RETENTION,
+        taken_connections: int = 0,
+    ) -> None:
+        """`checks_names`: whether to warn about jobs for tasks that no worker knows.
+
+        `history_retention`: how long to keep the ends of jobs that this client removes.
+        `taken_connections`: how many connections of the pool are not for this client, but for its worker.
+        """
+        self.pool = pool
+        self.schema = schema if schema is not None else SchemaName()
+        self.hooks = hooks if hooks is not None else Hooks()
+        self._owns_pool = owns_pool
+        self._idle = IdleConnections(pool) if owns_pool else None
+        self._clock = clock if clock is not None else SystemClock()
+        self._use_local_time = use_local_time
+        self._released = False
+        self._source = source
+        self._history_retention = history_retention
+        self._taken_connections = taken_connections
+        self._observed = self.hooks.events._observed
+        self._add_watchers = self.hooks._add_watchers
+        self._plain_jobs = PlainJobs(self.schema)
+        # The fast path must not be taken inside a caller's transaction: see add_plain_job.
+        self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
+        self._new_names: NewNames | None = None
+        if checks_names and self._adds_plain_jobs:
+            self._new_names = NewNames(self.schema, lambda: self._connection(None))
+        self._checked_names = checked_names(self.schema)
+        self._home: Any = pool.connection if isinstance(pool, BoundConnection) else None
+        self._is_bound = self._home is not None
+        serves_any_loop = self._is_bound or getattr(pool, "serves_any_loop", False)
+        self._current_loop = _no_loop if serves_any_loop else asyncio._get_running_loop
+        self._loop = self._current_loop()
+
+    def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection from the pool: `async with utils.with_pg_client() as connection`."""
+        self._check_open()
+        self._check_loop()
+        if self._is_bound:
+            raise no_connection_to_lend()
+        return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
+
+    @asynccontextmanager
+    async def _lend(self, idle: IdleConnections) -> AsyncIterator[Connection]:
+        await idle.spare()
+        async with lend(self.pool) as connection:
+            yield connection
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called."""
+        return self._released
+
+    async def release(self) -> None:
+        """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
+        self._check_open()
+        self._check_loop()
+        if self._is_bound:
+            return
+        if self._new_names is not None:
+            await self._new_names.close()
+        self._released = True
+        if "_waiters" in vars(self):
+            await self._waiters.close()
+        if self._idle is not None:
+            await self._idle.close()
+        if self._owns_pool:
+            await self.pool.close()
+
+    def _connection(self, given: UserConnection | None) -> BorrowedConnection:
+        """The caller's connection, or one from the pool."""
+        if self._released:
+            self._check_open()
+        if given is None:
+            if self._current_loop() is not self._loop:
+                self._check_loop()
+            given = self._home
+        elif type(given) not in DRIVER_CONNECTIONS:
+            given = as_connection(given)
+        return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
+
+    async def _manage(self, given: UserConnection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run one transaction; on a connection of ours, retry it after a conflict with another one."""
+        try:
+            async with self._connection(given) as session:
+                return await work(session)
+        except Exception as error:
+            if not self._may_retry(given, error):
+                raise
+        return await self._retry(work)
+
+    def _may_retry(self, given: UserConnection | None, error: Exception) -> bool:
+        """Whether the server rolled back all there was: after a conflict, in a transaction of our own."""
+        return given is None and not self._is_bound and is_conflict(error)
+
+    async def _retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Repeat what the server rolled back because of a conflict."""
+
+        async def once() -> T:
+            async with self._connection(None) as session:
+                return await work(session)
+
+        return await past_conflicts(once, clock=self._clock, failures=1)
+
+    def _check_open(self) -> None:
+        if self._released:
+            raise GraphileWorkerError(self._why_released)
+
+    def _check_loop(self) -> None:
+        """Refuse another event loop: it would break the connections for the first one."""
+        if self._loop is None:
+            self._loop = self._current_loop()
+        if self._current_loop() is not self._loop:
+            raise GraphileWorkerError(
+                "this client belongs to another event loop, and its connections work only there; make one "
+                "client for each event loop, inside the function that you pass to asyncio.run()"
+            )
+
+    def _now(self) -> datetime | None:
+        """The client's time, if it replaces the server's clock."""
+        return self._clock.now() if self._use_local_time else None
+
+    @cached_property
+    def _waiters(self) -> Waiters:
+        from ..following import read_standings
+        from ..waiting import Waiters
+
+        self._check_open()
+
+        async def look(job_ids: Sequence[int]) -> list[JobStanding]:
+            async with self._connection(None) as session:
+                return await read_standings(session, self.schema, list(job_ids))
+
+        # One connection to listen, and one for lookups.
+        may_listen = self.pool.get_max_size() - self._taken_connections >= 2
+        return Waiters(self.pool, self.schema, look, lambda: self._connection(None), may_listen=may_listen)
+
+
+def _no_loop() -> None:
+    """What a client belongs to whose connections need no event loop, or open on the current one."""

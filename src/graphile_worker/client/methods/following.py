@@ -1,0 +1,120 @@
+"""Following single jobs: status, result, progress, errors, history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ...db.connection import UserConnection
+from ...job import Job
+from .base import ClientBase
+
+if TYPE_CHECKING:
+    # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ...history.error_groups import ErrorGroup
+    from ...history.progress import Progress
+    from ...history.records import AttemptError, HistoryFilter, JobEnd
+    from ..following import JobRecord, JobStatus
+
+
+class FollowingJobs(ClientBase):
+    """Follows jobs to their ends and beyond."""
+
+    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned.
+
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the end was not kept; TimeoutError
+        after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
+        their end; others are looked up, at first every quarter of a second.
+        """
+        from ..following import id_of, result_of, seconds_of
+
+        self._check_loop()
+        async with asyncio.timeout(seconds_of(timeout)):
+            return result_of(await self._waiters.wait(id_of(job)))
+
+    async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
+        """How a job stands: its state, its last error, its progress."""
+        from ..following import id_of, read_status
+
+        async with self._connection(connection) as session:
+            return await read_status(session, self.schema, id_of(job))
+
+    async def get_job_record(self, job: Job | int, *, connection: UserConnection | None = None) -> JobRecord:
+        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        from ..following import id_of, read_record
+
+        async with self._connection(connection) as session:
+            return await read_record(session, self.schema, id_of(job))
+
+    async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
+        """The progress that the task of a job reports, each time it changes, until the job ends."""
+        from ..following import id_of, watch_progress
+
+        self._check_loop()
+        async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
+            async for progress in reports:
+                yield progress
+
+    async def get_job_ends(self, job: Job | int, *, connection: UserConnection | None = None) -> list[JobEnd]:
+        """The ends of a job that were kept, the latest first; a job that was retried by hand has several."""
+        from ...history.records import ends_of_job
+        from ..following import id_of
+
+        async with self._connection(connection) as session:
+            return await ends_of_job(session, self.schema, id_of(job))
+
+    async def list_job_ends(
+        self, filter: HistoryFilter | None = None, *, connection: UserConnection | None = None
+    ) -> list[JobEnd]:
+        """One page of the ends that were kept, the latest first."""
+        from ...history.records import HistoryFilter, list_ends
+
+        async with self._connection(connection) as session:
+            return await list_ends(session, self.schema, filter if filter is not None else HistoryFilter())
+
+    async def get_job_errors(
+        self, job: Job | int, *, connection: UserConnection | None = None
+    ) -> list[AttemptError]:
+        """The errors of a job's attempts, the latest first."""
+        from ...history.records import errors_of_job
+        from ..following import id_of
+
+        async with self._connection(connection) as session:
+            return await errors_of_job(session, self.schema, id_of(job))
+
+    async def list_errors(
+        self,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+        connection: UserConnection | None = None,
+    ) -> list[AttemptError]:
+        """The latest errors of all jobs, or of those with one fingerprint."""
+        from ...history import records
+
+        async with self._connection(connection) as session:
+            return await records.list_errors(
+                session, self.schema, fingerprint=fingerprint, since=since, before=before, limit=limit
+            )
+
+    async def list_error_groups(
+        self,
+        *,
+        since: datetime | None = None,
+        task_identifier: str | None = None,
+        limit: int = 50,
+        connection: UserConnection | None = None,
+    ) -> list[ErrorGroup]:
+        """Kinds of errors, the one that occurred last first: how often, since when, in which job last."""
+        from ...history import error_groups
+
+        async with self._connection(connection) as session:
+            return await error_groups.list_error_groups(
+                session, self.schema, since=since, task_identifier=task_identifier, limit=limit
+            )

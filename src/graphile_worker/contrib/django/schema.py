@@ -1,0 +1,50 @@
+"""The schema of the jobs, installed and upgraded by `manage.py migrate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+
+from ...db.blocking import run_blocking
+from ...db.connection import Connection
+from ...db.foreign import as_blocking_connection
+from ...migrate.own_objects import applied_numbers, known_own_objects
+from ...migrate.revisions import SUPPORTED_REVISION
+from ...migrate.run import migrate
+from ...migrate.state import read_state
+from ...schema_name import SchemaName
+from .conf import worker_settings
+
+
+def install(alias: str) -> None:
+    """Install or upgrade the schema, if this is the database for it."""
+    chosen = worker_settings()
+    if alias == chosen.database:
+        connection = as_blocking_connection(connections[alias])
+        run_blocking(migrate(connection, SchemaName(chosen.schema)))
+
+
+def upgrade(using: str, **kwargs: Any) -> None:
+    """Called after each `manage.py migrate`: a new release may bring new objects without a migration."""
+    if shortcoming(using):
+        install(using)
+
+
+def shortcoming(alias: str) -> str | None:
+    """What the schema lacks, if this is the database for it: `older` or `missing`."""
+    chosen = worker_settings()
+    if alias != chosen.database:
+        return None
+    connection = as_blocking_connection(connections[alias])
+    return run_blocking(_shortcoming(connection, SchemaName(chosen.schema)))
+
+
+async def _shortcoming(connection: Connection, schema: SchemaName) -> str | None:
+    state = await read_state(connection, schema)
+    if state.revision is None:
+        return "missing"
+    if state.revision < SUPPORTED_REVISION or not state.has_own_ledger:
+        return "older"
+    applied = await applied_numbers(connection, schema)
+    return None if applied >= {step.number for step in known_own_objects()} else "older"

@@ -1,0 +1,63 @@
+"""The plugin: what a worker or a client installs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
+
+from ...errors import ConfigError
+from ...hooks import Hooks, WorkerContext
+from .adding import AddSpans
+from .quiet import be_quiet
+from .running import Relation, RunSpans
+from .tracing import Tracing
+
+
+class OpenTelemetryPlugin:
+    """Spans and metrics of workers (`run(plugins=[…])`) and clients (`make_worker_utils(plugins=[…])`)."""
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        propagate: bool = True,
+        relation: Relation = "link",
+        create_spans: bool = False,
+        quiet_database: bool = True,
+        tasks: Callable[[str], bool] | None = None,
+    ) -> None:
+        """The providers are those of the program unless given here.
+
+        `propagate`: write the current context into payloads. `relation`: whether the span of a run begins a
+        trace, with a link to the span that added the job, or is its child. `create_spans`: one more span for
+        each job of an `add_jobs`. `quiet_database`: make no spans of the worker's own statements. `tasks`
+        returns whether jobs of a task are traced; all are without it.
+        """
+        if relation not in get_args(Relation):
+            raise ConfigError(f"relation: expected 'link' or 'parent', got {relation!r}")
+        if tasks is not None and not callable(tasks):
+            raise ConfigError(f"tasks: expected a function that takes a task identifier, got {tasks!r}")
+        self._tracing = Tracing(tracer_provider, meter_provider, tasks)
+        self._propagate = propagate
+        self._relation: Relation = relation
+        self._create_spans = create_spans
+        self._quiet_database = quiet_database
+
+    def install(self, hooks: Hooks) -> None:
+        """Watch adds and runs; does nothing if another such plugin does that here."""
+        if any(isinstance(watcher, AddSpans) for watcher in hooks._add_watchers):
+            return
+        hooks.watch_adds(AddSpans(self._tracing, propagate=self._propagate, create_spans=self._create_spans))
+        hooks.watch_runs(RunSpans(self._tracing, hooks, relation=self._relation))
+        if self._quiet_database:
+            hooks._set_in_engine(be_quiet)
+
+    async def start(self, worker: WorkerContext) -> None:
+        """Note where the jobs come from."""
+        for watcher in worker.hooks._run_watchers:
+            if isinstance(watcher, RunSpans):
+                watcher.schema = worker.options.schema

@@ -1,0 +1,24 @@
+"""Executors: run tasks outside of the worker, in processes of their own or on a cluster.
+
+Names are imported on first use: the processes that run tasks import this package too, and must start fast.
+"""
+
+from typing import TYPE_CHECKING
+
+from .._lazy import export_lazily
+
+if TYPE_CHECKING:
+    from .call import TaskCall as TaskCall
+    from .call import TaskExecutor as TaskExecutor
+    from .process import ProcessExecutor as ProcessExecutor
+    from .process import RunningProcess as RunningProcess
+    from .remote_helpers import RemoteHelpers as RemoteHelpers
+
+export_lazily(
+    __name__,
+    {
+        "call": "TaskCall TaskExecutor",
+        "process": "ProcessExecutor RunningProcess",
+        "remote_helpers": "RemoteHelpers",
+    },
+)

@@ -1,0 +1,141 @@
+"""Runs one call where it has arrived: finds the task, calls it, and turns what it did into an answer.
+
+The same for processes, Dask and Ray. What differs is how coroutines are run and where notes go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from contextvars import copy_context
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidArgumentError, JobError
+from ..job import Job, current_helpers
+from ..payload import encode
+from ..tasks.batch import may_be_batch
+from ..tasks.task import AnyTask
+from .error_messages import error_message, error_of
+from .location import find_function, find_task
+from .messages import Body, CallMessage, ErrorMessage
+from .remote_helpers import RemoteHelpers
+
+Await = Callable[[Awaitable[Any]], Any]
+"""Runs an awaitable to its end."""
+
+
+class Tasks:
+    """The tasks and functions that were found so far."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[str, str], AnyTask] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def find(self, where: str, identifier: str) -> AnyTask:
+        """The task; TaskLoadError if it cannot be imported."""
+        known = self._tasks.get((where, identifier))
+        if known is None:
+            known = self._tasks[where, identifier] = find_task(where, identifier)
+        return known
+
+    def function(self, where: str) -> Callable[..., Any]:
+        """The function; TaskLoadError if it cannot be imported."""
+        known = self._functions.get(where)
+        if known is None:
+            known = self._functions[where] = find_function(where)
+        return known
+
+
+def job_of(call: CallMessage) -> Job:
+    """The job of a call."""
+    return Job(*call.job)
+
+
+def run_call(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await) -> Body | None:
+    """The answer to a call; None if the task returned None. Raises nothing but KeyboardInterrupt."""
+    return copy_context().run(_answer, call, tasks, helpers, run)
+
+
+def _answer(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await) -> Body | None:
+    current_helpers.set(helpers)
+    try:
+        with ExitStack() as stack:
+            for restore, text in call.context:
+                stack.enter_context(tasks.function(restore)(text))
+            job = helpers.job
+            task = tasks.find(call.where, job.task_identifier)
+            result = task._invoke(task._decode(job.raw_payload), helpers)
+            if result is None:
+                return None
+            while inspect.isawaitable(result):
+                result = run(result)
+            return body_of(result, job.raw_payload, run)
+    except asyncio.CancelledError as error:
+        cancelled = JobError("the task was cancelled")
+        cancelled.__cause__ = error
+        return Body(error=error_message(cancelled))
+    except BaseException as error:  # sys.exit() in a task fails the job, not the process
+        return Body(error=error_message(error))
+
+
+def body_of(result: Any, raw_payload: str, run: Await) -> Body | None:
+    """What a task returned, as a message."""
+    if result is None:
+        return None
+    if isinstance(result, BaseException):  # an ending that was returned
+        return Body(error=error_message(result))
+    if may_be_batch(result) and raw_payload.lstrip().startswith("["):
+        batch = _batch(result, run)
+        if batch is not None:
+            return Body(batch=batch)
+    try:
+        return Body(result=msgspec.Raw(_on_one_line(encode(result))))
+    except InvalidArgumentError as error:
+        return Body(problem=str(error).removeprefix("payload: "))
+
+
+def _batch(result: Any, run: Await) -> tuple[ErrorMessage | None, ...] | None:
+    """The errors of the items of a batch; None if it has neither errors nor awaitables."""
+    if any(map(inspect.isawaitable, result)):
+        result = run(_gathered(result))
+    elif not any(isinstance(item, BaseException) for item in result):
+        return None
+    return tuple(error_message(item) if isinstance(item, BaseException) else None for item in result)
+
+
+async def _gathered(items: Any) -> list[Any]:
+    """What all items returned or raised."""
+    return await asyncio.gather(*map(_item, items))
+
+
+async def _item(item: Any) -> Any:
+    try:
+        return await item if inspect.isawaitable(item) else item
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # SystemExit too, which would end the event loop
+        return error
+
+
+def _on_one_line(text: str) -> bytes:
+    raw = text.encode()
+    return raw if b"\n" not in raw else msgspec.json.encode(msgspec.json.decode(raw))
+
+
+def value_of(body: Body | None) -> Any:
+    """What the task returned, in the worker; raises what it raised."""
+    if body is None:
+        return None
+    if body.error is not None:
+        raise error_of(body.error)
+    if body.batch is not None:
+        return [None if error is None else error_of(error) for error in body.batch]
+    if body.problem is not None:
+        from ..history.result import UnsendableResult
+
+        return UnsendableResult(body.problem)
+    return msgspec.json.decode(body.result)

@@ -1,0 +1,434 @@
+"""OpenTelemetry, with the real SDK and exporters in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import msgspec
+import psycopg
+import pytest
+from fastapi import FastAPI
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
+from opentelemetry.instrumentation.asyncpg import AsyncPGInstrumentor
+from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
+from opentelemetry.trace import SpanKind, StatusCode
+
+from graphile_worker import (
+    Hooks,
+    JobHelpers,
+    JobSpec,
+    Snooze,
+    SyncWorkerUtils,
+    make_sync_worker_utils,
+    make_worker_utils,
+    run,
+    run_once,
+    task,
+)
+from graphile_worker.contrib.opentelemetry import (
+    OpenTelemetryPlugin,
+    context_of,
+    inject,
+)
+from graphile_worker.errors import InvalidArgumentError, JobRefusedError
+from graphile_worker.hooks.events import JobsAdded
+from support.working import PATIENCE, Jobs, until
+
+RUST_TRACE: dict[str, Any] = {
+    "flags": 1,
+    "trace_id": "0af7651916cd43dd8448eb211c80319c",
+    "span_id": "b7ad6b7169203331",
+}
+
+
+class Collector:
+    """A provider, and the spans that it has exported."""
+
+    def __init__(self, sampler: Any = ALWAYS_ON) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(sampler=sampler)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracer = self.provider.get_tracer("application")
+
+    @property
+    def spans(self) -> Sequence[ReadableSpan]:
+        return self.exporter.get_finished_spans()
+
+    def all(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.spans if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        (found,) = self.all(name)
+        return found
+
+    def plugin(self, **options: Any) -> OpenTelemetryPlugin:
+        return OpenTelemetryPlugin(tracer_provider=self.provider, **options)
+
+
+def ids(span: ReadableSpan) -> tuple[int, int]:
+    return span.context.trace_id, span.context.span_id
+
+
+def links(span: ReadableSpan) -> list[tuple[int, int]]:
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
+    return span.parent is not None and (span.parent.trace_id, span.parent.span_id) == ids(parent)
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+@pytest.fixture
+def collector() -> Collector:
+    return Collector()
+
+
+async def test_one_trace_goes_from_a_request_through_jobs_children_retries_and_batches(
+    database_url: str, jobs: Jobs, collector: Collector
+) -> None:
+    plugin = collector.plugin(relation="parent")
+    attempts: list[int] = []
+
+    @task
+    async def order(payload: dict[str, int], helpers: JobHelpers) -> None:
+        with collector.tracer.start_as_current_span("look up"):
+            await helpers.add_job("pay", {"order": payload["id"]}, queue_name="money", job_key="pay:1")
+
+    @task
+    def pay(payload: dict[str, int], helpers: JobHelpers) -> None:
+        attempts.append(helpers.job.attempts)
+        with collector.tracer.start_as_current_span("call the bank"):
+            if len(attempts) == 1:
+                raise ValueError("the bank is closed")
+        helpers.sync.add_jobs([JobSpec("mail", [{"to": number}]) for number in range(2)])
+
+    @task
+    async def mail(payload: list[dict[str, int]]) -> None: ...
+
+    tasks: list[Any] = [order, pay, mail]
+    app = FastAPI()
+
+    @app.post("/orders/{number}")
+    async def create(number: int) -> int:
+        return (await utils.add_job(order, {"id": number})).id
+
+    FastAPIInstrumentor.instrument_app(app, tracer_provider=collector.provider)
+    async with make_worker_utils(connection_string=database_url, plugins=[plugin]) as utils:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            order_id = (await client.post("/orders/7")).json()
+    for _ in range(3):
+        await jobs.make_due()
+        await run_once(connection_string=database_url, task_list=tasks, plugins=[plugin])
+    assert await jobs.count() == 0
+
+    request = collector.one("POST /orders/{number}")
+    assert {span.context.trace_id for span in collector.spans} == {request.context.trace_id}
+    send, process = collector.one("send order"), collector.one("process order")
+    assert (send.kind, process.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    assert is_child(send, request)
+    assert is_child(process, send)
+    assert is_child(collector.one("look up"), process)
+    assert is_child(collector.one("send pay"), collector.one("look up"))
+    first, second = collector.all("process pay")
+    assert is_child(first, collector.one("send pay"))
+    assert is_child(second, collector.one("send pay"))
+    for call, run_of_it in zip(collector.all("call the bank"), (first, second), strict=True):
+        assert is_child(call, run_of_it)  # in a thread
+    assert is_child(collector.one("send mail"), second)
+    assert all(is_child(span, collector.one("send mail")) for span in collector.all("process mail"))
+    assert len(collector.all("process mail")) == 2
+
+    assert attributes(send) == {
+        "messaging.system": "graphile_worker",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "order",
+        "messaging.message.id": str(order_id),
+    }
+    found = attributes(first)
+    assert found.pop("messaging.client.id")
+    assert found == {
+        "messaging.system": "graphile_worker",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "pay",
+        "messaging.message.id": attributes(collector.one("send pay"))["messaging.message.id"],
+        "graphile_worker.attempt": 1,
+        "graphile_worker.max_attempts": 25,
+        "graphile_worker.job_key": "pay:1",
+        "graphile_worker.schema": "graphile_worker",
+        "graphile_worker.outcome": "failed",
+        "error.type": "ValueError",
+    }
+    assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "the bank is closed")
+    (event,) = first.events
+    assert event.name == "exception"
+    assert "the bank is closed" in str((event.attributes or {})["exception.stacktrace"])
+    assert (attributes(second)["graphile_worker.outcome"], second.status.status_code) == (
+        "completed",
+        StatusCode.UNSET,
+    )
+    assert attributes(collector.one("send pay"))["graphile_worker.queue_name"] == "money"
+    assert attributes(collector.one("send mail"))["messaging.batch.message_count"] == 2
+
+
+async def test_a_run_begins_a_trace_and_links_to_the_add_also_one_of_a_rust_program(
+    database_url: str, jobs: Jobs, collector: Collector
+) -> None:
+    class Strict(msgspec.Struct, forbid_unknown_fields=True):
+        a: int
+
+    contexts: list[Any] = []
+
+    @task
+    async def strict(payload: Strict, helpers: JobHelpers) -> None:
+        contexts.append(context_of(helpers.job))
+
+    @task
+    async def batch(payload: list[Strict]) -> None: ...
+
+    other: dict[str, Any] = {**RUST_TRACE, "span_id": "00f067aa0ba902b7", "unknown": [1]}
+    malformed = {"trace_id": "zz", "span_id": "b7ad6b7169203331"}
+    await jobs.add("strict", {"_trace": RUST_TRACE, "a": 1})
+    await jobs.add("strict", {"_trace": malformed, "a": 2})
+    items = [{"_trace": each, "a": 1} for each in (RUST_TRACE, other, RUST_TRACE)]
+    await jobs.add("batch", items)
+    plugin = collector.plugin()
+    tasks: list[Any] = [strict, batch]
+    await run_once(connection_string=database_url, task_list=tasks, plugins=[plugin])
+    first, second = collector.all("process strict")
+    trace_id, *span_ids = (
+        int(text, 16) for text in (RUST_TRACE["trace_id"], RUST_TRACE["span_id"], other["span_id"])
+    )
+    assert first.parent is None
+    assert first.context.trace_id != trace_id
+    assert (links(first), links(second)) == ([(trace_id, span_ids[0])], [])
+    assert links(collector.one("process batch")) == [(trace_id, span_id) for span_id in span_ids]
+    assert attributes(collector.one("process batch"))["messaging.batch.message_count"] == 3
+    span = trace.get_current_span(contexts[0]).get_span_context()
+    assert (span.trace_id, span.span_id, span.is_remote, contexts[1]) == (trace_id, span_ids[0], True, None)
+
+
+async def test_payloads_carry_the_context_where_they_can_and_stay_as_they_are(
+    database_url: str, jobs: Jobs, collector: Collector
+) -> None:
+    async with make_worker_utils(connection_string=database_url, plugins=[collector.plugin()]) as utils:
+        seen: list[Any] = []
+        utils.hooks.events.on(JobsAdded, lambda event: seen.extend(spec.payload for spec in event.specs))
+        token = attach(baggage.set_baggage("tenant", "a b,c"))
+        with collector.tracer.start_as_current_span("request"):
+            for payload in ({"a": 1.5}, None, [{"a": 1}, 2], "text", 3, {"_trace": RUST_TRACE}):
+                await utils.add_job("any", payload)
+            sql_payload = inject({"a": 1})
+        detach(token)
+        assert seen == [{"a": 1.5}, None, [{"a": 1}, 2], "text", 3, {"_trace": RUST_TRACE}]
+        with pytest.raises(InvalidArgumentError, match=r"payload: cannot be encoded as JSON at \$.a"):
+            await utils.add_job("any", {"a": object()})
+    payloads = [json.loads(row["payload"]) for row in await jobs.all()]
+    sends = collector.all("send any")
+    carried = [
+        {
+            "flags": int(span.context.trace_flags),
+            "trace_id": f"{span.context.trace_id:032x}",
+            "span_id": f"{span.context.span_id:016x}",
+            "baggage": "tenant=a+b%2Cc",
+        }
+        for span in sends
+    ]
+    assert payloads == [
+        {"_trace": carried[0], "a": 1.5},
+        {"_trace": carried[1]},
+        [{"_trace": carried[2], "a": 1}, 2],
+        "text",
+        3,
+        {"_trace": RUST_TRACE},
+    ]
+    assert list(payloads[0]["_trace"]) == ["flags", "trace_id", "span_id", "baggage"]  # as Rust orders them
+    request = collector.one("request")
+    assert isinstance(sql_payload, dict)
+    assert sql_payload["_trace"]["span_id"] == f"{request.context.span_id:016x}"
+    assert inject({"a": 1}) == {"a": 1}  # there is no current span
+    failed = sends[-1]
+    assert attributes(failed)["error.type"] == "InvalidArgumentError"
+    assert failed.status.status_code is StatusCode.ERROR
+
+    tenants: list[object] = []
+
+    async def any_task() -> None:
+        tenants.append(baggage.get_baggage("tenant"))
+
+    plugin = collector.plugin()
+    await run_once(connection_string=database_url, task_list={"any": any_task}, plugins=[plugin])
+    assert tenants == ["a b,c", "a b,c", "a b,c", None, None, None]
+
+
+async def test_keys_merges_and_refusals(database_url: str, jobs: Jobs, collector: Collector) -> None:
+    hooks = Hooks(plugins=[collector.plugin()])
+
+    @hooks.before_add
+    def refuse(spec: JobSpec) -> None:
+        if spec.task_identifier == "refused":
+            raise JobRefusedError("no")
+
+    async with make_worker_utils(connection_string=database_url, hooks=hooks) as utils:
+        for number in range(2):
+            await utils.add_job("merged", [{"n": number}], job_key="m")
+            await utils.add_job("kept", {"n": number}, job_key="d", job_key_mode="unsafe_dedupe")
+        with pytest.raises(JobRefusedError):
+            await utils.add_job("refused")
+    merged, kept = (json.loads(row["payload"]) for row in await jobs.all())
+    assert [item["n"] for item in merged] == [0, 1]
+    assert [int(item["_trace"]["span_id"], 16) for item in merged] == [
+        span.context.span_id for span in collector.all("send merged")
+    ]
+    assert kept["n"] == 0
+    assert int(kept["_trace"]["span_id"], 16) == collector.all("send kept")[0].context.span_id
+    assert attributes(collector.one("send refused"))["error.type"] == "JobRefusedError"
+    assert attributes(collector.all("send kept")[1])["graphile_worker.job_key"] == "d"
+
+
+async def test_a_span_for_each_job_of_an_add_on_request(
+    database_url: str, jobs: Jobs, collector: Collector
+) -> None:
+    plugin = collector.plugin(create_spans=True, tasks=lambda name: name != "silent")
+    async with make_worker_utils(connection_string=database_url, plugins=[plugin]) as utils:
+        with collector.tracer.start_as_current_span("request"):
+            await utils.add_jobs([JobSpec("a"), JobSpec("b"), JobSpec("silent")])
+            await utils.add_job("silent")
+            await utils.add_jobs(JobSpec("a") for _ in range(2))
+    first, second = collector.all("send"), collector.all("send a")
+    assert [span.kind for span in (*first, *second)] == [SpanKind.CLIENT, SpanKind.CLIENT]
+    assert all(is_child(span, collector.one("request")) for span in (*first, *second))
+    created = [*collector.all("create a")[:1], *collector.all("create b")]
+    assert all(is_child(span, first[0]) and span.kind is SpanKind.PRODUCER for span in created)
+    rows = await jobs.all()
+    carried = [json.loads(row["payload"]).get("_trace", {}).get("span_id") for row in rows]
+    assert carried[:4] == [*(f"{span.context.span_id:016x}" for span in created), None, None]
+    assert not collector.all("send silent")
+
+
+def test_blocking_clients_carry_the_context_too(database_url: str, collector: Collector) -> None:
+    hooks = Hooks(plugins=[collector.plugin()])
+    with (
+        collector.tracer.start_as_current_span("request"),
+        make_sync_worker_utils(connection_string=database_url, hooks=hooks) as utils,
+        psycopg.connect(database_url) as connection,
+    ):
+        one = utils.add_job("in the background")
+        two = SyncWorkerUtils.bound(connection, hooks=hooks).add_job("in this thread")
+    for job, name in ((one, "send in the background"), (two, "send in this thread")):
+        assert is_child(collector.one(name), collector.one("request"))
+        assert job.payload["_trace"]["span_id"] == f"{collector.one(name).context.span_id:016x}"
+
+
+async def test_other_outcomes_are_no_errors(database_url: str, jobs: Jobs, collector: Collector) -> None:
+    started = asyncio.Event()
+
+    async def snoozes() -> None:
+        raise Snooze(3600)
+
+    async def hangs() -> None:
+        started.set()
+        await asyncio.sleep(3600)
+
+    for name in ("snoozes", "hangs"):
+        await jobs.add(name)
+    async with run(
+        connection_string=database_url, task_list={"snoozes": snoozes, "hangs": hangs},
+        plugins=[collector.plugin()], grace=0.01, handle_signals=False,
+    ) as runner:  # fmt: skip
+        async with asyncio.timeout(PATIENCE):
+            await started.wait()
+        await runner.stop()
+    for name, outcome in (("process snoozes", "snoozed"), ("process hangs", "interrupted")):
+        span = collector.one(name)
+        assert attributes(span)["graphile_worker.outcome"] == outcome
+        assert span.status.status_code is StatusCode.UNSET
+    assert [event.name for event in collector.one("process hangs").events] == ["interrupted"]
+
+
+async def test_an_unsampled_request_makes_an_unsampled_run_if_it_is_the_parent(
+    database_url: str, collector: Collector
+) -> None:
+    seen: list[trace.SpanContext] = []
+
+    async def quiet() -> None:
+        seen.append(trace.get_current_span().get_span_context())
+
+    off = Collector(ALWAYS_OFF)
+    async with make_worker_utils(connection_string=database_url, plugins=[off.plugin()]) as utils:
+        job = await utils.add_job("quiet", {})
+    assert job.payload["_trace"]["flags"] & 1 == 0
+    on = Collector(ParentBased(ALWAYS_ON))
+    await run_once(
+        connection_string=database_url, task_list={"quiet": quiet}, plugins=[on.plugin(relation="parent")]
+    )
+    assert not on.spans
+    assert f"{seen[0].trace_id:032x}" == job.payload["_trace"]["trace_id"]
+
+
+async def until_seen_again(database_url: str, times: int) -> None:
+    """Wait for heartbeats of the worker, by another driver than the instrumented one."""
+    query = "select last_seen_at from graphile_worker._private_py_workers"
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+        seen: set[Any] = set()
+
+        async def is_seen() -> bool:
+            seen.update(await (await connection.execute(query)).fetchall())
+            return len(seen) > times
+
+        await until(is_seen)
+
+
+async def test_a_recurring_job_has_a_span_and_an_idle_worker_has_none(
+    database_url: str, jobs: Jobs, collector: Collector
+) -> None:
+    """The worker is instrumented with asyncpg, whose own statements make no spans, and those of tasks do."""
+    ran = asyncio.Event()
+
+    async def tick(payload: Any, helpers: JobHelpers) -> None:
+        await helpers.progress(0.5)
+        await helpers.query("select 1")
+        ran.set()
+
+    await jobs.connection.execute(
+        "insert into graphile_worker._private_known_crontabs "
+        "values ('every_minute', now() - interval '1 day', now() - interval '90 seconds')"
+    )
+    instrumentor = AsyncPGInstrumentor()  # type: ignore[no-untyped-call]
+    instrumentor.instrument(tracer_provider=collector.provider)
+    try:
+        async with run(
+            connection_string=database_url, task_list={"tick": tick}, plugins=[collector.plugin()],
+            crontab="* * * * * tick ?id=every_minute&fill=10m", poll_interval=0.05, heartbeat_interval=0.1,
+            handle_signals=False,
+        ):  # fmt: skip
+            async with asyncio.timeout(PATIENCE):
+                await ran.wait()
+                await until(lambda: bool(collector.all("process tick")))
+            await until_seen_again(database_url, times=3)  # with more polls than heartbeats in between
+    finally:
+        instrumentor.uninstrument()
+    send, process = collector.all("send tick")[0], collector.all("process tick")[0]
+    assert send.parent is process.parent is None
+    assert attributes(send)["graphile_worker.cron_item"] == "every_minute"
+    assert links(process) == [ids(send)]
+    assert is_child(collector.all("select")[0], process)
+    of_task = [span.name for span in collector.spans if is_child(span, process)]
+    assert of_task == ["select", "SELECT"]  # the second is how asyncpg resets a connection
+    began = send.start_time or 0  # before that, the worker has looked at the schema
+    roots = [span.name for span in collector.spans if span.parent is None and (span.start_time or 0) >= began]
+    assert set(roots) == {"send tick", "process tick"}
