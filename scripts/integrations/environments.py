@@ -27,8 +27,9 @@ def environment_of(combination: Combination) -> str | None:
     ready = target / "ready"
     if not ready.exists() or ready.read_text() != "\n".join(packages):
         shutil.rmtree(target, ignore_errors=True)
-        _run([python, "-m", "venv", str(target)])
-        _run([str(target / "bin/pip"), "install", "-qq", "--editable", f"{ROOT}{extras}", *packages])
+        _run([python, "-m", "venv", "--without-pip", str(target)])
+        pip = [sys.executable, "-m", "pip", "--python", str(target / "bin/python")]
+        _run([*pip, "install", "-qq", "--editable", f"{ROOT}{extras}", *packages])
         ready.write_text("\n".join(packages))
     return str(target / "bin/python")
 

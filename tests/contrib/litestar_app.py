@@ -4,7 +4,7 @@ import os
 
 from litestar import Litestar, post
 from litestar.di import NamedDependency
-from web_app import endless, quick
+from web_app import endless, quick  # type: ignore[import-not-found]
 
 from graphile_worker import WorkerUtils
 from graphile_worker.contrib.litestar import GraphileWorkerPlugin

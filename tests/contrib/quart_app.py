@@ -3,7 +3,7 @@
 import os
 
 from quart import Quart
-from web_app import endless, quick
+from web_app import endless, quick  # type: ignore[import-not-found]
 
 from graphile_worker.contrib.quart import GraphileWorker, current_jobs
 
