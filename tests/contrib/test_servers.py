@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,11 +46,25 @@ def uvicorn(
     )
     try:
         process.wait_for("Application startup complete").wait_for("Uvicorn running on")
+        _wait_for_port(port)
         yield process, f"http://127.0.0.1:{port}"
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its worker processes too, which hold the pipes
         process.close()
+
+
+def _wait_for_port(port: int) -> None:
+    """A process that uvicorn starts says that it is ready before it listens."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
 
 
 def post(url: str) -> None:
