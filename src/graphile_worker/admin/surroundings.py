@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from ..db.errors import explained
 from ..pauses import Pause
 from .models.common import Count
+from .models.doctor import DOCTOR, DoctorReport
 from .permissions import Permission
 from .service.own_tables import ERRORS, PAUSES, own_tables
 
@@ -22,6 +23,8 @@ logger = logging.getLogger("graphile_worker.admin")
 
 MAX_AGE = 10.0
 """Seconds for which all pages share what was found."""
+FINDINGS_FOR = 900.0
+"""Seconds for which the number beside Doctor is shown: no other page examines the database."""
 RECENT = timedelta(hours=1)
 """Error groups that occurred since then are counted beside Failures."""
 MOST_GROUPS = 99
@@ -59,7 +62,7 @@ class Surroundings:
     failures: Count | None = None
     """Error groups that occurred lately; None if there are none."""
     findings: int | None = None
-    """Findings of the doctor, if it was asked lately."""
+    """Errors and warnings of the doctor, if it was asked lately and found any."""
     banners: tuple[Banner, ...] = ()
     statements_per_minute: float | None = None
     database_seconds_per_minute: float | None = None
@@ -76,6 +79,7 @@ async def look_around(call: Call) -> Surroundings:
         found = Surroundings()
     return replace(
         found,
+        findings=_findings(call),
         banners=(*_alarms(call), *found.banners),
         statements_per_minute=cost.statements,
         database_seconds_per_minute=cost.milliseconds / 1000,
@@ -102,6 +106,11 @@ async def _gather(call: Call) -> Surroundings:
 
 def _counted(groups: int) -> Count:
     return Count(groups) if groups <= MOST_GROUPS else Count(MOST_GROUPS, "at_least")
+
+
+def _findings(call: Call) -> int | None:
+    report: DoctorReport | None = call.hub.known(DOCTOR, max_age=FINDINGS_FOR)
+    return None if report is None else (report.errors + report.warnings) or None
 
 
 def _alarms(call: Call) -> Iterator[Banner]:
