@@ -1,7 +1,7 @@
 """`make observe`: a web application, a worker, and what operations people see of them.
 
-One request adds a job, whose task adds another one that fails. The program shows the trace of the request as a
-collector gets it, a scrape for Prometheus, the event in Sentry, and a log line. It starts an embedded
+One request adds a job, whose task adds another one that fails. The program shows the trace of the request as
+a collector gets it, a scrape for Prometheus, the event in Sentry, and a log line. It starts an embedded
 PostgreSQL in a temporary folder, or uses that of DATABASE_URL. Nothing is sent anywhere.
 """
 
@@ -38,7 +38,11 @@ from .tracing import collected_spans, database, print_tree
 PLUGINS = ["otel", "sentry", "prometheus"]
 PLUGIN_OPTIONS = {"otel": {"relation": "parent"}}
 """What the configuration file of a project would say."""
-METRICS = ("graphile_worker_jobs_total", "graphile_worker_job_duration_seconds_count", "graphile_worker_slots")
+METRICS = (
+    "graphile_worker_jobs_total",
+    "graphile_worker_job_duration_seconds_count",
+    "graphile_worker_slots",
+)
 
 log = logging.getLogger("shop.bank")
 sent: list[Any] = []
@@ -87,7 +91,9 @@ async def observe(url: str) -> str:
     async with (
         make_worker_utils(options=options) as utils,
         run(options=options, task_list=tasks, events=events, plugins=[server], concurrency=2),
-        httpx.AsyncClient(transport=httpx.ASGITransport(web_application(utils)), base_url="http://shop") as shop,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(web_application(utils)), base_url="http://shop"
+        ) as shop,
         httpx.AsyncClient(base_url=server.url or "") as operations,
     ):
         response = await shop.post("/orders/7")

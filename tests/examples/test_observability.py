@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "observability" / "walkthrough.md"
 
 
 def skeleton(printed: str) -> list[str]:
-    """The lines without what differs from run to run: ids, times, and how many statements the driver sends."""
+    """The lines without what differs from run to run: ids, times, and statements of the driver."""
     lines = [line for line in printed.strip().splitlines() if " CLIENT " not in line]
     return [re.sub(r"[0-9a-f]{16,32}", "ID", re.sub(r" +[\d.]+ ms", " N ms", line)) for line in lines]
 
