@@ -30,7 +30,13 @@ class Combination(NamedTuple):
 NEWER = ("python3.13", "python3.12", "python3.14")
 COMBINATIONS = (
     Combination("django-6.0", NEWER, ("django~=6.0.0", "psycopg[binary]"), "tests/django_backend", "usual"),
-    Combination("django-newest", NEWER, ("django>=6.1", "psycopg[binary]"), "tests/django_backend", "usual"),
+    Combination(
+        "django-newest",
+        NEWER,
+        ("django>=6.1", "psycopg[binary,pool]"),
+        "tests/django_backend",
+        "usual or pool",
+    ),
     Combination(
         "django-5.2-psycopg2",
         (sys.executable,),
