@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo shop test browser screenshots scale check format reference docs integrations interop bench chaos fuzz soak clean
+.PHONY: setup demo shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -65,6 +65,16 @@ reference: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Executors on real clusters: Dask, in two processes of this machine.
+CLUSTERS_STAMP := $(VENV)/.clusters
+
+$(CLUSTERS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --group clusters
+	@touch $@
+
+clusters: $(CLUSTERS_STAMP)
+	$(BIN)/pytest tests/contrib/test_dask.py $(PYTEST_ARGS)
 
 # Minutes: the suite of the Django backend on other versions, in virtual environments of their own. A version is
 # skipped if there is no Python for it.

@@ -10,7 +10,7 @@ import pytest
 
 from admin.conftest import client_of
 from admin.test_operations import ended
-from graphile_worker import WorkerUtils, run_once
+from graphile_worker import JobFilter, WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.redact import HIDDEN
 from graphile_worker.admin.service.shared_members import shared_members
@@ -39,11 +39,14 @@ def shop(database_url: str) -> Shop:
     return Shop(database_url)
 
 
-async def fail(utils: WorkerUtils, shop: Shop, number: int) -> list[int]:
+async def fail(utils: WorkerUtils, shop: Shop, number: int, **options: Any) -> list[int]:
     """Jobs that have failed permanently, one group of errors."""
     jobs = [
         await utils.add_job(
-            "charge", {"n": n, "country": "CH", "token": "geheim", "mail": f"{n}@example.com"}, max_attempts=1
+            "charge",
+            {"n": n, "country": "CH", "token": "geheim", "mail": f"{n}@example.com"},
+            max_attempts=1,
+            **options,
         )
         for n in range(number)
     ]
@@ -101,13 +104,44 @@ async def test_a_careful_retry_sends_one_job_first(
     running = asyncio.create_task(work(shop, http, begun["id"]))
     done = await ended(http, begun["id"])
     await running
-    assert (done["state"], done["changed"], done["succeeded"]) == ("done", 6, 6)
+    assert (done["state"], done["changed"], done["succeeded"], done["gone"]) == ("done", 6, 6, 0)
 
 
 async def work(shop: Shop, http: httpx.AsyncClient, operation_id: int) -> None:
     """A worker that runs what is ready until the operation has ended."""
     while (await http.get(f"/api/v1/operations/{operation_id}")).json()["finished_at"] is None:
         await shop.run()
+
+
+async def test_a_careful_retry_counts_jobs_apart_that_did_not_complete(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop
+) -> None:
+    """One is deleted through the dashboard, one is cancelled by a program; neither is a proof."""
+    await fail(utils, shop, 4, keep=True)
+    shop.broken.clear()
+    group = await group_of(http)
+    begun = (await http.post(f"/api/v1/failures/{group['fingerprint']}/retry", json={})).json()
+    first = await _retried(utils)
+    await http.post("/api/v1/jobs/actions", json={"action": "delete", "ids": [first]})
+    second = await _retried(utils, first)
+    await utils.cancel_job(second)
+    await _retried(utils, first, second)
+    found = (await http.get(f"/api/v1/operations/{begun['id']}")).json()
+    assert (found["changed"], found["succeeded"], found["gone"], found["waiting"]) == (3, 0, 2, 1)
+    assert "deleted, cancelled or expired" in (await http.get(f"/operations/{begun['id']}")).text
+    running = asyncio.create_task(work(shop, http, begun["id"]))
+    done = await ended(http, begun["id"])
+    await running
+    assert (done["state"], done["changed"], done["succeeded"], done["gone"]) == ("done", 4, 2, 2)
+
+
+async def _retried(utils: WorkerUtils, *earlier: int) -> int:
+    """The job that a careful retry has sent, once it is there."""
+    async with asyncio.timeout(60):
+        while True:
+            for job in await utils.list_jobs(JobFilter(state="ready")):
+                if job.id not in earlier:
+                    return job.id
 
 
 async def test_a_careful_retry_stops_at_the_first_failure(

@@ -103,8 +103,9 @@ def test_a_mistake_says_what_to_do(name: str, tables: dict[str, Any], message: s
 
 
 def test_our_plugins_have_short_names() -> None:
-    ours = {point.name for point in entry_points(group=GROUP) if "graphile_worker" in point.value}
-    assert ours == {"loguru", "otel", "prometheus", "sentry", "structlog"}
+    ours = [point.name for point in entry_points(group=GROUP) if "graphile_worker" in point.value]
+    assert set(ours) == {"loguru", "otel", "prometheus", "sentry", "structlog"}
+    assert len(load_plugins(ours, {})) == 5
 
 
 def test_each_source_sets_plugins_and_their_options(tmp_path: Path) -> None:

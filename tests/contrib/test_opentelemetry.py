@@ -16,10 +16,12 @@ from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
 from opentelemetry.instrumentation.asyncpg import AsyncPGInstrumentor
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
 from opentelemetry.trace import SpanKind, StatusCode
 
 from graphile_worker import (
@@ -36,10 +38,12 @@ from graphile_worker import (
 )
 from graphile_worker.contrib.opentelemetry import (
     OpenTelemetryPlugin,
+    context_as_text,
+    context_from_text,
     context_of,
     inject,
 )
-from graphile_worker.errors import InvalidArgumentError, JobRefusedError
+from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
 from graphile_worker.hooks.events import JobsAdded
 from support.working import PATIENCE, Jobs, until
 
@@ -432,3 +436,96 @@ async def test_a_recurring_job_has_a_span_and_an_idle_worker_has_none(
     began = send.start_time or 0  # before that, the worker has looked at the schema
     roots = [span.name for span in collector.spans if span.parent is None and (span.start_time or 0) >= began]
     assert set(roots) == {"send tick", "process tick"}
+
+
+async def test_metrics_count_and_time_adds_and_runs(database_url: str, collector: Collector) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    plugin = collector.plugin(meter_provider=provider)
+
+    async def works() -> None: ...
+
+    async def fails() -> None:
+        raise KeyError("no")
+
+    async with make_worker_utils(connection_string=database_url, plugins=[plugin]) as utils:
+        await utils.add_jobs([JobSpec("works") for _ in range(3)])
+        await utils.add_job("fails")
+        with pytest.raises(InvalidArgumentError):
+            await utils.add_job("fails", object())
+    tasks = {"works": works, "fails": fails}
+    await run_once(connection_string=database_url, task_list=tasks, plugins=[plugin])
+    found: dict[tuple[str, ...], Any] = {}
+    data = reader.get_metrics_data()
+    assert data is not None
+    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+        points: Any = metric.data.data_points
+        for point in points:
+            labels: Any = point.attributes
+            key = [metric.name, labels["messaging.operation.name"], labels["messaging.destination.name"]]
+            found[(*key, labels.get("error.type", ""))] = getattr(point, "value", None) or point.count
+    assert found == {
+        ("messaging.client.sent.messages", "send", "works", ""): 3,
+        ("messaging.client.sent.messages", "send", "fails", ""): 1,
+        ("messaging.client.sent.messages", "send", "fails", "InvalidArgumentError"): 1,
+        ("messaging.client.operation.duration", "send", "works", ""): 1,
+        ("messaging.client.operation.duration", "send", "fails", ""): 1,
+        ("messaging.client.operation.duration", "send", "fails", "InvalidArgumentError"): 1,
+        ("messaging.client.consumed.messages", "process", "works", ""): 3,
+        ("messaging.client.consumed.messages", "process", "fails", "KeyError"): 1,
+        ("messaging.process.duration", "process", "works", ""): 3,
+        ("messaging.process.duration", "process", "fails", "KeyError"): 1,
+    }
+    provider.shutdown()
+
+
+async def test_failures_of_tracing_fail_nothing_and_are_logged_once(
+    database_url: str, jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Sampler):
+        def should_sample(self, *args: Any, **options: Any) -> Any:
+            raise RuntimeError("no sample today")
+
+        def get_description(self) -> str:
+            return "broken"
+
+    async def works() -> None: ...
+
+    plugin = Collector(Broken()).plugin()
+    async with make_worker_utils(connection_string=database_url, plugins=[plugin]) as utils:
+        for _ in range(3):
+            await utils.add_job("works", {"a": 1})
+    assert [json.loads(row["payload"]) for row in await jobs.all()] == [{"a": 1}] * 3
+    await run_once(connection_string=database_url, task_list={"works": works}, plugins=[plugin])
+    assert await jobs.count() == 0
+    records = [record for record in caplog.records if record.name == "graphile_worker.opentelemetry"]
+    assert [record.getMessage() for record in records] == [
+        "tracing failed while adding jobs; further failures are not logged"
+    ]
+
+
+async def test_two_plugins_make_one_span_and_options_are_checked(
+    database_url: str, collector: Collector
+) -> None:
+    plugins = [collector.plugin(), collector.plugin()]
+    async with make_worker_utils(connection_string=database_url, plugins=plugins) as utils:
+        await utils.add_job("one")
+    assert len(collector.spans) == 1
+    with pytest.raises(ConfigError, match="'link' or 'parent'"):
+        OpenTelemetryPlugin(relation="child")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="tasks: expected a function"):
+        OpenTelemetryPlugin(tasks=["a"])  # type: ignore[arg-type]
+
+
+def test_a_context_passes_to_another_process_as_text(collector: Collector) -> None:
+    assert context_as_text() is None
+    token = attach(baggage.set_baggage("tenant", "seven"))
+    with collector.tracer.start_as_current_span("parent"):
+        text = context_as_text()
+    detach(token)
+    with context_from_text(text), collector.tracer.start_as_current_span("child"):
+        assert baggage.get_baggage("tenant") == "seven"
+    assert is_child(collector.one("child"), collector.one("parent"))
+    for nothing in (None, "", "{}", "[]", '{"trace_id": "1", "span_id": "2"}'):
+        with context_from_text(nothing):
+            assert not trace.get_current_span().get_span_context().is_valid

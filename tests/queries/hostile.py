@@ -46,7 +46,7 @@ class Call:
     has_names: bool
 
 
-VARIANTS = ("wide", "registered", "unasked", "unkept")
+VARIANTS = ("wide", "registered", "unasked", "unkept", "upwards", "scheduled")
 NOT_STATEMENTS = ("parts", "testing")
 
 

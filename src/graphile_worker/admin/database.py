@@ -164,7 +164,7 @@ class Database:
                     )
                     attempt.enter_context(self.meter.counting(connection))
                     await attempt.enter_async_context(connection.transaction(**options))
-                    bounds = load("admin/bounds", self.schema)
+                    bounds = load("session/bounds", self.schema)
                     await connection.fetchrow(bounds, str(within), str(LOCK_WITHIN))
                 except Exception as error:
                     if left and is_dead_session(error):

@@ -127,6 +127,11 @@ class Hub:
             found = known.value
             return found
 
+    def known(self, key: str, *, max_age: float) -> Any | None:
+        """The last result under this key, if it is no older than that; nothing is computed."""
+        found = self._shared.get(key)
+        return None if found is None or time.monotonic() - found.at > max_age else found.value
+
     def _forget_shared(self, wanted: str) -> None:
         """Keep the latest results only: keys hold names that users send."""
         idle = [key for key, known in self._shared.items() if key != wanted and not known.lock.locked()]

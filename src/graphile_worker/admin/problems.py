@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from .. import sqlstates
-from ..db.errors import is_dead_session, server_message, sqlstate_of, translated_error
+from ..db.errors import server_message, sqlstate_of, translated_error
 from ..errors import (
     ConfigError,
-    ConnectionFailedError,
     GraphileWorkerError,
     InvalidArgumentError,
     JobRefusedError,
     SchemaMissingError,
 )
 from .answers import Problem
+from .outage import is_outage
 
 AGAIN_AFTER = 5
 """Seconds after which a page that failed is worth another request."""
 
-_DOWN = ("08", "57P", "53")
+_REFUSED = ("28", "53", sqlstates.INVALID_CATALOG_NAME)
+"""SQLSTATEs: no entry, no resources, no such database."""
 _MISSING = (
     sqlstates.INVALID_SCHEMA_NAME,
     sqlstates.UNDEFINED_TABLE,
@@ -37,7 +38,7 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(409, "The job was refused", str(error))
     if isinstance(error, SchemaMissingError):
         return _missing(str(error))
-    if isinstance(error, ConnectionFailedError | OSError) or is_dead_session(error):
+    if is_outage(error):
         return _down(error)
     state = sqlstate_of(error)
     if state is None:
@@ -54,7 +55,7 @@ def _of_state(state: str, error: Exception) -> Problem | None:
         )  # fmt: skip
     if state == sqlstates.LOCK_NOT_AVAILABLE:
         return Problem(
-            409, "Another transaction holds the row",
+            409, "Another transaction holds a lock",
             "Nothing was changed. Try again in a moment.", retry_after=1,
         )  # fmt: skip
     if state in _CONFLICTS:
@@ -69,7 +70,7 @@ def _of_state(state: str, error: Exception) -> Problem | None:
         return Problem(403, "The database is read-only here", "PostgreSQL refused the change.")
     if state in _MISSING:
         return _missing(server_message(error))
-    if state.startswith(_DOWN) or state.startswith("28") or state == sqlstates.INVALID_CATALOG_NAME:
+    if state.startswith(_REFUSED):
         return _down(error)
     if state.startswith("22"):
         return Problem(400, "A value is not valid", f"PostgreSQL says: {server_message(error)}")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlencode
 
 from ..db.errors import explained
 from ..pauses import Pause
+from ..sql import load
 from .models.common import Count
+from .models.doctor import DOCTOR, DoctorReport
 from .permissions import Permission
-from .service.own_tables import ERRORS, PAUSES, own_tables
+from .service.own_tables import ERRORS, PAUSES, WORKERS, own_tables
 
 if TYPE_CHECKING:
     from .call import Call
@@ -22,6 +24,8 @@ logger = logging.getLogger("graphile_worker.admin")
 
 MAX_AGE = 10.0
 """Seconds for which all pages share what was found."""
+FINDINGS_FOR = 900.0
+"""Seconds for which the number beside Doctor is shown: no other page examines the database."""
 RECENT = timedelta(hours=1)
 """Error groups that occurred since then are counted beside Failures."""
 MOST_GROUPS = 99
@@ -59,8 +63,10 @@ class Surroundings:
     failures: Count | None = None
     """Error groups that occurred lately; None if there are none."""
     findings: int | None = None
-    """Findings of the doctor, if it was asked lately."""
+    """Errors and warnings of the doctor, if it was asked lately and found any."""
     banners: tuple[Banner, ...] = ()
+    worker_names: Mapping[str, str] = field(default_factory=dict)
+    """What pages call a pool, by its id: host and process id."""
     statements_per_minute: float | None = None
     database_seconds_per_minute: float | None = None
 
@@ -76,6 +82,7 @@ async def look_around(call: Call) -> Surroundings:
         found = Surroundings()
     return replace(
         found,
+        findings=_findings(call),
         banners=(*_alarms(call), *found.banners),
         statements_per_minute=cost.statements,
         database_seconds_per_minute=cost.milliseconds / 1000,
@@ -94,14 +101,23 @@ async def _gather(call: Call) -> Surroundings:
             if tables >= ERRORS
             else None
         )
+        pools = (
+            await connection.fetch(load("admin/hosts_of_pools", database.schema)) if WORKERS in tables else []
+        )
     return Surroundings(
         failures=_counted(len(groups)) if groups else None,
         banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
+        worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},
     )
 
 
 def _counted(groups: int) -> Count:
     return Count(groups) if groups <= MOST_GROUPS else Count(MOST_GROUPS, "at_least")
+
+
+def _findings(call: Call) -> int | None:
+    report: DoctorReport | None = call.hub.known(DOCTOR, max_age=FINDINGS_FOR)
+    return None if report is None else (report.errors + report.warnings) or None
 
 
 def _alarms(call: Call) -> Iterator[Banner]:

@@ -35,6 +35,7 @@ COMMANDS = {
     "dev": "dev:dev_command",
     "doctor": "doctor:doctor_command",
     "errors": "history:errors_command",
+    "exporter": "exporter:exporter_command",
     "fail": "jobs:fail_command",
     "force-unlock": "cleanup:force_unlock_command",
     "health": "health:health_command",

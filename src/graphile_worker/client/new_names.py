@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context
 
 from .. import sqlstates
 from ..db.connection import Connection
@@ -34,10 +35,15 @@ class NewNames:
     """The checks of one client."""
 
     def __init__(
-        self, schema: SchemaName, connect: Callable[[], AbstractAsyncContextManager[Connection]]
+        self,
+        schema: SchemaName,
+        connect: Callable[[], AbstractAsyncContextManager[Connection]],
+        context: Callable[[], Context],
     ) -> None:
+        """`context` makes the context of a check, which does not belong to the request that adds the job."""
         self._schema = schema
         self._connect = connect
+        self._context = context
         self._checks: set[asyncio.Task[None]] = set()
 
     def check(self, job: Job) -> None:
@@ -47,7 +53,9 @@ class NewNames:
             return
         names.add(job.task_identifier)
         check = asyncio.get_running_loop().create_task(
-            self._check(job.task_identifier, job.id), name="graphile-worker task name"
+            self._check(job.task_identifier, job.id),
+            name="graphile-worker task name",
+            context=self._context(),
         )
         self._checks.add(check)
         check.add_done_callback(self._checks.discard)

@@ -42,9 +42,18 @@ class Waiters:
     """Everyone who waits for a job through one client."""
 
     def __init__(
-        self, pool: Pool, schema: SchemaName, look: Look, connect: Connect, *, may_listen: bool = True
+        self,
+        pool: Pool,
+        schema: SchemaName,
+        look: Look,
+        connect: Connect,
+        context: Callable[[], Context],
+        *,
+        may_listen: bool = True,
     ) -> None:
         """`look` reads how jobs stand; `connect` is a connection for a statement of our own.
+
+        `context` makes the context of the listening task, which outlives the request that waits first.
 
         The client keeps idle connections, so a small pool may have no other one. `may_listen`: whether the
         pool has a connection to spare for listening.
@@ -52,6 +61,7 @@ class Waiters:
         self._may_listen = may_listen
         self._pool = pool
         self._connect = connect
+        self._context = context
         self._schema = schema
         self._look = look
         self._waiting: dict[int, list[asyncio.Future[JobStanding]]] = {}
@@ -71,9 +81,8 @@ class Waiters:
         self._poll_interval = FIRST_POLL
         self._wake.set()
         if self._task is None or self._task.done():
-            # It outlives the request that waits first, so it must not belong to its context.
             self._task = asyncio.get_running_loop().create_task(
-                self._run(), name="graphile-worker waiting", context=Context()
+                self._run(), name="graphile-worker waiting", context=self._context()
             )
         try:
             return await future

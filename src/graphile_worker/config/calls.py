@@ -27,6 +27,7 @@ TAKEN_ELSEWHERE = {
     "health_file": f"{_SERVE} as --health-file",
     "http_port": f"{_SERVE} as --http-port; run takes graphile_worker.contrib.http.HttpPlugin in plugins",
     "http_address": f"{_SERVE} as --http-address",
+    "database_metrics": f"{_SERVE} as --database-metrics",
     "log_format": _LOGGING,
     "log_level": _LOGGING,
     "log_levels": _LOGGING,

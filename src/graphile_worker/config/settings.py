@@ -43,6 +43,8 @@ class CommandLineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Serve `/livez`, `/readyz` and `/metrics` on this port; 0 is any free one. None serves nothing."""
     http_address: str = ANY_ADDRESS
     """The address to serve them on. The default is every address, for probes from outside of a container."""
+    database_metrics: bool = False
+    """Serve gauges about the database among the metrics, too. Of several workers, one does."""
     app: str | None = None
     """The application, as `module:attribute`: an `App`, or a function that returns its lifespan."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..metrics.database_metrics import DatabaseMetrics
 from ..metrics.plugin import PrometheusPlugin
 
-__all__ = ["PrometheusPlugin"]
+__all__ = ["DatabaseMetrics", "PrometheusPlugin"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -132,6 +133,13 @@ class Hooks:
         Tasks of jobs run in the same context unless a watcher of runs sets the variables to something else.
         """
         self._add("_engine_variables", function)
+
+    def _background_context(self) -> Context:
+        """A context for work of the engine that belongs to no caller, such as the request that began it."""
+        context = Context()
+        for function in self._engine_variables:
+            context.run(function)
+        return context
 
     def _add(self, kind: str, interceptor: Any) -> None:
         getattr(self, kind).append(interceptor)

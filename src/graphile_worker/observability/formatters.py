@@ -20,6 +20,7 @@ import msgspec
 
 from ..error_text import format_traceback
 from .job_context import ROOT, add_job_fields, is_own, with_job, without_job
+from .trace_context import add_trace_fields
 
 KEYS = {
     "event": "event",
@@ -29,6 +30,8 @@ KEYS = {
     "job_id": "job_id",
     "attempt": "attempt",
     "max_attempts": "max_attempts",
+    "trace_id": "trace_id",
+    "span_id": "span_id",
 }
 """Attributes of a record that come first in JSON, in this order and under these names."""
 INDENT = "    "
@@ -101,6 +104,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""
         add_job_fields(record)
+        add_trace_fields(record)
         line: dict[str, Any] = {
             "ts": f"{self._times.text(record.created)}Z",
             "level": record.levelname.lower(),

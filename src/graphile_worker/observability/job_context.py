@@ -41,7 +41,7 @@ def add_job_fields(record: logging.LogRecord) -> None:
 
 
 class JobContextFilter(logging.Filter):
-    """Adds the attributes of the running job to records of your own loggers; lets every record pass.
+    """Adds the attributes of the running job and of the trace to your own records; lets every record pass.
 
     Our formatters do the same. Use this for a handler with another formatter, or for a `QueueHandler`, whose
     records are formatted in another thread.
@@ -49,7 +49,10 @@ class JobContextFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes."""
+        from .trace_context import add_trace_fields
+
         add_job_fields(record)
+        add_trace_fields(record)
         return True
 
 

@@ -37,6 +37,7 @@ class Service:
     health_file: str | None = None
     http_port: int | None = None
     http_address: str = ANY_ADDRESS
+    database_metrics: bool = False
     handler: PipeHandler | None = None
     """The log's handler, if this package has set up the log."""
     reload: Reload = field(default_factory=Reload)
@@ -98,8 +99,10 @@ def _work(service: Service, front: Front | None = None, systemd: SystemdParent |
 
         plugins.append(HealthFilePlugin(service.health_file))
     if service.serves_http:
+        from .http.own_metrics import metrics_plugins
+
         server = _http_plugin(service, front)
-        plugins += _with_metrics(server)
+        plugins += [server, *metrics_plugins(of_database=service.database_metrics)]
     if (reporter := _reporter(service, systemd)) is not None:
         plugins.append(reporter)
     if plugins:
@@ -133,10 +136,3 @@ def _http_plugin(service: Service, front: Front | None) -> OpenPlugin:
     from .http.plugin import HttpPlugin
 
     return HttpPlugin(service.http_port or 0, service.http_address)
-
-
-def _with_metrics(server: OpenPlugin) -> list[Plugin]:
-    from .http.own_metrics import metrics_plugin
-
-    metrics = metrics_plugin()
-    return [server] if metrics is None else [server, metrics]

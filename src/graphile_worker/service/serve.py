@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..runner.arguments import WorkerArguments
 
 OWN_ARGUMENTS = (
-    "processes", "watch", "health_file", "http_port", "http_address", "log_format", "log_level", "log_levels",
-    "once",
+    "processes", "watch", "health_file", "http_port", "http_address", "database_metrics", "log_format",
+    "log_level", "log_levels", "once",
 )  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def serve(
     health_file: str | Path | None = None,
     http_port: int | None = None,
     http_address: str | None = None,
+    database_metrics: bool | None = None,
     log_format: str | None = None,
     log_level: str | None = None,
     log_levels: Mapping[str, str] | None = None,
@@ -55,6 +56,7 @@ def serve(
     - `health_file`: where worker processes record their health, for `graphile-worker health`
     - `http_port`: where to serve `/livez`, `/readyz` and `/metrics`; 0 is any free port
     - `http_address`: the address for it, by default every one
+    - `database_metrics`: whether to serve gauges about the database, too; of several workers, one does
     - `log_format`: `text` or `json`; if it is set nowhere, logging that the program has set up is kept
     - `log_level`: `error`, `warning`, `info` or `debug`
     - `log_levels`: levels of single loggers, such as `{"httpx": "warning"}`
@@ -78,6 +80,7 @@ def serve(
         "health_file": None if health_file is None else str(health_file),
         "http_port": http_port,
         "http_address": http_address,
+        "database_metrics": database_metrics,
         "log_format": log_format,
         "log_level": log_level,
         "log_levels": None if log_levels is None else dict(log_levels),
@@ -105,6 +108,7 @@ def serve(
         health_file=settings.command_line.health_file,
         http_port=settings.command_line.http_port,
         http_address=settings.command_line.http_address,
+        database_metrics=settings.command_line.database_metrics,
         handler=handler,
     )
     sys.exit(reported(lambda: run_service(service)))

@@ -16,6 +16,7 @@ arguments are always qualified. `tests/queries/test_hostile.py` checks this.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from ..schema_name import SchemaName
 
 PLACEHOLDER = ":GRAPHILE_WORKER_SCHEMA"
 INCLUDE = ":include "
+DEFINITIONS = ("migrations/", "own_objects/", "parts/")
+"""Files that people read as scripts. Statements begin with their first word, which drivers and tools show."""
+_LEADING_COMMENT = re.compile(r"\A(?:--[^\n]*\n|\s+)+")
 FOLDER = Path(__file__).parent  # importlib.resources takes ten milliseconds to import
 
 
@@ -33,6 +37,8 @@ def load(path: str, schema: SchemaName | None = None) -> str:
     A statement that names the schema needs `schema`; others do not.
     """
     text = _read(path)
+    if not path.startswith(DEFINITIONS):
+        text = _LEADING_COMMENT.sub("", text)
     if schema is not None:
         return text.replace(PLACEHOLDER, schema.quoted)
     if PLACEHOLDER in text:

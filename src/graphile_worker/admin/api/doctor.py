@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..audit import actor_of
 from ..call import Call
-from ..models.doctor import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest
+from ..models.doctor import DOCTOR, About, DoctorReport, MaintenanceAnswer, MaintenanceRequest
 from ..routes import API, Route
 from ..service import about as about_service
 from ..service import doctor
@@ -16,7 +16,7 @@ TOPICS = ("doctor", "overview", "workers", "audit")
 
 async def findings(call: Call) -> DoctorReport:
     return await call.hub.shared(
-        "doctor",
+        DOCTOR,
         lambda: doctor.examine_database(call.database, call.hub.redactor),
         max_age=MAX_AGE,
         topic="doctor",

@@ -101,6 +101,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     succeeded: int
     """Of a careful retry: jobs that completed since."""
+    gone: int
+    """Of a careful retry: jobs that are no longer there and did not complete: deleted, cancelled, expired."""
     waiting: int
     """Of a careful retry: jobs whose outcome is not known yet."""
     rate: float | None

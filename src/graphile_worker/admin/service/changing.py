@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,11 @@ from ..models.actions import ActionName, ActionValues
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
+    from ...queries.cancel import CancelReport
 
 WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
 """Actions after which jobs may be ready: workers are told."""
+NOW = timedelta(0)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -84,13 +87,13 @@ async def change(
     who: str,
 ) -> Changed:
     """Make the change to these jobs, which are locked; keep them as they were if there is an audit row."""
-    ids = [job.id for job in jobs]
-    done = Changed()
+    making = _Change(connection, utils, values, jobs, who)
+    ids, done = making.ids, making.done
     if not ids:
         return done
     if audit_id is not None and action != "add_again":
         await keep_before(connection, utils.schema, audit_id, ids)
-    await _CHANGES[action](connection, utils, values, jobs, who, done)
+    await _CHANGES[action](making)
     if audit_id is not None:
         if action == "add_again":
             await keep_added(connection, utils.schema, audit_id, done.added)
@@ -105,43 +108,52 @@ async def change(
     return done
 
 
-async def _run_now(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
+@dataclass(slots=True)
+class _Change:
+    """A change while it is made."""
+
+    connection: Connection
+    utils: WorkerUtils
+    values: ActionValues
+    jobs: Sequence[Standing]
+    who: str
+    done: Changed = field(default_factory=Changed)
+
+    @property
+    def ids(self) -> list[int]:
+        return [job.id for job in self.jobs]
+
+    async def reschedule(self, ids: Sequence[int], **values: Any) -> list[int]:
+        """Returns the ids of those that were changed, which count as done."""
+        found = await self.utils.reschedule_jobs(ids, connection=self.connection, **values)
+        changed = [job.id for job in found]
+        self.done.ids = sorted(self.done.ids + changed)
+        return changed
+
+    async def cancel(self, verb: str) -> CancelReport:
+        return await self.utils.cancel_jobs(self.ids, reason=self.because(verb), connection=self.connection)
+
+    def because(self, verb: str) -> str:
+        """Who did it, and why."""
+        return f"{verb} by {self.who}" + (f": {self.values.reason}" if self.values.reason else "")
+
+
+async def _run_now(making: _Change) -> None:
     """A job without attempts would stay where it is: it is retried instead."""
-    waiting = [job.id for job in jobs if not job.is_exhausted]
-    exhausted = [job.id for job in jobs if job.is_exhausted]
-    now = timedelta(0)
+    waiting = [job.id for job in making.jobs if not job.is_exhausted]
+    exhausted = [job.id for job in making.jobs if job.is_exhausted]
     if waiting:
-        done.ids += [
-            job.id for job in await utils.reschedule_jobs(waiting, run_at=now, connection=connection)
-        ]
+        await making.reschedule(waiting, run_at=NOW)
     if exhausted:
-        found = await utils.reschedule_jobs(exhausted, run_at=now, attempts=0, connection=connection)
-        done.retried += [job.id for job in found]
-        done.ids = sorted(done.ids + done.retried)
+        making.done.retried += await making.reschedule(exhausted, run_at=NOW, attempts=0)
 
 
-async def _retry(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
-    if not values.one_more:
-        ids = [job.id for job in jobs]
-        found = await utils.reschedule_jobs(ids, run_at=timedelta(0), attempts=0, connection=connection)
-        done.ids += [job.id for job in found]
+async def _retry(making: _Change) -> None:
+    if not making.values.one_more:
+        await making.reschedule(making.ids, run_at=NOW, attempts=0)
         return
     groups: defaultdict[tuple[int | None, int | None], list[int]] = defaultdict(list)
-    for job in jobs:
+    for job in making.jobs:
         if not job.is_exhausted:
             groups[None, None].append(job.id)  # it has an attempt
         elif job.attempts < SMALLINT_MAX:
@@ -149,88 +161,46 @@ async def _retry(
         else:
             groups[SMALLINT_MAX - 1, SMALLINT_MAX].append(job.id)
     for (attempts, most), ids in groups.items():
-        found = await utils.reschedule_jobs(
-            ids, run_at=timedelta(0), attempts=attempts, max_attempts=most, connection=connection
-        )
-        done.ids += [job.id for job in found]
-    done.ids.sort()
+        await making.reschedule(ids, run_at=NOW, attempts=attempts, max_attempts=most)
 
 
-async def _reschedule(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
-    found = await utils.reschedule_jobs(
-        [job.id for job in jobs],
+async def _reschedule(making: _Change) -> None:
+    values = making.values
+    await making.reschedule(
+        making.ids,
         run_at=with_zone(values.run_at),
         priority=values.priority,
         attempts=values.attempts,
         max_attempts=values.max_attempts,
-        connection=connection,
     )
-    done.ids += [job.id for job in found]
 
 
-async def _give_up(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
-    reason = f"Given up by {who}" + (f": {values.reason}" if values.reason else "")
-    found = await utils.permanently_fail_jobs([job.id for job in jobs], reason, connection=connection)
-    done.ids += [job.id for job in found]
+async def _give_up(making: _Change) -> None:
+    reason = making.because("Given up")
+    found = await making.utils.permanently_fail_jobs(making.ids, reason, connection=making.connection)
+    making.done.ids += [job.id for job in found]
 
 
-async def _delete(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
+async def _delete(making: _Change) -> None:
     """By cancelling, for jobs that do not run: those that are kept end as cancelled, not as completed."""
-    reason = f"deleted by {who}" + (f": {values.reason}" if values.reason else "")
-    report = await utils.cancel_jobs([job.id for job in jobs], reason=reason, connection=connection)
-    done.ids += [job.id for job in report.removed]
+    report = await making.cancel("deleted")
+    making.done.ids += [job.id for job in report.removed]
 
 
-async def _cancel(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
-    reason = f"cancelled by {who}" + (f": {values.reason}" if values.reason else "")
-    report = await utils.cancel_jobs([job.id for job in jobs], reason=reason, connection=connection)
+async def _cancel(making: _Change) -> None:
+    report, done = await making.cancel("cancelled"), making.done
     done.asked += [job.id for job in report.asked]
     done.ids = sorted([job.id for job in report.removed] + done.asked)
     done.problem = report.problem
 
 
-async def _add_again(
-    connection: Connection,
-    utils: WorkerUtils,
-    values: ActionValues,
-    jobs: Sequence[Standing],
-    who: str,
-    done: Changed,
-) -> None:
+async def _add_again(making: _Change) -> None:
     specs = []
-    for standing in jobs:
-        job = await utils.get_job(standing.id, connection=connection)
+    for standing in making.jobs:
+        job = await making.utils.get_job(standing.id, connection=making.connection)
         if job is None:
             continue
-        done.ids.append(job.id)
+        making.done.ids.append(job.id)
         specs.append(
             JobSpec(
                 job.task_identifier,
@@ -241,7 +211,8 @@ async def _add_again(
                 flags=[flag for flag in job.flags or () if not flag.startswith(EXPIRES_FLAG)] or None,
             )
         )
-    done.added = [job.id for job in await utils.add_jobs(specs, connection=connection)]
+    added = await making.utils.add_jobs(specs, connection=making.connection)
+    making.done.added = [job.id for job in added]
 
 
 _CHANGES = {

@@ -259,6 +259,7 @@ def operation_from(row: Row) -> Operation:
         changed=row["changed"],
         skipped=row["skipped"],
         succeeded=row["succeeded"],
+        gone=0 if row["stage"] == "all" else row["changed"] - row["succeeded"] - len(row["watched"]),
         waiting=len(row["watched"]),
         rate=row["rate"],
         note=row["note"],

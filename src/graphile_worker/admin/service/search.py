@@ -75,7 +75,7 @@ async def find_by_id(
     is_down = order == "newest"
     start, end = _bounds(filter, is_down=is_down)
     position = start if after is None else (min(after, start) if is_down else max(after, start))
-    statement = load(f"admin/find_{order}", schema)
+    statement = load("admin/find_by_id" if is_down else "admin/find_by_id@upwards", schema)
     walked = ["listed_with_key"] if filter.job_key is not None else []
     if not walked and filter.required_state == "failed" and has_failed_index:
         walked = ["listed_failed"]
@@ -143,7 +143,7 @@ async def find_in_run_order(
 async def _find_waiting(
     connection: Connection, schema: SchemaName, state: str, after: RunPosition, limit: int, payload: int
 ) -> Found:
-    statement = load(f"admin/find_{state}", schema)
+    statement = load("admin/find_waiting" if state == "ready" else "admin/find_waiting@scheduled", schema)
     rows = await connection.fetch(statement, limit, *after, max(limit, OF_PRIORITY), payload)
     found = Found(list(rows), len(rows))
     if len(rows) >= limit:

@@ -22,6 +22,7 @@ from .actions import MAY_BE_RUNNING
 from .changing import change, lock_jobs
 from .choosing import Choice, choose
 from .operations import LEASE, action_of, position_of, values_of
+from .own_tables import HISTORY, own_tables
 
 STEP = 1_000
 """Jobs of one step."""
@@ -160,7 +161,7 @@ async def _watching(connection: Connection, database: Database, row: Row, done: 
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
     if not done.watched and done.state is None:
-        has_proof = row["succeeded"] + done.succeeded > 0  # else a person deleted the job: send another
+        has_proof = row["succeeded"] + done.succeeded > 0  # else the job is gone: send another
         done.stage, done.wait = "rest" if has_proof else "canary", 0.0
 
 
@@ -184,19 +185,45 @@ async def _settling(connection: Connection, database: Database, row: Row, done: 
 
 
 async def _look(connection: Connection, database: Database, row: Row, done: Progress) -> None:
-    """See what became of retried jobs: those that are gone succeeded, the first failure stops it all."""
+    """See what became of retried jobs; the first failure stops it all.
+
+    Workers delete jobs that complete, so a job that is no longer there succeeded, unless something says
+    otherwise: then it is gone, and neither proves nor disproves the fix.
+    """
     if not done.watched:
         return
     rows = await connection.fetch(load("admin/watched_jobs", database.schema), done.watched)
     left = [job["id"] for job in rows]
-    gone = sorted(set(done.watched) - set(left))
-    by_hand = await connection.fetch(load("admin/deleted_by_hand", database.schema), gone, row["audit_id"])
-    done.succeeded += len(gone) - len(by_hand)
-    done.watched = left
     failed = [job for job in rows if job["has_failed"]]
+    missing = sorted(set(done.watched) - set(left))
+    gone = await _deleted(connection, database, row, missing)
+    for end in await _other_ends(connection, database, row, missing):
+        if end["state"] == "failed":
+            failed.append(end)
+        gone.add(end["id"])
+    done.succeeded += len(missing) - len(gone)
+    done.watched = left
     if failed:
         done.state = "stopped"
         done.note = _why_stopped(row, failed)
+
+
+async def _deleted(connection: Connection, database: Database, row: Row, missing: Sequence[int]) -> set[int]:
+    """Those that were deleted through the dashboard."""
+    if not missing:
+        return set()
+    statement = load("admin/deleted_by_hand", database.schema)
+    return {each["job_id"] for each in await connection.fetch(statement, missing, row["audit_id"])}
+
+
+async def _other_ends(
+    connection: Connection, database: Database, row: Row, missing: Sequence[int]
+) -> Sequence[Row]:
+    """Those that were cancelled, expired or failed, as the history says."""
+    if not missing or not await own_tables(connection, database.schema) >= HISTORY:
+        return []
+    statement = load("admin/other_ends", database.schema)
+    return await connection.fetch(statement, missing, row["created_at"])
 
 
 def _why_stopped(row: Row, failed: Sequence[Row]) -> str:

@@ -76,6 +76,7 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
             health_file=settings.command_line.health_file,
             http_port=settings.command_line.http_port,
             http_address=settings.command_line.http_address,
+            database_metrics=settings.command_line.database_metrics,
             handler=handler,
         )
     )
@@ -111,6 +112,8 @@ def _options_from(flags: dict[str, Any]) -> dict[str, Any]:
         values["executors"] = dict(flags["executor"])
     if flags["plugin"]:
         values["plugins"] = list(flags["plugin"])
+    if flags["database_metrics"]:
+        values["database_metrics"] = True
     if flags["no_prepared_statements"]:
         values["prepared_statements"] = False
     return values

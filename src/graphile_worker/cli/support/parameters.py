@@ -333,6 +333,11 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         "--http-address", metavar="ADDRESS", help="Address for --http-port.  [default: every address]"
     ),
     click.option(
+        "--database-metrics",
+        is_flag=True,
+        help="Serve gauges about the database at /metrics, too; of several workers, one does.",
+    ),
+    click.option(
         "--plugin",
         multiple=True,
         metavar="NAME",

@@ -77,7 +77,9 @@ class ClientBase:
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
         self._new_names: NewNames | None = None
         if checks_names and self._adds_plain_jobs:
-            self._new_names = NewNames(self.schema, lambda: self._connection(None))
+            self._new_names = NewNames(
+                self.schema, lambda: self._connection(None), self.hooks._background_context
+            )
         self._checked_names = checked_names(self.schema)
         self._home: Any = pool.connection if isinstance(pool, BoundConnection) else None
         self._is_bound = self._home is not None
@@ -186,7 +188,14 @@ class ClientBase:
 
         # One connection to listen, and one for lookups.
         may_listen = self.pool.get_max_size() - self._taken_connections >= 2
-        return Waiters(self.pool, self.schema, look, lambda: self._connection(None), may_listen=may_listen)
+        return Waiters(
+            self.pool,
+            self.schema,
+            look,
+            lambda: self._connection(None),
+            self.hooks._background_context,
+            may_listen=may_listen,
+        )
 
 
 def _no_loop() -> None:

@@ -11,6 +11,7 @@ from opentelemetry.trace import TracerProvider
 from ...errors import ConfigError
 from ...hooks import Hooks, WorkerContext
 from .adding import AddSpans
+from .processes import context_as_text
 from .quiet import be_quiet
 from .running import Relation, RunSpans
 from .tracing import Tracing
@@ -53,6 +54,7 @@ class OpenTelemetryPlugin:
             return
         hooks.watch_adds(AddSpans(self._tracing, propagate=self._propagate, create_spans=self._create_spans))
         hooks.watch_runs(RunSpans(self._tracing, hooks, relation=self._relation))
+        hooks.carry_context(context_as_text, f"{__package__}:context_from_text")
         if self._quiet_database:
             hooks._set_in_engine(be_quiet)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ...errors import ConfigError
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -12,13 +14,19 @@ if TYPE_CHECKING:
     from ...metrics.families import Family
 
 
-def metrics_plugin() -> Plugin | None:
-    """What counts them; None without the package."""
+def metrics_plugins(*, of_database: bool) -> list[Plugin]:
+    """What measures; nothing without the package, unless the database is to be measured."""
     try:
         from ...metrics.plugin import PrometheusPlugin
-    except ImportError:
-        return None
-    return PrometheusPlugin()
+    except ImportError as error:
+        if of_database:
+            raise ConfigError(f"database_metrics: {error}") from error
+        return []
+    if not of_database:
+        return [PrometheusPlugin()]
+    from ...metrics.database_metrics import DatabaseMetricsPlugin
+
+    return [PrometheusPlugin(), DatabaseMetricsPlugin()]
 
 
 async def own_text(registry: CollectorRegistry | None) -> bytes | None:

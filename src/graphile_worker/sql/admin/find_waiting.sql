@@ -1,4 +1,5 @@
--- Scheduled jobs in the order in which workers take them, priority by priority: jobs that are not scheduled are not read.
+-- Ready jobs in the order in which workers take them, priority by priority; scheduled ones in the variant of that name.
+-- Jobs in the other state are not read.
 -- $1 how many jobs at most, $2, $3, $4 priority, run_at (seconds since 1970) and id after which to start, $5 how many jobs
 -- of each priority to read at most, $6 the longest payload to return, in bytes.
 -- Returns the columns of parts/found_jobs. Jobs with one run_at are sorted by id among those that were read.
@@ -30,9 +31,7 @@ seen as materialized (
         from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
         where job.is_available = true
         -- As a range, not `priority = ...`: the planner would rather sort all jobs of the priority.
-        and (job.priority, job.run_at) >= (first_of_priority.priority, case when first_of_priority.priority = $2::integer then greatest(now(), to_timestamp($3::float8)) else now() end)
-        and (job.priority, job.run_at) <= (first_of_priority.priority, 'infinity'::timestamptz)
-        and job.run_at > now()
+:include run_at_ready
         and (job.priority, job.run_at, job.id) > ($2::integer, to_timestamp($3::float8), $4::bigint)
         order by job.priority, job.run_at
         limit $5::integer

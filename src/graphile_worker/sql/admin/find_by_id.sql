@@ -1,4 +1,5 @@
--- One step of a search for jobs by descending id. However few match, at most $13 jobs are read.
+-- One step of a search for jobs by descending id; by ascending id in the variant `upwards`. However few match, at most $13
+-- jobs are read.
 -- $1 how many jobs at most, $2 to $11 the conditions of parts/matching_jobs, $12 the id after which to start,
 -- $13 how many jobs to read at most, $14 the longest payload to return, in bytes.
 -- The line ":walked" is replaced by the condition of the index to walk along, if it is not the primary key; the line
@@ -10,27 +11,34 @@ with seen as materialized (
     from (
         select job.*
         from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-        where job.id < $12::bigint
+        where
+:include next_id
 -- :walked
-        order by job.id desc
+        order by
+:include id_order
         limit $13::integer
     ) as job
     where true
 :include matching_jobs
 -- :conditions
-    order by job.id desc
+    order by
+:include id_order
     limit $1::integer
 ),
 step as materialized (
     select
         case
-            when (select count(*) from seen) >= $1::integer then (select min(seen.id) from seen)
+            when (select count(*) from seen) >= $1::integer then (
+:include last_seen_id
+            )
             else (
                 select job.id
                 from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-                where job.id < $12::bigint
+                where
+:include next_id
 -- :walked
-                order by job.id desc
+                order by
+:include id_order
                 offset $13::integer - 1
                 limit 1
             )
@@ -47,4 +55,5 @@ from step
 left join seen as job on true
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = job.task_id
 left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queues.id = job.job_queue_id
-order by job.id desc
+order by
+:include id_order

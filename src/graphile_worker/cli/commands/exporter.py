@@ -1,0 +1,102 @@
+"""`graphile-worker exporter`: gauges about the database for Prometheus, without a worker."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import click
+
+from ...errors import ConfigError
+from ...service.logs import start_logging
+from ...service.signals import end_by_signal
+from ..support.client import load_settings, run_async, with_app, with_database
+from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, SCHEMA_OPTION
+
+
+@click.command("exporter")
+@CONNECTION_OPTION
+@SCHEMA_OPTION
+@CONFIG_OPTION
+@APP_OPTION
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve /metrics, /livez and /readyz on this port; 0 is any free one.",
+)
+@click.option("--http-address", metavar="ADDRESS", help="Address to serve on.  [default: every address]")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=1),
+    default=15,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to read the database.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="Count the waiting jobs of this named queue. Repeatable.  [default: all, if they are few]",
+)
+@click.option(
+    "--max-tasks",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Tasks with a label of their own; the others are counted together.",
+)
+@click.option(
+    "--dashboard", "file", flag_value="grafana.json", help="Print a dashboard for Grafana, and exit."
+)
+@click.option("--alerts", "file", flag_value="alerts.yml", help="Print alert rules for Prometheus, and exit.")
+@click.pass_context
+def exporter_command(
+    ctx: click.Context,
+    /,
+    http_port: int | None,
+    http_address: str | None,
+    every: float,
+    queues: tuple[str, ...],
+    max_tasks: int,
+    file: str | None,
+    **_: Any,
+) -> int:
+    """Serve gauges about the database for Prometheus: ready jobs, their age, jobs by task and state, workers.
+
+    They are the same for all workers, so one process serves them: this one, or a worker with
+    --database-metrics. It reads the database at intervals, at a cost that does not depend on the number of
+    jobs; a scrape reads memory. The schema is not changed.
+
+    \b
+    graphile-worker exporter --http-port 9464
+    graphile-worker exporter --dashboard > graphile-worker.json
+    graphile-worker exporter --alerts > graphile-worker.yml
+    """
+    if file is not None:
+        click.echo(files("graphile_worker.metrics").joinpath(file).read_text("utf-8"), nl=False)
+        return 0
+    settings = load_settings(ctx, {"http_port": http_port, "http_address": http_address})
+    start_logging(settings)
+    settings = with_database(with_app(settings)[0])
+    options = settings.command_line
+    if options.http_port is None:
+        raise click.UsageError("Give --http-port, the port to serve on.", ctx)
+    try:
+        from ...service.exporter import export
+    except ImportError as error:
+        raise ConfigError(str(error)) from error
+    number = run_async(
+        export(
+            settings.worker,
+            options.http_address,
+            options.http_port,
+            every=every,
+            queues=queues,
+            max_tasks=max_tasks,
+        )
+    )
+    return end_by_signal(number)

@@ -1,0 +1,128 @@
+"""DatabaseReader: reads the gauges about a database at intervals, in the background.
+
+A scrape shows what was read last, so it never waits for the database, however often it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from ..db.connection import Connection
+from ..db.errors import explained
+from ..figures.database_gauges import read_ready_gauges, read_table_gauges
+from ..figures.gauges import Gauge, gauge
+from ..schema_name import SchemaName
+from ..sql import load
+
+TABLE_EVERY = 60.0  # seconds between two counts of jobs by task and queue, which change slowly
+WITHDRAWN_AFTER = 3.0  # intervals without a success
+
+logger = logging.getLogger("graphile_worker.metrics")
+
+Connect = Callable[[], AbstractAsyncContextManager[Connection]]
+
+
+class DatabaseReader:
+    """What the database said last, and when."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        schema: SchemaName,
+        *,
+        every: float,
+        statement_timeout: float,
+        max_tasks: int,
+        queues: Collection[str] = (),
+        keeps_connection: bool = False,
+        is_exclusive: bool = False,
+    ) -> None:
+        """`keeps_connection`: use one connection as long as it works.
+
+        `is_exclusive`: read only while this process holds the lock of the exporter, so that one of several
+        workers does. It needs a connection that is kept.
+        """
+        self._connect = connect
+        self._schema = schema
+        self._every = every
+        self._statement_timeout = statement_timeout
+        self._max_tasks = max_tasks
+        self._queues = queues
+        self._keeps_connection = keeps_connection
+        self._is_exclusive = is_exclusive
+        self._ready: Sequence[Gauge] = ()
+        self._table: Sequence[Gauge] = ()
+        self._table_read_at = -TABLE_EVERY
+        self._succeeded_at: float | None = None  # by the monotonic clock
+        self._last_success = 0.0  # by the wall clock, for people
+        self._has_turn = not is_exclusive
+        self._task: asyncio.Task[None] | None = None
+        self.is_up = False
+        """Whether the last attempt to read succeeded."""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker metrics")
+
+    async def stop(self) -> None:
+        """Read no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    def gauges(self) -> list[Gauge]:
+        """What is known; may be called from any thread. Old values are withdrawn."""
+        if not self._has_turn:
+            return []
+        found = [
+            gauge("exporter_up", float(self.is_up)),
+            gauge("exporter_last_success_timestamp_seconds", self._last_success),
+        ]
+        since = self._succeeded_at
+        if since is None or time.monotonic() - since > WITHDRAWN_AFTER * self._every:
+            return found
+        return [*self._ready, *self._table, *found]
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with self._connect() as connection:
+                    await self._follow(connection)
+            except Exception as error:
+                if self.is_up or self._succeeded_at is None:
+                    logger.warning(
+                        "the database cannot be read for metrics: %s", explained(error, self._schema)
+                    )
+                self.is_up = False
+                self._has_turn = not self._is_exclusive
+            await asyncio.sleep(self._every)
+
+    async def _follow(self, connection: Connection) -> None:
+        """Read once, or as long as the connection works."""
+        while True:
+            if not self._has_turn:
+                lock = load("figures/lock_exporter", self._schema)
+                self._has_turn = bool(await connection.fetchval(lock, self._schema.name))
+            if self._has_turn:
+                await self._read(connection)
+            if not self._keeps_connection:
+                return
+            await asyncio.sleep(self._every)
+
+    async def _read(self, connection: Connection) -> None:
+        async with asyncio.timeout(4 * self._statement_timeout), connection.transaction(readonly=True):
+            milliseconds = str(round(self._statement_timeout * 1000))
+            await connection.fetchrow(load("session/bounds", self._schema), milliseconds, milliseconds)
+            self._ready = await read_ready_gauges(connection, self._schema)
+            if time.monotonic() - self._table_read_at >= TABLE_EVERY:
+                self._table = await read_table_gauges(
+                    connection, self._schema, queues=self._queues, max_tasks=self._max_tasks
+                )
+                self._table_read_at = time.monotonic()
+        self._succeeded_at = time.monotonic()
+        self._last_success = time.time()
+        self.is_up = True

@@ -1,0 +1,1 @@
+                select min(seen.id) from seen

@@ -1,0 +1,1 @@
+                select max(seen.id) from seen

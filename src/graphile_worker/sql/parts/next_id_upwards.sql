@@ -1,0 +1,1 @@
+        job.id > $12::bigint
