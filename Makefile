@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak clean
+.PHONY: setup demo observe shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,10 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo
+
+# One request and its jobs in a trace, a scrape, Sentry and the log; it ends by itself.
+observe: $(STAMP)
+	$(BIN)/python -m examples.observability
 
 # The example application; Ctrl-C stops it.
 shop: $(STAMP)
