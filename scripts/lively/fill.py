@@ -13,6 +13,7 @@ from graphile_worker import make_worker_utils
 from .audit import write_audit
 from .jobs import write_jobs
 from .past import write_past
+from .schedules import write_schedules
 from .workers import write_pools
 
 SEED = 17
@@ -41,6 +42,7 @@ async def _write(connection: Any, rng: random.Random) -> None:
     async with connection.transaction():
         await write_past(connection, now, rng)
         await write_jobs(connection, now, rng)
+        await write_schedules(connection, now, rng)
         await write_pools(connection, now)
         await write_audit(connection, now)
     await connection.execute("vacuum (analyze) _private_jobs")

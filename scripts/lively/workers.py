@@ -15,15 +15,9 @@ from graphile_worker import Runner, parse_crontab, run
 from graphile_worker.version import __version__
 
 from .errors import ERRORS
+from .schedules import CRONTAB
 from .shop import NEW_VERSION, OLD_VERSION, TASKS, ShopTask
 
-CRONTAB = """
-0 3 * * * nightly_report ?fill=1d&id=nightly_report
-*/10 * * * * prune_sessions ?id=prune_sessions
-*/15 * * * * reconcile_stock ?id=reconcile_stock&queue=stock
-0 9 * * 1-5 export_report ?id=weekday_export {kind:"orders"}
-30 6 1 * * export_report ?id=monthly_export&max=3 {kind:"accounting"}
-"""
 INSERT_POOL = """
 insert into _private_py_workers
   (id, host, pid, version, tasks, concurrency, started_at, last_seen_at, liveness, heartbeat_interval,

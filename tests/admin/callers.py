@@ -45,3 +45,13 @@ async def call_route(http: httpx.AsyncClient, app: AdminApp, route: Route, **hea
     if route.is_api:
         return await http.request(route.method, example_path(route), json={}, headers=headers)
     return await http.request(route.method, example_path(route), data={}, headers=headers)
+
+
+async def drop_own_tables(connection: Any) -> None:
+    """Leave a schema such as Node installs it, without any Python-only table."""
+    tables = await connection.fetch(
+        "select oid::regclass::text from pg_class where relname like '\\_private\\_py\\_%' "
+        "and relkind in ('r', 'p') and not relispartition"
+    )
+    for table in tables:
+        await connection.execute(f"drop table {table[0]} cascade")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -102,6 +103,17 @@ def test_what_would_be_open_is_refused(
     monkeypatch.chdir(tmp_path)
     assert run_main(["admin", "-c", NOWHERE, *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_address_in_use_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert run_main(["admin", "-c", NOWHERE, "--no-auth", "--listen", address]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"cannot listen on {address}: Address already in use; choose another address with --listen" in line
 
 
 def test_passwords_off_loopback_need_host_names_or_a_proxy() -> None:

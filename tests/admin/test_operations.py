@@ -206,6 +206,37 @@ async def test_an_operation_outlives_lost_connections(
     assert await count(utils) == 24
 
 
+END_SESSION = f"""
+create sequence {SCHEMA}.writes;
+create function {SCHEMA}.end_session() returns trigger language plpgsql as $$
+begin
+  if nextval('{SCHEMA}.writes') in (3, 16) then perform pg_terminate_backend(pg_backend_pid(), 0); end if;
+  perform pg_sleep(0);
+  return new;
+end $$;
+create trigger end_session before insert or update on {SCHEMA}._private_jobs
+  for each row execute function {SCHEMA}.end_session();
+create trigger end_session after update of last_id on {SCHEMA}._private_py_operations
+  for each row execute function {SCHEMA}.end_session();
+"""
+"""Ends the session at the third job and at the last write of the next attempt. Sequences have no rollback."""
+
+
+async def test_a_step_that_the_server_ends_is_made_once(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    """In the middle of its jobs, and after all of them."""
+    ids = await add_failed(utils, 12)
+    await connection.execute(END_SESSION)
+    begun = await operate(http, action="add_again", filter="state:failed")
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"]) == ("done", 12)
+    written = await connection.fetchval(f"select last_value from {SCHEMA}.writes")
+    assert written == 3 + 2 * (len(ids) + 1)  # three attempts, the last one complete
+    rows = await connection.fetch(f"select count(*) from {SCHEMA}._private_jobs group by payload ->> 'n'")
+    assert [row["count"] for row in rows] == [2] * 12
+
+
 async def test_a_filter_with_a_secret_is_kept_from_others(database_url: str, utils: WorkerUtils) -> None:
     """Who may search a secret may operate on what was found; the operation and the audit do not tell it."""
     await utils.add_jobs([JobSpec("a", {"password": "hunter2", "card": {"number": 4111}})])

@@ -10,6 +10,7 @@ import asyncpg
 import httpx
 import pytest
 
+from admin.callers import drop_own_tables
 from admin.conftest import client_of
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
@@ -313,22 +314,13 @@ async def foreign(database_url: str, utils: WorkerUtils) -> AsyncIterator[httpx.
     await utils.add_jobs([JobSpec("node_task")] * 5)
     connection = await asyncpg.connect(database_url)
     try:
-        await _drop_tables(connection)
+        await drop_own_tables(connection)
     finally:
         await connection.close()
     app = admin_app(connection_string=database_url, authorize=everyone_may, read_only=True)
     async with client_of(app) as client:
         yield client
     await app.aclose()
-
-
-async def _drop_tables(connection: Any) -> None:
-    tables = await connection.fetch(
-        "select relname from pg_class where relname like '\\_private\\_py\\_%' and relkind in ('r', 'p') "
-        "and not relispartition"
-    )
-    for table in tables:
-        await connection.execute(f'drop table {SCHEMA}."{table[0]}" cascade')
 
 
 async def test_a_schema_of_other_runtimes_says_what_is_missing(foreign: httpx.AsyncClient) -> None:

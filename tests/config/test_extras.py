@@ -19,8 +19,8 @@ MODULES = {
 }
 """Modules whose name differs from their package."""
 OF_THE_USER = {
-    "alembic", "dishka", "django", "fastapi", "flask", "litestar", "loguru", "otel", "psycopg", "psycopg2",
-    "quart", "sentry", "sqlalchemy", "structlog",
+    "alembic", "dask", "dishka", "django", "fastapi", "flask", "litestar", "loguru", "otel", "psycopg",
+    "psycopg2", "quart", "sentry", "sqlalchemy", "structlog",
 }  # fmt: skip
 """Libraries that programs bring along."""
 

@@ -70,10 +70,14 @@ async def record_alone(
 ) -> int | None:
     """The same in a transaction of its own, for what changes nothing else: a refused sign-in, a reveal.
 
-    A read-only dashboard cannot write to the database, so it goes to the log.
+    Where there is no table, or the dashboard is read-only, it goes to the log.
     """
-    if database.is_read_only:
+    recorded = None
+    if not database.is_read_only:
+        async with database.write() as connection:
+            recorded = await audit.record(
+                connection, database.schema, actor, action, target=target, details=details
+            )
+    if recorded is None:
         logger.info("%s by %r from %s: %r", action, actor.name, actor.origin, target)
-        return None
-    async with database.write() as connection:
-        return await audit.record(connection, database.schema, actor, action, target=target, details=details)
+    return recorded

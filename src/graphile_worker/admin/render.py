@@ -48,10 +48,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(
-        ago=_ago, until=_ago, instant=_instant, clock=_clock, duration=times.duration, number=number,
-        short=short,
+        ago=_ago, until=_ago, instant=_instant, clock=_clock, clock_in=_clock_in, duration=times.duration,
+        number=number, short=short,
     )  # fmt: skip
-    found.globals.update(url=_url, may=_may, now=_now, state_of=state_of, time_parts=_time_parts, texts=texts)
+    found.globals.update(
+        url=_url, may=_may, now=_now, state_of=state_of, time_parts=_time_parts, worker_name=_worker_name,
+        texts=texts,
+    )  # fmt: skip
     found.globals["ui"] = found.get_template("parts/ui.html").module
     found.globals["charts"] = charts
     return found
@@ -121,6 +124,12 @@ def short(value: object, longest: int = 200) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def _worker_name(id: str) -> str:
+    """Host and process id of a pool; the id itself if the database does not know it."""
+    around = _viewer.get().call.around
+    return around.worker_names.get(id, id) if around else id
+
+
 def _ago(at: datetime | None) -> str:
     return times.relative(at, _viewer.get().now)
 
@@ -132,6 +141,10 @@ def _instant(at: datetime | None) -> str:
 def _clock(at: datetime | None) -> str:
     viewer = _viewer.get()
     return times.clock(at, viewer.now, viewer.zone)
+
+
+def _clock_in(at: datetime, zone: tzinfo) -> str:
+    return times.clock(at, _viewer.get().now, zone)
 
 
 def _time_parts(at: datetime, kind: str) -> dict[str, str]:

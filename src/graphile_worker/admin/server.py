@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +26,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(
-            f"admin.listen: cannot listen on {host}:{port}: {error.strerror}; choose another address with "
-            "--listen"
+            f"admin.listen: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; choose another "
+            "address with --listen; port 0 takes any that is free"
         ) from error
 
 

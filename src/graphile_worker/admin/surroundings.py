@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlencode
 
 from ..db.errors import explained
 from ..pauses import Pause
+from ..sql import load
 from .models.common import Count
 from .models.doctor import DOCTOR, DoctorReport
 from .permissions import Permission
-from .service.own_tables import ERRORS, PAUSES, own_tables
+from .service.own_tables import ERRORS, PAUSES, WORKERS, own_tables
 
 if TYPE_CHECKING:
     from .call import Call
@@ -64,6 +65,8 @@ class Surroundings:
     findings: int | None = None
     """Errors and warnings of the doctor, if it was asked lately and found any."""
     banners: tuple[Banner, ...] = ()
+    worker_names: Mapping[str, str] = field(default_factory=dict)
+    """What pages call a pool, by its id: host and process id."""
     statements_per_minute: float | None = None
     database_seconds_per_minute: float | None = None
 
@@ -98,9 +101,13 @@ async def _gather(call: Call) -> Surroundings:
             if tables >= ERRORS
             else None
         )
+        pools = (
+            await connection.fetch(load("admin/hosts_of_pools", database.schema)) if WORKERS in tables else []
+        )
     return Surroundings(
         failures=_counted(len(groups)) if groups else None,
         banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
+        worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},
     )
 
 

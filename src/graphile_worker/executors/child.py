@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable
+from contextvars import copy_context
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -141,7 +142,7 @@ class Child:
         """Run a coroutine on the event loop of this process."""
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(self._cancellable(awaitable))
+        return self._runner.run(self._cancellable(awaitable), context=copy_context())
 
     async def _cancellable(self, awaitable: Awaitable[Any]) -> Any:
         self._coroutine = asyncio.current_task()

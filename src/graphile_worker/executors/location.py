@@ -30,8 +30,7 @@ SEPARATOR = "//"
 
 def where_is(task: AnyTask, executor: str) -> str:
     """The text for a task; TaskLoadError if no other process could find it."""
-    module = sys.modules.get(task.__module__)
-    name = None if module is None else _name_in(module, task)
+    module, name = _home(task)
     if module is None or name is None:
         raise _refusal(task, executor, _why_not(task))
     place = _place(module)
@@ -66,6 +65,15 @@ def find_function(where: str) -> Any:
         return attribute_of(_import(place), name)
     except AttributeError:
         raise TaskLoadError(f"{place} has no attribute {name!r}") from None
+
+
+def _home(task: AnyTask) -> tuple[ModuleType | None, str | None]:
+    """The module where the task or its function can be found, and its name there."""
+    for module_name in (task.__module__, getattr(task.function, "__module__", None)):
+        module = sys.modules.get(module_name or "")
+        if module is not None and (name := _name_in(module, task)) is not None:
+            return module, name
+    return None, None
 
 
 def _name_in(module: ModuleType, task: AnyTask) -> str | None:

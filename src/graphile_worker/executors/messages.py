@@ -97,6 +97,13 @@ class StackNote(msgspec.Struct, array_like=True, tag=6, frozen=True):
     text: str
 
 
+class StartedNote(msgspec.Struct, array_like=True, tag=7, frozen=True):
+    """A call has begun, on this machine of a cluster."""
+
+    number: int
+    place: str
+
+
 Note = LogNote | ProgressNote | ReadyNote | MemoryNote | StartFailure | StackNote
 
 

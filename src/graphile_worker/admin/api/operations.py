@@ -14,7 +14,7 @@ from ..models.common import Listing
 from ..models.operations import Chosen, DryRun, Operation, OperationRequest
 from ..routes import API, Route
 from ..service import operations
-from ..service.undo import permission_for
+from ..service.undo import permission_to_stop
 from .jobs import job_filter_of, redactor_of
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
@@ -67,7 +67,7 @@ async def get(call: Call) -> Operation:
 
 async def stop(call: Call) -> Operation:
     found = await operations.get(call.database, id_of(call))
-    call.require(permission_for(found.action))
+    call.require(await permission_to_stop(call.database, found))
     announce_to(call)
     return await operations.stop(call.database, actor_of(call), found.id)
 

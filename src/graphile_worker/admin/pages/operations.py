@@ -19,7 +19,7 @@ from ..render import zone_of
 from ..routes import API, Route
 from ..service import operations
 from ..service.audit import words_for
-from ..service.undo import permission_for
+from ..service.undo import permission_to_stop
 from ..times import duration, zone_name
 from .actions import local_time
 
@@ -109,7 +109,8 @@ async def page(call: Call) -> Page:
     found = await operations.get(call.database, id_of(call))
     values = {
         "found": found, "title_of": title_of, "stages": STAGES,
-        "may_stop": call.may(permission_for(found.action)) and not call.database.is_read_only,
+        "may_stop": found.is_active and not call.database.is_read_only
+        and call.may(await permission_to_stop(call.database, found)),
         "filter_url": _jobs_url(call, found),
     }  # fmt: skip
     return Page(
@@ -120,7 +121,7 @@ async def page(call: Call) -> Page:
 
 async def stop(call: Call) -> Redirect:
     found = await operations.get(call.database, id_of(call))
-    call.require(permission_for(found.action))
+    call.require(await permission_to_stop(call.database, found))
     announce_to(call)
     await operations.stop(call.database, actor_of(call), found.id)
     return Redirect(f"/operations/{found.id}", "The operation stops after the current step.")

@@ -24,7 +24,7 @@ from .series import RANGES, Timeline, read_timeline
 from .tasks import TaskFacts, read_tasks
 
 ERROR_GROUPS = 5
-TASKS = 6
+TASKS = 10
 WORKERS_SHOWN = 8
 LONGEST = 6
 RECENT = 5

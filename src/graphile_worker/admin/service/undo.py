@@ -18,7 +18,7 @@ from ..database import Database
 from ..models.actions import PERMISSION_FOR, ActionValues, Skipped
 from ..models.audit import Entry, Restored, UndoAnswer
 from ..models.common import Count
-from ..models.operations import Chosen
+from ..models.operations import Chosen, Operation
 from ..permissions import Permission
 from . import audit, operations
 
@@ -48,6 +48,13 @@ def permission_for(action: str) -> Permission:
     if action == "retry_carefully":
         return "jobs.retry"
     return dict(PERMISSION_FOR).get(action, "maintenance")  # type: ignore[call-overload, no-any-return]
+
+
+async def permission_to_stop(database: Database, operation: Operation) -> Permission:
+    """What stopping an operation needs: what its action needs, or the action that it undoes."""
+    if operation.action != "undo" or operation.chosen.audit_id is None:
+        return permission_for(operation.action)
+    return permission_for((await find_entry(database, operation.chosen.audit_id)).action)
 
 
 async def undo(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:

@@ -1,0 +1,68 @@
+"""Tasks that tests run on clusters. They say in a file what they did."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from graphile_worker import JobHelpers, task
+
+
+def _note(payload: dict[str, Any], text: object) -> None:
+    with Path(payload["file"]).open("a") as file:
+        file.write(f"{text}\n")
+
+
+@task(executor="cluster")
+def report_there(payload: dict[str, int], helpers: JobHelpers) -> dict[str, int]:
+    helpers.logger.info("at work over there")
+    return {"twice": 2 * payload["n"]}
+
+
+@task(executor="cluster", max_attempts=1)
+def fail_there(payload: dict[str, Any]) -> None:
+    raise ValueError("not there")
+
+
+@task(executor="cluster", max_attempts=1)
+def each_there(payload: list[int]) -> list[Any]:
+    return [ValueError(f"item {item}") if item % 2 else None for item in payload]
+
+
+@task(executor="cluster", max_attempts=1)
+def die_there(payload: dict[str, Any]) -> None:
+    _note(payload, "die")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task(executor="cluster")
+def note_there(payload: dict[str, Any]) -> None:
+    _note(payload, payload["n"])
+
+
+@task(executor="cluster", max_attempts=1, timeout=0.3)
+async def wait_there(payload: dict[str, Any]) -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        _note(payload, "cancelled")
+
+
+@task(executor="cluster", max_attempts=1, timeout=0.3)
+def sleep_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    helpers.abort_signal.wait_blocking(3600)
+    _note(payload, "noticed")
+    helpers.raise_if_aborted()
+
+
+@task(executor="cluster", max_attempts=1)
+def hang_there(payload: dict[str, Any]) -> None:
+    _note(payload, "hangs")
+    time.sleep(3600)
+
+
+ALL = [report_there, fail_there, each_there, die_there, note_there, wait_there, sleep_there, hang_there]
