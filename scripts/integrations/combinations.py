@@ -59,7 +59,7 @@ WEB = tuple(
     for name in ("dishka", "fastapi", "flask", "litestar", "pydantic", "quart", "servers", "starlette")
 )
 WEB_TOOLS = ("flask-sqlalchemy>=3.1", "gunicorn>=25", "psycopg[binary]", "sqlalchemy[asyncio]")
-DJANGO = ("tests/django_backend", "-k", "usual")
+DJANGO = ("tests/django_backend", "-k", "usual or pool")
 
 COMBINATIONS = (
     Combination(
@@ -87,7 +87,7 @@ COMBINATIONS = (
         WEB,
     ),
     Combination("django-6.0", NEWER, ("django~=6.0.0", "psycopg[binary]"), DJANGO, is_django=True),
-    Combination("django-newest", NEWER, ("django>=6.1", "psycopg[binary]"), DJANGO, is_django=True),
+    Combination("django-newest", NEWER, ("django>=6.1", "psycopg[binary,pool]"), DJANGO, is_django=True),
     Combination(
         "django-5.2-psycopg2",
         THIS,

@@ -56,11 +56,12 @@ def run_tests(python: str, combination: Combination) -> bool:
 
 
 def _works(name: str) -> str | None:
-    """The path of a Python that starts; version managers have names for versions that are not installed."""
-    path = shutil.which(name)
-    if path is None or subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:  # noqa: S603
-        return None
-    return path
+    """The path of a Python that starts; pyenv has names for versions that are installed, but not chosen."""
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    for path in (shutil.which(name), *map(str, versions.glob(f"*/bin/{name}"))):
+        if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:  # noqa: S603
+            return path
+    return None
 
 
 def _run(command: list[str]) -> str:
