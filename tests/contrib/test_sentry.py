@@ -27,6 +27,7 @@ from graphile_worker import (
 from graphile_worker.contrib.opentelemetry import OpenTelemetryPlugin
 from graphile_worker.contrib.sentry import SentryPlugin
 from graphile_worker.contrib.sentry.monitors import slug_of
+from graphile_worker.hooks import Plugin
 from graphile_worker.hooks.events import JobCompleted
 from support.sentry import Sent, sentry_keeping
 from support.working import until
@@ -293,7 +294,7 @@ async def test_with_both_plugins_opentelemetry_writes_the_trace_and_sentry_reads
     async def charge(payload: Any) -> None:
         raise Refused
 
-    plugins = [SentryPlugin(), OpenTelemetryPlugin(tracer_provider=provider)]
+    plugins: list[Plugin] = [SentryPlugin(), OpenTelemetryPlugin(tracer_provider=provider)]
     async with make_worker_utils(connection_string=database_url, plugins=plugins) as utils:
         with provider.get_tracer("shop").start_as_current_span("request") as request:
             await utils.add_job("charge", max_attempts=1)
