@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak clean
+.PHONY: setup demo observe shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,10 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo
+
+# One request and its jobs in a trace, a scrape, Sentry and the log; it ends by itself.
+observe: $(STAMP)
+	$(BIN)/python -m examples.observability
 
 # The example application; Ctrl-C stops it.
 shop: $(STAMP)
@@ -76,10 +80,11 @@ $(CLUSTERS_STAMP): $(STAMP)
 clusters: $(CLUSTERS_STAMP)
 	$(BIN)/pytest tests/contrib/test_dask.py $(PYTEST_ARGS)
 
-# Minutes: the suite of the Django backend on other versions, in virtual environments of their own. A version is
-# skipped if there is no Python for it.
+# Minutes: the suites of integrations on the oldest and newest versions of the libraries, in virtual environments of their
+# own. A combination is skipped if there is no Python for it. `quick` runs the oldest versions only.
+INTEGRATIONS ?= all
 integrations: $(STAMP)
-	$(BIN)/python -m scripts.integrations
+	$(BIN)/python -m scripts.integrations $(INTEGRATIONS)
 
 interop: $(STAMP)
 	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)

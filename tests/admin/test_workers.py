@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from graphile_worker import WorkerUtils, make_worker_utils
+from graphile_worker import Lane, WorkerUtils, make_worker_utils
 from recovery.dead import Graveyard
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 
@@ -51,8 +51,8 @@ async def test_workers_are_shown_with_what_they_run(
 ) -> None:
     gate = Gate()
     runner = await workers.start(
-        {"hold": gate}, connection_string=database_url, concurrency=3, app_version="1.4.2",
-        heartbeat_interval=0.2,
+        {"hold": gate, "tidy": tidy}, connection_string=database_url, concurrency=3, app_version="1.4.2",
+        heartbeat_interval=0.2, lanes=[Lane("slow", concurrency=2, tasks=["hold"])],
     )  # fmt: skip
     job = await utils.add_job("hold")
     await gate.until_inside(1)
@@ -64,10 +64,12 @@ async def test_workers_are_shown_with_what_they_run(
     await until(is_reported)
     worker = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
     assert (worker["state"], worker["app_version"], worker["slots"], worker["busy"]) == (
-        "alive", "1.4.2", 3, 1,
+        "alive", "1.4.2", 5, 1,
     )  # fmt: skip
     assert worker["running"][0]["task"] == "hold"
-    assert worker["lanes"][0]["running"][0]["job_id"] == job.id
+    assert worker["lanes"][1]["running"][0]["job_id"] == job.id
+    assert (await http.get(f"{API}/jobs/{job.id}")).json()["lane"] == "slow"
+    assert "slow" in (await http.get(f"/jobs/{job.id}")).text
     page = await http.get("/worker", params={"id": runner.pool_id})
     assert page.status_code == 200
     assert f"/jobs/{job.id}" in page.text

@@ -30,8 +30,10 @@ SPECIAL = {
     "history": "all",
     "recovery_grace": "60",
     "max_reset_locked_interval": "900",
+    "executors": "process.processes=4",
     "plugin_options": "sentry.capture=all",
 }
+"""Variables of options that take only certain values."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,7 @@
-"""Real servers as child processes: a worker in uvicorn's processes, and Flask under gunicorn."""
+"""Real servers as child processes: a worker in uvicorn's processes, and Flask under gunicorn.
+
+FastAPI stands for all with `GraphileWorkerApp`; each framework shows that Ctrl-C reaches the worker.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import shutil
 import signal
 import socket
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from blocking.test_gunicorn import get
 from blocking.test_gunicorn import serving as gunicorn
@@ -24,24 +30,41 @@ HERE = Path(__file__).parent
 
 
 @contextmanager
-def uvicorn(url: str, folder: Path, *options: str) -> Iterator[tuple[WorkerProcess, str]]:
-    """uvicorn with `web_app`, and its address."""
-    shutil.copy(HERE / "web_app.py", folder)
+def uvicorn(
+    url: str, folder: Path, *options: str, module: str = "web_app"
+) -> Iterator[tuple[WorkerProcess, str]]:
+    """uvicorn with one of the applications in this folder, and its address."""
+    for name in ("web_app", module):
+        shutil.copy(HERE / f"{name}.py", folder)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = WorkerProcess(
-        [sys.executable, "-m", "uvicorn", "web_app:app", "--port", str(port), *options],
+        [sys.executable, "-m", "uvicorn", f"{module}:app", "--port", str(port), *options],
         folder=folder,
         environment=clean_environment(DATABASE_URL=url),
         new_session=True,
     )
     try:
         process.wait_for("Application startup complete").wait_for("Uvicorn running on")
+        _wait_for_port(port)
         yield process, f"http://127.0.0.1:{port}"
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its worker processes too, which hold the pipes
         process.close()
+
+
+def _wait_for_port(port: int) -> None:
+    """A process that uvicorn starts says that it is ready before it listens."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
 
 
 def post(url: str) -> None:
@@ -64,10 +87,11 @@ async def test_every_process_of_uvicorn_has_a_worker(database_url: str, jobs: Jo
     assert "Traceback" not in server.output
 
 
+@pytest.mark.parametrize("module", ["web_app", "litestar_app", "quart_app"])
 async def test_ctrl_c_returns_the_running_job(
-    database_url: str, jobs: Jobs, connection: Any, tmp_path: Path
+    module: str, database_url: str, jobs: Jobs, connection: Any, tmp_path: Path
 ) -> None:
-    with uvicorn(database_url, tmp_path) as (server, address):
+    with uvicorn(database_url, tmp_path, module=module) as (server, address):
         post(f"{address}/add/endless")
         server.wait_for("endless: started")
         server.send(signal.SIGINT)

@@ -11,13 +11,14 @@ from urllib.parse import parse_qs, urlsplit
 import django
 from django.conf import settings
 
-from graphile_worker import JobFilter, JobSpec, SyncWorkerUtils
+from foreign.hostile_texts import ATTACK, cases, check_texts
+from graphile_worker import JobSpec, SyncWorkerUtils
+from graphile_worker.db.blocking import run_blocking
 from graphile_worker.db.errors import sqlstate_of
 from graphile_worker.errors import InvalidArgumentError, SchemaMissingError
 
 E = TypeVar("E", bound=BaseException)
 
-ATTACK = "a'b\"c %s %(p1)s %% $1 $$ \\ {x} :y\n-- drop\n; select 1/0; --ü"
 COUNT = "select count(*) from graphile_worker._private_jobs"
 
 
@@ -81,6 +82,20 @@ def check_transactions(connection: Any) -> None:
     assert count(connection) == 2501
 
 
+def check_hostile_texts(connection: Any) -> None:
+    from django.db import transaction
+
+    async def do(result: Any) -> Any:
+        return result
+
+    before = count(connection)
+    with transaction.atomic():
+        for case in cases():
+            run_blocking(check_texts(utils(connection), do, *case))
+        transaction.set_rollback(True)
+    assert count(connection) == before
+
+
 def check_autocommit(connection: Any) -> None:
     client = utils(connection)
 
@@ -112,32 +127,6 @@ def check_errors(connection: Any, other: Any) -> None:
     assert str(refused) == "connection: the database 'other' of Django is not PostgreSQL"
 
 
-def check_injection(connection: Any) -> None:
-    from django.db import transaction
-    from hypothesis import given, settings
-
-    from foreign.test_injection import NAMES
-
-    @settings(max_examples=25, deadline=None, database=None)
-    @given(NAMES, NAMES, NAMES)
-    def unchanged(task: str, queue: str, key: str) -> None:
-        client = utils(connection)
-        job = client.add_job(task, {key: [task, queue]}, queue_name=queue, job_key=key, flags=[queue])
-        assert (job.task_identifier, job.payload, job.key) == (task, {key: [task, queue]}, key)
-        assert job.flags == {queue: True}
-        [plain] = client.add_jobs([JobSpec(task, {queue: key}, queue_name=queue)])
-        [found] = client.list_jobs(JobFilter(task_identifier=task, queue_name=queue, job_key=key))
-        assert (found.id, found.queue_name, plain.payload) == (job.id, queue, {queue: key})
-        assert client.permanently_fail_jobs([plain.id], queue)[0].last_error == queue
-        removed = client.remove_job(key)
-        assert removed is not None
-        assert removed.id == job.id
-
-    with transaction.atomic():
-        unchanged()
-        transaction.set_rollback(True)
-
-
 def main() -> None:
     configure(sys.argv[1], sys.argv[2] == "server")
     from django.db import connection, connections
@@ -145,7 +134,7 @@ def main() -> None:
     check_transactions(connection)
     check_autocommit(connections["default"])
     check_errors(connection, connections["other"])
-    check_injection(connection)
+    check_hostile_texts(connection)
     print("done")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -379,3 +380,25 @@ def test_a_client_alone_imports_no_adapters() -> None:
     imported = {name for name in done.stdout.split() if ".db.foreign." in name}
     assert "graphile_worker.client.worker_utils" in done.stdout.split(), done.stderr
     assert not imported
+
+
+@pytest.fixture
+def impatient_threads() -> Iterator[None]:
+    """Threads take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+async def test_threads_may_share_a_connection_of_psycopg(
+    shared_url: str, observer: Any, impatient_threads: None
+) -> None:
+    """Cursors are used again, each by one call at a time."""
+    with psycopg.connect(shared_url) as connection, ThreadPoolExecutor(8) as threads:
+        utils = SyncWorkerUtils.bound(connection)
+        jobs = list(threads.map(lambda number: utils.add_job("one", number), range(400)))
+        connection.commit()
+    assert len({job.id for job in jobs}) == 400
+    rows = await observer.fetch("select id, payload::text::integer from graphile_worker._private_jobs")
+    assert {row[0]: row[1] for row in rows} == {job.id: job.payload for job in jobs}

@@ -7,7 +7,6 @@ names and the notation of docs/configuration.md.
 from __future__ import annotations
 
 import typing
-import warnings
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -46,10 +45,7 @@ def _model(name: str, options: type[msgspec.Struct], base: type[Any], replaced: 
         if field.name in (*_DURATIONS, *_NESTED_DURATIONS):
             kind = kind | timedelta
         declared[field.name] = (kind, _default(field))
-    with warnings.catch_warnings():
-        # The option `schema` has the name of a deprecated method of pydantic's models.
-        warnings.filterwarnings("ignore", message='Field name "schema"')
-        return create_model(name, __base__=base, __module__=__name__, **declared)
+    return create_model(name, __base__=base, __module__=__name__, **declared)
 
 
 def _default(field: FieldInfo) -> Any:
@@ -72,10 +68,21 @@ if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
 else:
+
+    class _Absent:
+        """Hides an attribute of base classes."""
+
+        def __get__(self, instance, owner):
+            raise AttributeError
+
+    class _Base(BaseSettings):
+        """Settings whose field may be called `schema`, as a deprecated method of pydantic's models is."""
+
+    _Base.schema = _Absent()  # else older versions of pydantic make the method the default
     _Options = _model(
         "_Options",
         WorkerOptions,
-        BaseSettings,
+        _Base,
         {"connection_string": SecretStr | None, "local_queue": LocalQueueSettings | None},
     )
 

@@ -6,11 +6,11 @@ rare enough for an event each. All of it happens on the event loop; scrapes read
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ..figures.counter import wait_of
+from ..figures.counter import wait_of, waits_of
 from ..hooks import LivePool, WorkerContext
 from ..hooks.events import (
     JobCancelled,
@@ -33,8 +33,10 @@ from ..hooks.events import (
     WorkerRecovered,
 )
 from ..job import Job
-from ..outcome import Completed
+from ..outcome import Completed, Finished
 from .task_labels import ByTask
+
+FEW = 20  # jobs that are counted one by one
 
 
 class Histogram:
@@ -48,8 +50,22 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float) -> None:
+        """Count one value; the upper bound of a bucket belongs to it."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def add_all(self, values: list[float]) -> None:
+        """Count many, which are sorted for that: twice as fast as one by one."""
+        self.total += sum(values)
+        values.sort()
+        begin, count = 0, len(values)
+        for bucket, bound in enumerate(self.bounds):
+            end = bisect_right(values, bound, begin)
+            self.counts[bucket] += end - begin
+            begin = end
+            if begin == count:
+                return
+        self.counts[-1] += count - begin
 
 
 class TaskCounts:
@@ -120,25 +136,25 @@ class WorkerCounts:
             self.tasks[name]
 
     def _written(self, event: PoolOutcomesWritten) -> None:
-        tasks = self.tasks
-        name, counts = None, None
-        for finished in event.finished:
-            if not isinstance(finished.outcome, Completed):
-                continue
-            job, duration = finished.job, finished.duration
-            if counts is None or job.task_identifier != name:
-                name = job.task_identifier
-                counts = tasks[name]
-                durations, waits = counts.durations, counts.waits
-                duration_bounds, duration_counts = durations.bounds, durations.counts
-                wait_bounds, wait_counts = waits.bounds, waits.counts
-            counts.success += 1
-            duration_counts[bisect_left(duration_bounds, duration)] += 1
-            durations.total += duration
-            if job.attempts == 1:
-                wait = wait_of(job)
-                wait_counts[bisect_left(wait_bounds, wait)] += 1
-                waits.total += wait
+        finished = event.finished
+        if event.failed:
+            finished = [each for each in finished if isinstance(each.outcome, Completed)]
+        if len(finished) < FEW:
+            for each in finished:
+                self._succeeded(each.job, each.duration)
+            return
+        for name, part in _by_task(finished).items():
+            counts = self.tasks[name]
+            counts.success += len(part)
+            counts.durations.add_all([each.duration for each in part])
+            counts.waits.add_all(waits_of([each.job for each in part if each.job.attempts == 1]))
+
+    def _succeeded(self, job: Job, duration: float) -> None:
+        counts = self.tasks[job.task_identifier]
+        counts.success += 1
+        counts.durations.add(duration)
+        if job.attempts == 1:
+            counts.waits.add(wait_of(job))
 
     def _ended(self, job: Job, outcome: str, duration: float | None = None) -> None:
         counts = self.tasks[job.task_identifier]
@@ -178,3 +194,13 @@ class WorkerCounts:
 
     def _blocked(self, event: PoolLoopBlocked) -> None:
         self.blocked_seconds += event.seconds
+
+
+def _by_task(finished: Sequence[Finished]) -> Mapping[str, Sequence[Finished]]:
+    names = {each.job.task_identifier for each in finished}
+    if len(names) == 1:
+        return {names.pop(): finished}
+    parts: dict[str, list[Finished]] = {name: [] for name in names}
+    for each in finished:
+        parts[each.job.task_identifier].append(each)
+    return parts

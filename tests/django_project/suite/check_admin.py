@@ -38,6 +38,10 @@ class Admin(TransactionTestCase):
             page = self.client.get(JOBS, {"state": state}).content.decode()
             self.assertIn(shown, page)
             self.assertIn("1 job", page)
+        page = self.client.get(JOBS, {"task": "charge"}).content.decode()
+        self.assertIn("1 job", page)
+        detail = reverse("admin:graphile_worker_job_change", args=[failed.id])
+        self.assertIn("no money", self.client.get(detail).content.decode())
         self.assertIn("charge", self.client.get(JOBS, {"q": "k"}).content.decode())
         self.assertEqual(self.client.get(reverse("admin:graphile_worker_worker_changelist")).status_code, 200)
 
@@ -54,17 +58,17 @@ class Admin(TransactionTestCase):
         self.act("give_up", job.id)
         self.assertEqual(utils().get_job(job.id).attempts, 0)
         self.allow("manage_jobs")
-        self.assertIn("1 jobs given up", self.act("give_up", job.id))
+        self.assertIn("1 job given up", self.act("give_up", job.id))
         self.assertEqual(utils().get_job(job.id).last_error, "given up by ada")
-        self.assertIn("1 jobs retried", self.act("retry", job.id))
+        self.assertIn("1 job retried", self.act("retry", job.id))
         self.assertEqual(utils().get_job(job.id).state, "ready")
-        self.assertIn("1 jobs due now", self.act("run_now", job.id))
+        self.assertIn("1 job due now", self.act("run_now", job.id))
         with connection.cursor() as cursor:
             cursor.execute("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'x'")
-        self.assertIn("1 jobs were running", self.act("delete_jobs", job.id))
+        self.assertIn("1 job left alone", self.act("delete_jobs", job.id))
         with connection.cursor() as cursor:
             cursor.execute("update graphile_worker._private_jobs set locked_at = null, locked_by = null")
-        self.assertIn("1 jobs deleted", self.act("delete_jobs", job.id))
+        self.assertIn("1 job deleted", self.act("delete_jobs", job.id))
         self.assertFalse(Job.objects.exists())
 
     def test_models_are_not_written(self):

@@ -414,7 +414,7 @@ class Run(BackendCase):
         self.assertEqual(tasks.RAN, ["hello"])
         self.assertEqual(task_backends["default"].get_result(str(job.id)).return_value, "hello")
         self.assertEqual(utils().get_job(refused.id).attempts, 0)
-        self.assertIn("'subprocess.getoutput' are left to other workers", "".join(logs.output))
+        self.assertIn("'subprocess.getoutput' are left to other workers: it is no task", "".join(logs.output))
 
     async def test_tasks_that_are_deployed_later(self):
         await sync_to_async(self.setUp)()

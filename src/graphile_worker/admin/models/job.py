@@ -70,6 +70,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     revision: int | None = None
     locked_by: str | None = None
     locked_at: datetime | None = None
+    lane: str | None = None
+    """In which it runs; None if its worker has one lane only."""
     failed_at: datetime | None = None
     payload: msgspec.Raw | None = None
     """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""

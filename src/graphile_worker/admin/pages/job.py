@@ -72,7 +72,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         if record.job is not None:
             verdict = decide(await verdict_facts.gather(connection, schema, record.job))
             near = await job.neighbours(connection, schema, record.job, redactor)
-        view = job.view_of(record, redactor)
+        view = job.view_of(record, redactor, await job.read_lane(connection, schema, record))
         notes = await read_notes(connection, schema, view.task)
         entries = await audit.of_job(call.database, connection, job_id) if call.may("audit.read") else []
     if not record.is_known and not entries:
@@ -201,7 +201,7 @@ def _as_text(view: JobView, verdict: Verdict | None) -> str:
             ("state", view.state), ("task", view.task), ("queue", view.queue), ("priority", view.priority),
             ("attempts", f"{view.attempts} of {view.max_attempts}" if view.attempts is not None else None),
             ("run at", view.run_at), ("key", view.key), ("flags", " ".join(view.flags)),
-            ("locked by", view.locked_by), ("error", one_line(view.last_error)),
+            ("locked by", view.locked_by), ("lane", view.lane), ("error", one_line(view.last_error)),
         ]
     )  # fmt: skip
     if verdict is None:

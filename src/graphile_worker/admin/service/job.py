@@ -19,6 +19,7 @@ from ..models.job import Attempt, End, JobView, ProgressView, Revealed
 from ..models.jobs import JobRow
 from ..redact import Redactor
 from .search import find_these, row_from
+from .verdict_facts import if_readable
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""
@@ -48,16 +49,27 @@ async def get_view(database: Database, redactor: Redactor, job_id: int) -> JobVi
     """The job for the API."""
     async with database.read() as connection:
         record = await get_record(connection, database.schema, job_id)
+        lane = await read_lane(connection, database.schema, record)
     if not record.is_known:
         raise not_found(f"job {job_id}, nor a trace of it")
-    return view_of(record, redactor)
+    return view_of(record, redactor, lane)
 
 
-def view_of(record: JobRecord, redactor: Redactor) -> JobView:
+async def read_lane(connection: Connection, schema: SchemaName, record: JobRecord) -> str | None:
+    """The lane in which a locked job runs; None if its pool has one lane only, or is not of this package."""
+    job = record.job
+    if job is None or job.locked_by is None:
+        return None
+    statement, pool, task = load("admin/lane_of_job", schema), job.locked_by, job.task_identifier
+    return await if_readable(connection, lambda: connection.fetchval(statement, pool, task))
+
+
+def view_of(record: JobRecord, redactor: Redactor, lane: str | None = None) -> JobView:
     """A record as the API shows it."""
     ends = [_end(end, redactor) for end in record.ends]
     errors = [_attempt(error, redactor) for error in record.errors]
     found = {
+        "lane": lane,
         "is_cancelled": record.is_cancelled,
         "cancel_reason": redactor.optional_text(record.cancel_reason),
         "progress": _progress(record, redactor),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,6 +11,12 @@ from ..support.output import print_table
 from .results import Latency, Rate, Report
 
 RATE = ("jobs/s", "lowest", "highest")
+
+
+def _settings(options: Mapping[str, Any]) -> str:
+    flat = {**options, **options.get("executors", {})}
+    flat.pop("executors", None)
+    return ", ".join(f"{name}={value:g}" for name, value in flat.items())
 
 
 def print_report(report: Report) -> None:
@@ -27,7 +34,7 @@ def print_report(report: Report) -> None:
             [
                 (
                     result.name,
-                    ", ".join(f"{name}={value:g}" for name, value in result.options.items()),
+                    _settings(result.options),
                     result.rate.jobs,
                     *_rate(result.rate),
                     round(result.cpu_microseconds_per_job, 1),

@@ -36,16 +36,37 @@ CASES = (
 )
 
 
+PROCESSES = {"executors": {"process.processes": 2}}
+EXECUTOR_CASES = {
+    "process": (
+        Case(name="short tasks in 2 processes", task="process", options={"concurrency": 48, **PROCESSES}),
+        Case(name="10 ms in 2 threads", task="computing function", options={"concurrency": 2}, divisor=20),
+        Case(
+            name="10 ms in 2 processes",
+            task="computing process",
+            options={"concurrency": 4, **PROCESSES},
+            divisor=20,
+        ),
+    )
+}
+"""More cases for each executor that can be measured."""
+
+
+def _cases(bench: Workbench) -> tuple[Case, ...]:
+    return (*CASES, *EXECUTOR_CASES.get(bench.scale.executor or "", ()))
+
+
 def count_steps(bench: Workbench) -> int:
     """The number of steps of `measure_throughput`."""
-    return len(CASES) * bench.scale.rounds
+    return len(_cases(bench)) * bench.scale.rounds
 
 
 async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
     """Measure every case, in alternating rounds, so that other load on the machine affects them equally."""
-    runs: dict[str, list[Run]] = {case.name: [] for case in CASES}
+    cases = _cases(bench)
+    runs: dict[str, list[Run]] = {case.name: [] for case in cases}
     for number in range(1, bench.scale.rounds + 1):
-        for case in CASES:
+        for case in cases:
             step(f"{case.name}, round {number} of {bench.scale.rounds}")
             await bench.scratch.clear()
             if case.jobs.queues:
@@ -53,7 +74,7 @@ async def measure_throughput(bench: Workbench, step: Step) -> list[Throughput]:
             runs[case.name].append(
                 await run_ready_jobs(bench, _count(bench, case), case.jobs, task=case.task, **case.options)
             )
-    return [_result(bench, case, runs[case.name]) for case in CASES]
+    return [_result(bench, case, runs[case.name]) for case in cases]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class Scale:
     rounds: int = 3
     processes: int = 1
     max_backlog: int = 100_000
+    executor: str | None = None
+    """Measure this executor, too."""
 
     @property
     def samples(self) -> int:

@@ -68,12 +68,24 @@ def _task(kind: str, meter: Meter) -> Callable[[Any], Any]:
     return {"coroutine": coroutine, "function": function, "failing": failing}[kind]
 
 
+def _arguments(kind: str, meter: Meter) -> dict[str, Any]:
+    """The task, and hooks that count its jobs if it runs elsewhere."""
+    if kind in ("coroutine", "function", "failing"):
+        return {"task_list": {TASK: _task(kind, meter)}}
+    from ...hooks import Hooks
+    from .heavy import TASKS
+
+    hooks = Hooks()
+    hooks.after_run(lambda job, outcome: meter.hit())
+    return {"task_list": [TASKS[kind]], "hooks": hooks}
+
+
 async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
     """Run all ready jobs, then report."""
     meter = Meter()
     await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
-    await run_once(options=options, task_list={TASK: _task(orders["task"], meter)})
+    await run_once(options=options, **_arguments(orders["task"], meter))
     _report(meter, before)
 
 
@@ -82,7 +94,7 @@ async def stay(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> 
     meter = Meter()
     stop = await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
-    async with run(options=options, task_list={TASK: _task(orders["task"], meter)}):
+    async with run(options=options, **_arguments(orders["task"], meter)):
         sent = 0
         while not stop.is_set():
             if meter.executed != sent:

@@ -65,6 +65,11 @@ def _plot_file(_: click.Context, __: click.Parameter, value: Path | None) -> Pat
     help="Worker processes for throughput and growth.",
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["process"]),
+    help="Measure throughput in this executor, too, and compare computing tasks with threads.",
+)
+@click.option(
     "--max-backlog",
     type=click.IntRange(0, 10_000_000),
     default=100_000,
@@ -99,6 +104,7 @@ def bench_command(
     rounds: int,
     processes: int,
     max_backlog: int,
+    executor: str | None,
     **_: Any,
 ) -> int:
     """Measure the speed of running and adding jobs.
@@ -110,6 +116,7 @@ def bench_command(
     graphile-worker bench --embedded
     graphile-worker bench -c postgres:///my_database --only throughput,latency
     graphile-worker bench --embedded --max-backlog 1000000 --plot growth.svg
+    graphile-worker bench --embedded --only throughput --executor process
     """
     from ..bench.workbench import Scale
 
@@ -117,7 +124,7 @@ def bench_command(
         raise click.UsageError("--plot shows growth, which these options do not measure.", ctx)
     settings = load_settings(ctx, {})
     start_logging(settings, quiet=True)
-    scale = Scale(jobs=jobs, rounds=rounds, processes=processes, max_backlog=max_backlog)
+    scale = Scale(jobs=jobs, rounds=rounds, processes=processes, max_backlog=max_backlog, executor=executor)
     with _signals_as_interrupts() as received:
         try:
             with _database(settings, embedded=embedded) as options:

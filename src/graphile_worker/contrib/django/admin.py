@@ -12,14 +12,18 @@ from django.core.paginator import Paginator
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.html import format_html
 
 from ...client.sync_worker_utils import SyncWorkerUtils
 from ...errors import GraphileWorkerError
+from ...text import count
 from .client import utils
 from .models import Job, Worker
 
 COUNTED = 10_000
 """Beyond this many, the pages are not counted."""
+LOOKED_AT = 1000
+"""How many jobs are read for the list of tasks."""
 MANAGE = "graphile_worker.manage_jobs"
 PAYLOAD = "graphile_worker.view_payload"
 
@@ -55,10 +59,27 @@ class StateFilter(admin.SimpleListFilter):
         return waiting.filter(run_at__lte=now) if state == "ready" else waiting.filter(run_at__gt=now)
 
 
+class TaskFilter(admin.SimpleListFilter):
+    """Jobs of one task; those of the newest jobs are listed."""
+
+    title = "task"
+    parameter_name = "task"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        newest = Job.objects.order_by("-id").values_list("task_identifier", flat=True)[:LOOKED_AT]
+        names = {*newest, *filter(None, [self.used_parameters.get(self.parameter_name)])}
+        return [(name, name) for name in sorted(names)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        task = self.value()
+        return queryset if task is None else queryset.filter(task_identifier=task)
+
+
 class ReadOnlyAdmin(admin.ModelAdmin):
     """Rows that can be looked at."""
 
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # they would count the whole table
     paginator = BoundedPaginator
     list_per_page = 50
 
@@ -76,18 +97,22 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 class JobAdmin(ReadOnlyAdmin):
     """Jobs by descending id, with actions through the client."""
 
-    list_display = ("id", "task_identifier", "state", "queue_name", "priority", "run_at", "tried", "key")
-    list_filter = (StateFilter,)
+    list_display = ("id", "task", "state", "tried", "due", "queue")
+    list_filter = (StateFilter, TaskFilter)
     search_fields = ("=id", "=key")
+    search_help_text = "An id or a job key"
     ordering = ("-id",)
     actions = ("run_now", "retry", "give_up", "delete_jobs")
+    details = (
+        "id", "task_identifier", "state", "tried", "run_at", "queue_name", "priority", "key", "flags",
+        "locked_at", "locked_by", "created_at", "updated_at", "errors",
+    )  # fmt: skip
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         return super().get_actions(request) if request.user.has_perm(MANAGE) else {}
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        names = [each.name for each in Job._meta.fields]
-        return [*names, "payload"] if request.user.has_perm(PAYLOAD) else names
+        return [*self.details, "payload"] if request.user.has_perm(PAYLOAD) else list(self.details)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return self.get_fields(request, obj)
@@ -98,7 +123,27 @@ class JobAdmin(ReadOnlyAdmin):
         found = utils().get_job(job.id)
         if found is None:
             return "The job is gone."
-        return msgspec.json.format(found.raw_payload.encode(), indent=2).decode()
+        return _preformatted(msgspec.json.format(found.raw_payload.encode(), indent=2).decode())
+
+    @admin.display(description="errors")
+    def errors(self, job: Job) -> str:
+        """The errors of its attempts, the last one first, as far as they are kept."""
+        kept = utils().get_job_errors(job.id)
+        texts = [f"Attempt {error.attempt}\n{error.traceback or error.message}" for error in kept]
+        return _preformatted("\n\n".join(texts) or job.last_error or "") or "-"
+
+    @admin.display(description="task", ordering="task_identifier")
+    def task(self, job: Job) -> str:
+        return job.task_identifier
+
+    @admin.display(description="run at")
+    def due(self, job: Job) -> str:
+        run_at = job.run_at
+        return f"{timezone.localtime(run_at) if timezone.is_aware(run_at) else run_at:%Y-%m-%d %H:%M:%S}"
+
+    @admin.display(description="queue")
+    def queue(self, job: Job) -> str:
+        return job.queue_name or "-"
 
     @admin.display(description="attempts")
     def tried(self, job: Job) -> str:
@@ -138,9 +183,9 @@ class JobAdmin(ReadOnlyAdmin):
         except GraphileWorkerError as error:
             self.message_user(request, str(error), messages.ERROR)
             return
-        self.message_user(request, f"{changed} jobs {done}.", messages.SUCCESS)
-        if changed < len(ids):
-            text = f"{len(ids) - changed} jobs were running or gone, and are as they were."
+        self.message_user(request, f"{count(changed, 'job')} {done}.", messages.SUCCESS)
+        if left := len(ids) - changed:
+            text = f"{count(left, 'job')} left alone: locked by a worker, or gone."
             self.message_user(request, text, messages.WARNING)
 
 
@@ -154,3 +199,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _preformatted(text: str) -> str:
+    return format_html('<pre style="margin: 0; white-space: pre-wrap">{}</pre>', text) if text else ""

@@ -78,27 +78,21 @@ class LaterTasks:
         from .tasks import find_task
 
         invalidate_caches()
+        found = []
         for name in names:
             try:
-                if find_task(name) is None:
-                    self._leave_alone(name, "no task of this project has this name")
-            except ImportError as error:  # the module may be deployed later
-                self._report(name, str(error))
-            except Exception:
-                logger.exception("the module of the task %r cannot be imported", name)
+                if find_task(name) is not None:
+                    found.append(name)
+                    continue
                 self._left_alone.add(name)
-                self._reported.add(name)
-        found = {task.identifier: task for task in self._tasks() if task.identifier not in known}
-        for name in names:
-            if name not in found and name not in self._reported:
-                self._leave_alone(name, "this worker does not serve its queue or backend")
-        return found
-
-    def _leave_alone(self, name: str, reason: str) -> None:
-        self._left_alone.add(name)
-        self._report(name, reason)
-
-    def _report(self, name: str, reason: str) -> None:
-        if name not in self._reported:
-            self._reported.add(name)
-            logger.info("jobs of the task %r are left to other workers: %s", name, reason)
+                logger.info("jobs of %r are left to other workers: it is no task of this project", name)
+            except ImportError as error:  # the module may be deployed later
+                if name not in self._reported:
+                    self._reported.add(name)
+                    logger.info("jobs of %r are left to other workers: %s", name, error)
+            except Exception:
+                self._left_alone.add(name)
+                logger.exception("the module of the task %r cannot be imported", name)
+        tasks = {task.identifier: task for task in self._tasks()}
+        self._left_alone.update(set(found) - tasks.keys())  # of queues or backends of other workers
+        return {name: task for name, task in tasks.items() if name not in known}

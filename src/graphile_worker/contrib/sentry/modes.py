@@ -21,13 +21,24 @@ def is_streaming() -> bool:
     return is_enabled is not None and bool(is_enabled(sentry_sdk.get_client().options))
 
 
+def is_tracing() -> bool:
+    """Whether the client makes spans at all; without, errors still name the trace that they belong to."""
+    return tracing_utils.has_tracing_enabled(sentry_sdk.get_client().options)
+
+
+def continue_trace(headers: dict[str, str]) -> None:
+    """Let the errors of the current scope belong to the trace of the headers, or to one of their own."""
+    for scope in (sentry_sdk.get_isolation_scope(), sentry_sdk.get_current_scope()):
+        scope.generate_propagation_context(headers)
+
+
 @contextmanager
 def root_span(name: str, op: str, headers: dict[str, str], sampling: dict[str, Any]) -> Iterator[Any]:
     """The first span of a run: it continues the trace of the headers, or starts one."""
     if is_streaming():
         from sentry_sdk import traces
 
-        traces.continue_trace(headers)
+        continue_trace(headers)
         sentry_sdk.get_current_scope().set_custom_sampling_context(sampling)
         attributes: dict[str, Any] = {
             "sentry.op": op,

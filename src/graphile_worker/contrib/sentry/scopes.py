@@ -16,7 +16,7 @@ from ...job import Job
 from ...trace_member import without_trace
 from .carried import headers_of
 from .guard import guarded
-from .modes import inner_span, mark_failed, root_span
+from .modes import continue_trace, inner_span, is_tracing, mark_failed, root_span
 
 TRANSACTION = "queue.task.graphile_worker"
 PROCESS = "queue.process"
@@ -39,6 +39,9 @@ class JobScope:
             scope.clear_breadcrumbs()
             self._describe(scope)
             headers = headers_of(self._job) if self._propagate else {}
+            if not is_tracing():
+                continue_trace(headers)
+                return self
             sampling = {"graphile_worker_job": self._about()}
             task = self._job.task_identifier
             root = self._stack.enter_context(root_span(task, TRANSACTION, headers, sampling))

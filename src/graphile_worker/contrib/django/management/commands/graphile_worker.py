@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings
@@ -70,6 +72,7 @@ class Command(BaseCommand):
             return
         from graphile_worker.service.serve import serve
 
+        self._avoid_repeated_lines()
         serve(
             app,
             options=worker,
@@ -80,6 +83,13 @@ class Command(BaseCommand):
             http_port=options.get("http_port"),
             http_address=options.get("http_address"),
         )
+
+    @staticmethod
+    def _avoid_repeated_lines() -> None:
+        """With DEBUG, Django's own handler shows its lines; ours would show them again."""
+        of_django = logging.getLogger("django")
+        if settings.DEBUG and of_django.handlers and not logging.getLogger().handlers:
+            of_django.propagate = False
 
     def _run_command(self, words: list[str]) -> None:
         from graphile_worker.cli.main import run_main
@@ -93,5 +103,8 @@ class Command(BaseCommand):
 
     @staticmethod
     def _reloads(options: dict[str, Any]) -> bool:
+        """Whether to watch the code: if asked to, else with DEBUG if the package for it is installed."""
         wanted = options.get("reload")
-        return bool(settings.DEBUG and not options.get("once")) if wanted is None else bool(wanted)
+        if wanted is not None:
+            return bool(wanted)
+        return bool(settings.DEBUG) and not options.get("once") and find_spec("watchfiles") is not None
