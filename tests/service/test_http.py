@@ -20,7 +20,7 @@ from graphile_worker.service.http.reporting_plugin import ReportingPlugin
 from graphile_worker.service.http.worker_processes import WorkerProcesses
 from service.probes import address_of, probe, scrape
 from service.programs import Start, write_program
-from support.proxy import proxy_to
+from support.proxy import Proxy, proxy_to
 from support.working import Jobs, until
 
 SUCCESSES = "jobs_total[outcome=success,task=hello]"
@@ -226,3 +226,39 @@ async def _fails_beside(taken: HttpPlugin, start: Start, tmp_path: Path) -> None
 def test_ports_are_checked() -> None:
     with pytest.raises(ConfigError, match="http_port: expected a number from 0 to 65535, got 65536"):
         HttpPlugin(65536)
+
+
+async def test_an_exporter_without_a_worker(
+    start: Start, tmp_path: Path, database_url: str, jobs: Jobs
+) -> None:
+    await jobs.add("hello")
+    (tmp_path / "socket").mkdir()
+    command = ("-m", "graphile_worker", "exporter", "--http-port", "0", "--every", "1")
+    exporter = start(*command, DATABASE_URL=Proxy(database_url).url(tmp_path / "socket"))
+    at = address_of(exporter)
+    assert (await probe(at, "/livez")).status == 200  # the database does not answer yet
+    assert (await probe(at, "/readyz")).status == 503
+    assert (await scrape(at))["exporter_up"] == 0
+    async with proxy_to(database_url, tmp_path / "socket"):
+        await until(lambda: _is(at, "/readyz", 200))
+        found = await scrape(at)
+        assert (found["exporter_up"], found["ready_jobs"], found["workers[state=alive]"]) == (1, 1, 0)
+        exporter.send(signal.SIGTERM)
+        await until(lambda: exporter.process.poll() is not None)
+    assert exporter.ended() == 143
+
+
+async def test_one_of_several_processes_has_the_gauges_about_the_database(
+    start: Start, tmp_path: Path, jobs: Jobs
+) -> None:
+    write_program(tmp_path / "worker.py", "processes=2, http_port=0, database_metrics=True")
+    worker = start("worker.py").wait_for("ready: ", times=2)
+    at = address_of(worker)
+
+    async def is_there() -> bool:
+        return (await scrape(at)).get("exporter_up") == 1  # the sum of all processes
+
+    await until(is_there)
+    assert (await scrape(at))["jobs_table_bytes"] > 0
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143

@@ -60,6 +60,7 @@ class DatabaseReader:
         self._succeeded_at: float | None = None  # by the monotonic clock
         self._last_success = 0.0  # by the wall clock, for people
         self._has_turn = not is_exclusive
+        self._is_failing = False
         self._task: asyncio.Task[None] | None = None
         self.is_up = False
         """Whether the last attempt to read succeeded."""
@@ -93,10 +94,11 @@ class DatabaseReader:
                 async with self._connect() as connection:
                     await self._follow(connection)
             except Exception as error:
-                if self.is_up or self._succeeded_at is None:
+                if not self._is_failing:  # one line for each outage
                     logger.warning(
-                        "the database cannot be read for metrics: %s", explained(error, self._schema)
+                        "metrics of the database cannot be read: %s", explained(error, self._schema)
                     )
+                self._is_failing = True
                 self.is_up = False
                 self._has_turn = not self._is_exclusive
             await asyncio.sleep(self._every)
@@ -125,4 +127,7 @@ class DatabaseReader:
                 self._table_read_at = time.monotonic()
         self._succeeded_at = time.monotonic()
         self._last_success = time.time()
+        if self._is_failing:
+            self._is_failing = False
+            logger.info("metrics of the database are read again")
         self.is_up = True
