@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sentry_sdk
+from opentelemetry.sdk.trace import TracerProvider
 
 from graphile_worker import (
     CronItem,
@@ -23,8 +24,10 @@ from graphile_worker import (
     run_once,
     task,
 )
+from graphile_worker.contrib.opentelemetry import OpenTelemetryPlugin
 from graphile_worker.contrib.sentry import SentryPlugin
 from graphile_worker.contrib.sentry.monitors import slug_of
+from graphile_worker.hooks import Plugin
 from graphile_worker.hooks.events import JobCompleted
 from support.sentry import Sent, sentry_keeping
 from support.working import until
@@ -280,3 +283,21 @@ async def test_recurring_jobs_check_in_once_at_the_start_and_once_at_the_end(
         "schedule": {"type": "crontab", "value": "0 4 * * *"},
         "timezone": "Europe/Berlin",
     }
+
+
+async def test_with_both_plugins_opentelemetry_writes_the_trace_and_sentry_reads_it(
+    init: Init, database_url: str
+) -> None:
+    sent, provider = init(traces_sample_rate=None), TracerProvider()
+
+    @task
+    async def charge(payload: Any) -> None:
+        raise Refused
+
+    plugins: list[Plugin] = [SentryPlugin(), OpenTelemetryPlugin(tracer_provider=provider)]
+    async with make_worker_utils(connection_string=database_url, plugins=plugins) as utils:
+        with provider.get_tracer("shop").start_as_current_span("request") as request:
+            await utils.add_job("charge", max_attempts=1)
+    await drain(database_url, charge)
+    (error,) = sent.errors
+    assert error["contexts"]["trace"]["trace_id"] == f"{request.get_span_context().trace_id:032x}"

@@ -74,6 +74,8 @@ class RunJobs:
             local_queue=None,
             complete_job_batch_delay=None,
             fail_job_batch_delay=None,
+            plugins=[],  # a test suite reports to nothing outside
+            plugin_options={},
         )
         self._clock = clock
         self._app = app
