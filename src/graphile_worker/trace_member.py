@@ -7,6 +7,7 @@ another program may have added the job. Jobs and hooks keep it.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -15,6 +16,10 @@ NAME = "_trace"
 MARK = f'"{NAME}"'
 """Payloads without this text have no such member, which spares them from being decoded."""
 
+# The member as adds write it, in front of the others: cutting it out then takes no decoding.
+_LEADING = re.compile(
+    r'\{"_trace":\{"flags":[0-9]{1,3},"trace_id":"[0-9a-f]{32}","span_id":"[0-9a-f]{16}"\}(?:,|(?=\}))'
+)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -25,6 +30,9 @@ def without_trace(raw: str) -> str:
 
 
 def _cut(raw: str) -> str:
+    leading = _LEADING.match(raw)
+    if leading is not None and raw.find(MARK, leading.end()) < 0:
+        return "{" + raw[leading.end() :]
     try:
         if not raw.lstrip().startswith("["):
             return bytes(_object_without(raw)).decode()

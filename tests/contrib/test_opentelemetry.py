@@ -21,7 +21,14 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
+from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_OFF,
+    ALWAYS_ON,
+    ParentBased,
+    ParentBasedTraceIdRatio,
+    Sampler,
+    TraceIdRatioBased,
+)
 from opentelemetry.trace import SpanKind, StatusCode
 
 from graphile_worker import (
@@ -43,6 +50,8 @@ from graphile_worker.contrib.opentelemetry import (
     context_of,
     inject,
 )
+from graphile_worker.contrib.opentelemetry.carried import ROOT
+from graphile_worker.contrib.opentelemetry.unsampled import root_starter
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
 from graphile_worker.hooks.events import JobsAdded
 from support.working import PATIENCE, Jobs, until
@@ -430,7 +439,6 @@ async def test_a_recurring_job_has_a_span_and_an_idle_worker_has_none(
     assert send.parent is process.parent is None
     assert attributes(send)["graphile_worker.cron_item"] == "every_minute"
     assert links(process) == [ids(send)]
-    assert is_child(collector.all("select")[0], process)
     of_task = [span.name for span in collector.spans if is_child(span, process)]
     assert of_task == ["select", "SELECT"]  # the second is how asyncpg resets a connection
     began = send.start_time or 0  # before that, the worker has looked at the schema
@@ -529,3 +537,27 @@ def test_a_context_passes_to_another_process_as_text(collector: Collector) -> No
     for nothing in (None, "", "{}", "[]", '{"trace_id": "1", "span_id": "2"}'):
         with context_from_text(nothing):
             assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_traces_are_sampled_by_their_ids_as_the_sdk_does() -> None:
+    half = Collector(ParentBasedTraceIdRatio(0.5))
+    start = root_starter(half.tracer, ROOT)
+    assert start is not None
+    spans = [start("process", ROOT, SpanKind.CONSUMER) for _ in range(400)]
+    for span in spans:
+        span.end()
+    sampler = TraceIdRatioBased(0.5)
+    for span in spans:
+        context = span.get_span_context()
+        decision = sampler.should_sample(None, context.trace_id, "process").decision
+        assert context.is_valid
+        assert decision.is_sampled() == context.trace_flags.sampled  # type: ignore[no-untyped-call]
+    assert len({span.get_span_context().trace_id for span in spans}) == 400
+    assert len(half.spans) == sum(span.get_span_context().trace_flags.sampled for span in spans)
+    assert 100 < len(half.spans) < 300
+    parent = trace.set_span_in_context(spans[0])
+    assert start("child", parent, SpanKind.CONSUMER).get_span_context().trace_id == (
+        spans[0].get_span_context().trace_id
+    )
+    assert root_starter(Collector(ALWAYS_ON).tracer, ROOT) is None
+    assert root_starter(trace.NoOpTracer(), ROOT) is None

@@ -6,15 +6,11 @@ and the task. A watcher that fails never fails a job: its error is logged.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
 from typing import Protocol
 
 from ..errors import ConfigError
 from ..job import Job
 from ..outcome import Outcome
-
-logger = logging.getLogger("graphile_worker.hooks")
 
 
 class RunWatcher(Protocol):
@@ -39,32 +35,3 @@ def check_run_watcher(watcher: object) -> None:
         raise ConfigError(
             f"watch_runs: expected an object with the methods before and after, got {watcher!r}"
         )
-
-
-class WatchedRun:
-    """One run, as all watchers see it."""
-
-    __slots__ = ("_job", "_states")
-
-    def __init__(self, watchers: Iterable[RunWatcher], job: Job) -> None:
-        self._job = job
-        self._states: list[tuple[RunWatcher, object]] = []
-        for watcher in watchers:
-            try:
-                self._states.append((watcher, watcher.before(job)))
-            except Exception:
-                self._log_failure(watcher)
-
-    def ended(self, outcome: Outcome | None) -> None:
-        """Tell the watchers, the last one first."""
-        for watcher, state in reversed(self._states):
-            try:
-                watcher.after(state, self._job, outcome)
-            except Exception:
-                self._log_failure(watcher)
-
-    def _log_failure(self, watcher: RunWatcher) -> None:
-        logger.exception(
-            "a watcher of runs failed for task %s (job %d): %s",
-            self._job.task_identifier, self._job.id, type(watcher).__qualname__,
-        )  # fmt: skip

@@ -49,8 +49,8 @@ def run_tasks(
     `TestCase` as in a `TransactionTestCase`. Tasks run one at a time. A task that fails does not raise here:
     see the results, or call `run_tasks().jobs.check()`.
 
-    - `limit`: how many may run before this is taken for an endless loop, and RuntimeError is raised
-    - `until`: also run what is due by this time, or so long from now
+    - `limit`: RuntimeError after this many jobs, because some task enqueues itself
+    - `until`: a time, or a timedelta from now; also run what is due by then
     - `using`: the alias of the database
     """
     chosen = worker_settings()

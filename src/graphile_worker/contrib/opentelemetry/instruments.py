@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import Any
 
-from opentelemetry.metrics import MeterProvider, get_meter_provider
+from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
 
 from ...version import __version__
 from .attributes import DESTINATION, ERROR_TYPE, OPERATION, SYSTEM
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Seconds; those that the conventions advise."""
+_Labels = tuple[str | None, str | None]
+"""Task and type of the error."""
 _NOT_SET = {"NoOpMeterProvider", "_ProxyMeterProvider"}
 
 
@@ -20,11 +23,20 @@ class Instruments:
 
     def __init__(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("graphile_worker", __version__)
-        self._sent = meter.create_counter(
-            "messaging.client.sent.messages", "{message}", "Jobs that were to be added."
+        # Counted here and read at each export, because the SDK takes far longer to count.
+        self._sent: Counter[_Labels] = Counter()
+        self._consumed: Counter[_Labels] = Counter()
+        meter.create_observable_counter(
+            "messaging.client.sent.messages",
+            [lambda _: _observations("send", self._sent)],
+            "{message}",
+            "Jobs that were to be added.",
         )
-        self._consumed = meter.create_counter(
-            "messaging.client.consumed.messages", "{message}", "Jobs that were run."
+        meter.create_observable_counter(
+            "messaging.client.consumed.messages",
+            [lambda _: _observations("process", self._consumed)],
+            "{message}",
+            "Jobs that were run.",
         )
         self._send_duration = meter.create_histogram(
             "messaging.client.operation.duration",
@@ -41,21 +53,24 @@ class Instruments:
 
     def sent(self, task: str | None, count: int, seconds: float, error: str | None) -> None:
         """Count one add."""
-        labels = _labels("send", task, error)
-        self._sent.add(count, labels)
-        self._send_duration.record(seconds, labels)
+        self._sent[task, error] += count
+        self._send_duration.record(seconds, _labels("send", task, error))
 
     def processed(self, task: str, seconds: float, error: str | None) -> None:
         """Count one run."""
-        labels = _labels("process", task, error)
-        self._consumed.add(1, labels)
-        self._process_duration.record(seconds, labels)
+        self._consumed[task, error] += 1
+        self._process_duration.record(seconds, _labels("process", task, error))
 
 
 def instruments_of(provider: MeterProvider | None) -> Instruments | None:
     """The instruments; None if the program has set no provider, so that metrics cost nothing."""
     chosen = provider if provider is not None else get_meter_provider()
     return None if type(chosen).__name__ in _NOT_SET else Instruments(chosen)
+
+
+def _observations(operation: str, counts: Counter[_Labels]) -> list[Observation]:
+    found = list(counts.items())  # in the thread of the exporter
+    return [Observation(count, _labels(operation, task, error)) for (task, error), count in found]
 
 
 @lru_cache(maxsize=4096)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextvars import Token
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
@@ -21,15 +20,7 @@ from .tracing import Tracing
 
 Relation = Literal["link", "parent"]
 """How a run relates to the span that added its job."""
-
-
-class Processing(NamedTuple):
-    """A run that has begun."""
-
-    span: Span | None
-    """None if its task is not traced."""
-    token: Token[Context]
-    began: float
+MAX_NAMES = 10_000
 
 
 class RunSpans:
@@ -39,38 +30,49 @@ class RunSpans:
         self._tracing = tracing
         self._hooks = hooks
         self._is_parent = relation == "parent"
+        self._names: dict[str, str | None] = {}
         self.schema: str | None = None
+
+    # Every job passes through the first two methods. Most spans are not recorded, so they do little.
 
     def before(self, job: Job) -> object:
         try:
-            if not self._tracing.covers(job.task_identifier):
-                return Processing(None, attach(ROOT), 0.0)
-            return self._begin(job)
+            task, raw, context = job.task_identifier, job.raw_payload, ROOT
+            name = self._names[task] if task in self._names else self._name(task)
+            if name is None:
+                return None, attach(ROOT), 0.0
+            if MARK in raw and (self._is_parent or '"baggage"' in raw):
+                context = self._inherited(traces_in(raw))
+            span = self._tracing.start_run(name, context, SpanKind.CONSUMER)
+            if span.is_recording():
+                self._describe(span, job)
+            return span, attach(set_span_in_context(span, context)), perf_counter()
         except Exception:
             self._tracing.failed("running a job")
             return None
 
-    def after(self, state: object, job: Job, outcome: Outcome | None) -> None:
-        if not isinstance(state, Processing):
+    def after(self, state: Any, job: Job, outcome: Outcome | None) -> None:
+        if state is None:
             return
+        span, token, began = state
         try:
-            detach(state.token)
-            if state.span is not None:
-                self._end(state, state.span, job, outcome)
+            detach(token)
+            if span is None:
+                return
+            if span.is_recording():
+                self._end(span, job, outcome)
+            if (instruments := self._tracing.instruments) is not None:
+                kind = qualified_name(outcome.error) if isinstance(outcome, Failed) else None
+                instruments.processed(job.task_identifier, perf_counter() - began, kind)
         except Exception:
             self._tracing.failed("running a job")
 
-    def _begin(self, job: Job) -> Processing:
-        began, task, context = perf_counter(), job.task_identifier, ROOT
-        traces: list[dict[str, Any]] | None = None
-        if MARK in job.raw_payload and (self._is_parent or '"baggage"' in job.raw_payload):
-            traces = traces_in(job.raw_payload)
-            context = self._inherited(traces)
-        span = self._tracing.start(f"process {task}", context, SpanKind.CONSUMER)
-        if span.is_recording():
-            traces = traces_in(job.raw_payload) if traces is None else traces
-            self._describe(span, job, traces)
-        return Processing(span, attach(set_span_in_context(span, context)), began)
+    def _name(self, task: str) -> str | None:
+        """The name of the spans of a task; None if it is not traced."""
+        name = f"process {task}" if self._tracing.covers(task) else None
+        if len(self._names) < MAX_NAMES:
+            self._names[task] = name
+        return name
 
     def _inherited(self, traces: list[dict[str, Any]]) -> Context:
         """What the run takes over from the add: the baggage, and the span if that is the parent."""
@@ -80,7 +82,8 @@ class RunSpans:
             return context_in(traces[0]) or ROOT
         return with_baggage(traces[0], ROOT)
 
-    def _describe(self, span: Span, job: Job, traces: list[dict[str, Any]]) -> None:
+    def _describe(self, span: Span, job: Job) -> None:
+        traces = traces_in(job.raw_payload)
         if not self._is_parent or len(traces) > 1:
             for trace in traces:
                 if (linked := span_context_in(trace)) is not None:
@@ -98,17 +101,13 @@ class RunSpans:
             found[names.MESSAGE_COUNT] = len(job.payload)
         span.set_attributes({name: value for name, value in found.items() if value is not None})
 
-    def _end(self, processing: Processing, span: Span, job: Job, outcome: Outcome | None) -> None:
-        kind = qualified_name(outcome.error) if isinstance(outcome, Failed) else None
-        if span.is_recording():
-            span.set_attribute(names.OUTCOME, "broken off" if outcome is None else _word(outcome))
-            if isinstance(outcome, Failed):
-                self._record(span, job, outcome)
-            elif isinstance(outcome, Interrupted):
-                span.add_event("interrupted", {"reason": message_of(outcome.error)})
+    def _end(self, span: Span, job: Job, outcome: Outcome | None) -> None:
+        span.set_attribute(names.OUTCOME, "broken off" if outcome is None else _word(outcome))
+        if isinstance(outcome, Failed):
+            self._record(span, job, outcome)
+        elif isinstance(outcome, Interrupted):
+            span.add_event("interrupted", {"reason": message_of(outcome.error)})
         span.end()
-        if (instruments := self._tracing.instruments) is not None:
-            instruments.processed(job.task_identifier, perf_counter() - processing.began, kind)
 
     def _record(self, span: Span, job: Job, outcome: Failed) -> None:
         """The error as it is kept in the history: with texts that were made before, and redacted."""
