@@ -27,8 +27,8 @@ PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
         "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary WorkerList "
-        "WorkerSummary RunningJob BlockedLoop LaneDescription Schedule RegisteredSchedule ScheduleRun "
-        "JobStack Deploy CleanupTask CleanupReport SweepReport RecoveredWorker "
+        "WorkerSummary RunningJob BlockedLoop LaneDescription ExecutorPlace Schedule RegisteredSchedule "
+        "ScheduleRun JobStack Deploy CleanupTask CleanupReport SweepReport RecoveredWorker "
         "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd "
         "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
     ),
@@ -51,7 +51,7 @@ PAGES = {
         f"Hooks {_interceptor_types()} CallNext AddWatcher RunWatcher KeptPart SkipJob FailJob LeaveLocked "
         "Plugin PluginWithLifecycle WorkerContext LivePool Events"
     ),
-    "executors.md": "ProcessExecutor RunningProcess TaskExecutor TaskCall RemoteHelpers",
+    "executors.md": "ProcessExecutor TaskExecutor TaskCall RemoteHelpers",
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),
 }

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from .queries.schedules import ScheduleRun as ScheduleRun
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.describe import LaneDescription as LaneDescription
+    from .recovery.pool_state import ExecutorPlace as ExecutorPlace
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
     from .recovery.worker_rows import RunningJob as RunningJob
@@ -165,6 +166,7 @@ export_lazily(
         "queries.cancel": "CancelReport",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "recovery.describe": "LaneDescription",
+        "recovery.pool_state": "ExecutorPlace",
         "recovery.worker_rows": "RunningJob WorkerList WorkerSummary",
         "retry": "Retry",
         "runner": "run run_once",

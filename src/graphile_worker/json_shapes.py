@@ -280,6 +280,12 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         "is_listening": worker.is_listening,
         "clock": worker.clock,
         "forbidden_flags": worker.forbidden_flags,
+        "executors": None
+        if worker.executors is None
+        else [
+            {"executor": each.executor, "place": each.place, "job_id": each.job_id, "memory": each.memory}
+            for each in worker.executors
+        ],
     }
 
 

@@ -138,16 +138,31 @@ async def test_time_limits_end_what_does_not_end_by_itself(jobs: Jobs, workers: 
     await until(lambda: not _is_alive(int(pid)))
 
 
-async def test_a_shutdown_returns_the_job(jobs: Jobs, workers: Workers, file: Path) -> None:
+async def test_a_shutdown_returns_the_job_which_the_list_of_workers_has_shown(
+    database_url: str, jobs: Jobs, workers: Workers, file: Path
+) -> None:
     job_id = await jobs.add("count_for_ever", {"file": str(file)}, flags=["py:timeout=3600"])
     await jobs.add("count_for_ever", {"file": str(file)}, flags=["py:timeout=3600"])
     runner = await workers.start(
         [tasks.count_for_ever],
         grace=0.2,
+        heartbeat_interval=0.1,
         concurrency=2,
         executors={"process": ProcessExecutor(1, kill_after=0.2)},
     )
     await until(lambda: len(lines(file)) == 1)
+    async with make_worker_utils(connection_string=database_url) as utils:
+
+        async def is_shown() -> bool:
+            (worker,) = await utils.list_workers()
+            return [each.job_id for each in worker.executors or ()] == [job_id]
+
+        await until(is_shown)
+        (worker,) = await utils.list_workers()
+        assert worker.executors is not None
+        (place,) = worker.executors
+        assert (place.executor, place.place) == ("process", f"process {lines(file)[0]}")
+        assert place.memory is None or place.memory > 1_000_000
     await workers.stop(runner)
     rows = await jobs.all()
     assert [row["attempts"] for row in rows] == [0, 0]
@@ -167,7 +182,7 @@ async def test_a_process_is_replaced_by_count_and_by_memory(
         await workers.once([tasks.use_memory], executors={"process": executor})
     first, second, third, fourth = lines(file)
     assert first == second != third == fourth
-    assert executor.running == []
+    assert executor.places("process") == []
 
 
 async def test_the_end_of_the_worker_ends_its_processes(database_url: str, jobs: Jobs, file: Path) -> None:

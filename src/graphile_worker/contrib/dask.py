@@ -26,6 +26,7 @@ from ..executors.messages import Body, CallMessage, LogNote, ProgressNote, Start
 from ..executors.remote_helpers import RemoteHelpers, remote_services
 from ..executors.run_call import Tasks, job_of, run_call, value_of
 from ..history.progress import Report
+from ..recovery.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
 
 try:
@@ -128,10 +129,13 @@ class DaskExecutor:
             with suppress(Exception):
                 await asyncio.wait_for(client.close(), CONNECT_WITHIN)
 
-    @property
-    def running(self) -> list[tuple[int, str | None]]:
-        """The ids of running jobs, and where each runs."""
-        return [(call.job.id, call.place) for call in self._calls.values()]
+    def places(self, name: str) -> list[ExecutorPlace]:
+        """Which machine of the cluster runs which job. May be called from any thread."""
+        return [
+            ExecutorPlace(executor=name, place=call.place, job_id=call.job.id)
+            for call in list(self._calls.values())
+            if call.place is not None
+        ]
 
     async def _end(self, client: Any, key: str, call: TaskCall, result: asyncio.Future[bytes]) -> bytes:
         """Ask a task to end; after a while it is forgotten, and CancelledError raised."""

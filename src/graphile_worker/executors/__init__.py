@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from .call import TaskCall as TaskCall
     from .call import TaskExecutor as TaskExecutor
     from .process import ProcessExecutor as ProcessExecutor
-    from .process import RunningProcess as RunningProcess
     from .remote_helpers import RemoteHelpers as RemoteHelpers
 
 export_lazily(
     __name__,
     {
         "call": "TaskCall TaskExecutor",
-        "process": "ProcessExecutor RunningProcess",
+        "process": "ProcessExecutor",
         "remote_helpers": "RemoteHelpers",
     },
 )

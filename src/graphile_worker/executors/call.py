@@ -65,6 +65,8 @@ class TaskExecutor(Protocol):
         """
         ...
 
+    # May also have `def places(self, name: str) -> list[ExecutorPlace]`, for those who look at workers.
+
     async def close(self) -> None:
         """Release everything. Called after the last job has ended, and if the worker could not start."""
         ...

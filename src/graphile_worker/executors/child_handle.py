@@ -154,7 +154,10 @@ class ChildHandle(asyncio.Protocol):
     @property
     def running(self) -> Work | None:
         """The call that it runs, if it runs one."""
-        return self.works[0] if self.works else None
+        try:
+            return self.works[0]
+        except IndexError:  # also read by other threads
+            return None
 
     def ask(self, request: Ask) -> None:
         """Send a request beside the calls. It is lost if the process does not read them."""

@@ -11,9 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from ..errors import ConfigError
+from ..recovery.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
 from .call import TaskCall
 from .child_handle import Work
@@ -26,16 +25,6 @@ from .messages import Ask, Setup
 KILL_AFTER = 5.0
 SHUTDOWN_LIMIT = 3.0  # seconds; a worker that shuts down waits for cancelled tasks for a few seconds only
 KILL_LIMIT = 5.0  # seconds to wait after SIGKILL
-
-
-class RunningProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of an executor, for those who look at workers."""
-
-    pid: int
-    memory: int | None
-    """Bytes; None if the system does not say."""
-    job_id: int | None
-    """The job that it runs."""
 
 
 class ProcessExecutor:
@@ -115,13 +104,13 @@ class ProcessExecutor:
             children, self._children = self._children, None
             await children.close()
 
-    @property
-    def running(self) -> list[RunningProcess]:
-        """The processes, and what they do."""
-        children = [] if self._children is None else self._children.all
+    def places(self, name: str) -> list[ExecutorPlace]:
+        """The processes, and what they do. May be called from any thread."""
+        children = [] if self._children is None else list(self._children.all)
         return [
-            RunningProcess(
-                pid=child.pid,
+            ExecutorPlace(
+                executor=name,
+                place=f"process {child.pid}",
                 memory=memory_of(child.pid),
                 job_id=None if (work := child.running) is None else work.call.job.id,
             )

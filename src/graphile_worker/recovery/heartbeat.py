@@ -28,7 +28,7 @@ from ..schema_name import SchemaName
 from .blocked_loop import BlockageReporter, LoopBlockage
 from .connections import OpenConnection
 from .describe import Description, describe_worker
-from .pool_state import StateReporter
+from .pool_state import GetPlaces, StateReporter
 from .rust_heartbeat import RustHeartbeat
 from .worker_rows import (
     JobReport,
@@ -75,6 +75,7 @@ class Heartbeat:
         write_figures: Callable[[Connection, bool], Awaitable[None]],
         get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
         is_listening: Callable[[], bool] = lambda: False,
+        get_places: GetPlaces | None = None,
         description: Description | None = None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
@@ -90,7 +91,7 @@ class Heartbeat:
         self._on_unavailable = on_unavailable
         self._get_report = get_report
         self._blockage = BlockageReporter(schema, registration.id, get_blockage)
-        self._state = StateReporter(schema, registration.id, is_listening)
+        self._state = StateReporter(schema, registration.id, is_listening, get_places)
         self._description = description
         self._write_figures = write_figures
         self._timeout = registration.grace / 3

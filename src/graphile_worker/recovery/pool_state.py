@@ -1,4 +1,6 @@
-"""How a worker pool stands, as other processes see it: whether notifications reach it, and its clock."""
+"""How a worker pool stands, as other processes see it: whether notifications reach it, its clock, and which
+processes and machines run its tasks.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,43 @@ from ..sql import load
 CLOCK_STEP = 0.5  # seconds: smaller changes of the clock are not reported
 
 
+class ExecutorPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A process or machine that runs tasks for a worker."""
+
+    executor: str
+    """The name of the executor."""
+    place: str
+    """Such as `process 4711`, or the address of a machine."""
+    job_id: int | None = None
+    """The job that it runs."""
+    memory: int | None = None
+    """Bytes; None if unknown."""
+
+
+GetPlaces = Callable[[], list[ExecutorPlace]]
+
+
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """As reported; None if unknown."""
 
     is_listening: bool | None = None
     clock: float | None = None
     """Seconds that its clock is ahead of the server's."""
+    executors: list[ExecutorPlace] | None = None
 
 
 class StateReporter:
     """Reports how a pool stands when that has changed; otherwise does nothing."""
 
-    def __init__(self, schema: SchemaName, pool_id: str, is_listening: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        schema: SchemaName,
+        pool_id: str,
+        is_listening: Callable[[], bool],
+        get_places: GetPlaces | None = None,
+    ) -> None:
+        """`get_places`: what runs tasks elsewhere; None if nothing does."""
+        self._get_places = get_places
         self._schema = schema
         self._pool_id = pool_id
         self._is_listening = is_listening
@@ -46,6 +73,8 @@ class StateReporter:
     async def report(self, connection: Connection, *, timeout: float) -> None:
         """Report a change."""
         state = PoolState(is_listening=self._is_listening(), clock=self._ahead)
+        if self._get_places is not None:
+            state = msgspec.structs.replace(state, executors=self._get_places())
         if not self._can_report or not self._differs(state):
             return
         try:
@@ -54,6 +83,7 @@ class StateReporter:
                 self._pool_id,
                 state.is_listening,
                 state.clock,
+                None if state.executors is None else msgspec.json.encode(state.executors).decode(),
                 timeout=timeout,
             )
         except Exception as error:
@@ -64,7 +94,7 @@ class StateReporter:
 
     def _differs(self, state: PoolState) -> bool:
         last = self._reported
-        if last is None or last.is_listening != state.is_listening:
+        if last is None or last.is_listening != state.is_listening or last.executors != state.executors:
             return True
         if last.clock is None or state.clock is None:
             return last.clock is not state.clock

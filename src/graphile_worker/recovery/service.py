@@ -37,6 +37,7 @@ from .heartbeat import UNAVAILABLE, Heartbeat
 from .lease import Lease
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
+from .pool_state import GetPlaces
 from .rust_heartbeat import HEARTBEAT_INTERVAL, RustHeartbeat
 from .sweep import StatementRunner
 from .sweeper import Sweeper
@@ -115,6 +116,7 @@ class Recovery:
         handlers: Mapping[str, FailureHandler] | None = None,
         policy: KeepPolicy | None = None,
         description: Description | None = None,
+        get_places: GetPlaces | None = None,
     ) -> None:
         """`handlers`: what tasks have added when a job has failed permanently. `description`: see there.
 
@@ -130,6 +132,7 @@ class Recovery:
         self._figures = figures
         self._duties = duties
         self._description = description
+        self._get_places = get_places
         self._registration = Registration(
             id=pool.id,
             host=socket.gethostname(),
@@ -254,6 +257,7 @@ class Recovery:
             get_report=lambda: JobReport(*self._pool.running_report()),
             get_blockage=self._pool.blockage,
             is_listening=lambda: self._pool.is_listening,
+            get_places=self._get_places,
             description=self._description,
             write_figures=self._write_figures,
         )

@@ -16,7 +16,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .blocked_loop import BlockedLoop, decode_blockage
 from .describe import LaneDescription
-from .pool_state import decode_state
+from .pool_state import ExecutorPlace, decode_state
 
 Liveness = Literal["lock", "heartbeat"]
 
@@ -92,6 +92,8 @@ class WorkerSummary:
     """Whether notifications reach it; if not, it finds jobs by polling. None if it does not say."""
     clock: float | None = None
     """Seconds that its clock is ahead of the server's; None if it does not say."""
+    executors: list[ExecutorPlace] | None = None
+    """Processes and machines that run tasks for it, as of `last_seen_at`; None if it uses no executor."""
     locked_since: datetime | None
     """When its oldest lock was taken or renewed; without a scan, when its oldest running job started."""
 
@@ -266,6 +268,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         forbidden_flags=_names(row["forbidden_flags"]),
         is_listening=state.is_listening,
         clock=state.clock,
+        executors=state.executors,
         jobs_held=jobs_held,
         running=running,
         job_ids=job_ids,

@@ -413,6 +413,7 @@ class WorkerBuilder:
             policy=self._keep_policy if self.has_history else None,
             handlers=self._handlers,
             description=self._description(),
+            get_places=None if self.executors is None else self.executors.places,
         )
 
     def _description(self) -> Description | None:

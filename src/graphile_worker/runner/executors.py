@@ -15,7 +15,11 @@ from ..executors.bind import bind_tasks, tasks_of_executors
 from ..executors.call import TaskExecutor
 from ..executors.process import ProcessExecutor, processor_count
 from ..hooks.hooks import Carrier
+from ..recovery.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
+
+MOST_PLACES = 200
+"""Processes and machines that a worker reports."""
 
 logger = logging.getLogger("graphile_worker.executors")
 
@@ -49,6 +53,15 @@ class RunExecutors:
     def bound(self, tasks: Mapping[str, AnyTask], carriers: Sequence[Carrier]) -> dict[str, AnyTask]:
         """The tasks as the pool calls them."""
         return bind_tasks(tasks, self.used, carriers=carriers)
+
+    def places(self) -> list[ExecutorPlace]:
+        """The processes and machines that run tasks. May be called from any thread."""
+        return [
+            place
+            for name, executor in self.used.items()
+            if (places := getattr(executor, "places", None)) is not None
+            for place in places(name)
+        ][:MOST_PLACES]
 
     async def close(self) -> None:
         """Close those that were started."""

@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from ...recovery.pool_state import ExecutorPlace
+
 WorkerState = Literal["alive", "quiet", "stopping", "late", "dead", "unknown"]
 
 
@@ -66,6 +68,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """False if it finds jobs by polling; None if it does not say."""
     clock: float | None = None
     """Seconds that its clock is ahead of the server's."""
+    executors: list[ExecutorPlace] | None = None
+    """Processes and machines that run tasks for it."""
     blocked: Blocked | None = None
     asked: str | None = None
     """Why it was asked to stop or to fetch no more jobs."""

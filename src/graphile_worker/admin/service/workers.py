@@ -251,6 +251,7 @@ def _worker(
         ),
         is_listening=worker.is_listening,
         clock=worker.clock,
+        executors=worker.executors,
         blocked=None if worker.blocked is None else Blocked(
             culprit=worker.blocked.culprit, job_id=worker.blocked.job_id, seconds=worker.blocked.seconds
         ),

@@ -106,6 +106,20 @@ def _print_workers(found: list[WorkerSummary]) -> None:
         for worker in found
     ]
     print_table(columns, rows, empty="No worker is running.")
+    places = [(worker.id, each) for worker in found for each in worker.executors or ()]
+    if places:
+        click.echo()
+        print_table(
+            ("worker pool", "executor", "where", "job", "memory"),
+            [
+                (pool, each.executor, each.place, each.job_id, _megabytes(each.memory))
+                for pool, each in places
+            ],
+        )
+
+
+def _megabytes(memory: int | None) -> str | None:
+    return None if memory is None else f"{memory / 1e6:.0f} MB"
 
 
 def _state(worker: WorkerSummary) -> str:
