@@ -39,11 +39,29 @@ def root_starter(tracer: Tracer, root: Context) -> Start | None:
             return start_span(name, context, kind)  # type: ignore[no-any-return]
         drawn = trace_id()
         if drawn & limit >= bound:
-            return NonRecordingSpan(SpanContext(drawn, span_id(), False, flags))
+            return DroppedSpan(drawn, span_id, flags)
         ids.chosen = drawn
         return start_span(name, context, kind)  # type: ignore[no-any-return]
 
     return start
+
+
+class DroppedSpan(NonRecordingSpan):
+    """A span that is not sampled. It gets its id when it is first asked for it, which few tasks do."""
+
+    def __init__(self, trace_id: int, span_id: Callable[[], int], flags: TraceFlags) -> None:
+        self._trace_id = trace_id
+        self._make_span_id = span_id
+        self._flags = flags
+        self._made: SpanContext | None = None
+
+    def get_span_context(self) -> SpanContext:
+        if self._made is None:
+            self._made = SpanContext(self._trace_id, self._make_span_id(), False, self._flags)
+        return self._made
+
+    def __repr__(self) -> str:
+        return f"DroppedSpan({self.get_span_context()!r})"
 
 
 class _ChosenIds:
