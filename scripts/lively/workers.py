@@ -8,8 +8,9 @@ import linecache
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from graphile_worker import Runner, parse_crontab, run
 from graphile_worker.version import __version__
@@ -64,6 +65,18 @@ def _function(task: ShopTask, pace: float) -> Any:
     return _mailing(call, rng) if task.name == "send_email" else call
 
 
+@dataclass
+class Email:
+    """The payload of `send_email`, which the dashboard shows beside a job's."""
+
+    to: str
+    template: Literal["welcome", "receipt", "shipped", "password_reset"]
+    user_id: int
+    token: str
+    locale: str = "en"
+    attachments: list[str] | None = None
+
+
 def _mailing(call: Any, rng: random.Random) -> Any:
     """The task whose file is the shop's, as far as tracebacks can tell."""
 
@@ -78,7 +91,9 @@ def _mailing(call: Any, rng: random.Random) -> Any:
     code = Mail.send_message.__code__.replace(co_filename=LIBRARY)
     Mail.send_message.__code__ = code  # type: ignore[method-assign, unused-ignore]
     exec(compile(SOURCE, EMAIL, "exec", dont_inherit=True), namespace)  # noqa: S102
-    return namespace["send_email"]
+    function = namespace["send_email"]
+    function.__annotations__["payload"] = Email
+    return function
 
 
 async def write_pools(connection: Any, now: datetime) -> None:

@@ -93,6 +93,7 @@ def test_a_page_survives_its_database(background: Background, visit: Visit) -> N
             assert "Traceback" not in answer.text()
             embedded.start()
             expect(stale).to_be_hidden()
+            expect(page.locator(".live")).to_have_attribute("data-live", "live")
         expect(page.locator("main h1")).to_be_visible()
         visitor.context.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -31,6 +32,7 @@ from opentelemetry.sdk.trace.sampling import (
 )
 from opentelemetry.trace import SpanKind, StatusCode
 
+from contrib.traced_process import note_trace
 from graphile_worker import (
     Hooks,
     JobHelpers,
@@ -561,3 +563,13 @@ def test_traces_are_sampled_by_their_ids_as_the_sdk_does() -> None:
     )
     assert root_starter(Collector(ALWAYS_ON).tracer, ROOT) is None
     assert root_starter(trace.NoOpTracer(), ROOT) is None
+
+
+async def test_a_task_in_a_process_continues_the_trace_of_its_job(
+    database_url: str, jobs: Jobs, collector: Collector, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace"
+    await jobs.add("note_trace", {"file": str(file)})
+    await run_once(connection_string=database_url, task_list=[note_trace], plugins=[collector.plugin()])
+    span = collector.one("process note_trace")
+    assert file.read_text() == f"{span.context.trace_id:032x} {span.context.span_id:016x}"

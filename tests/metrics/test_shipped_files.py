@@ -78,6 +78,14 @@ def test_the_command_prints_them() -> None:
     assert call(exporter_command, ["--alerts"]).output == ALERTS
 
 
+def test_the_command_prints_the_gauges_once(database_url: str) -> None:
+    printed = CliRunner().invoke(exporter_command, ["-c", database_url, "--queue", "mail", "--json"])
+    found = json.loads(printed.output)
+    assert found["ready_jobs"] == [{"labels": {}, "value": 0}]
+    assert found["queue_jobs"] == [{"labels": {"queue": "mail"}, "value": 0}]
+    assert {f"graphile_worker_{name}" for name in found} <= NAMES
+
+
 def series(name: str, values: str) -> dict[str, str]:
     return {"series": f"graphile_worker_{name}", "values": values}
 

@@ -8,6 +8,8 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import SimpleTestCase, TransactionTestCase, modify_settings, override_settings
 
+from graphile_worker import JobSpec
+from graphile_worker.contrib.django import add_job, add_jobs
 from graphile_worker.contrib.django.compat import task_backends
 from graphile_worker.contrib.django.conf import connection_string, worker_settings
 
@@ -19,7 +21,30 @@ class Elsewhere:
         return "elsewhere"
 
 
+class AddedTasks:
+    """A plugin that notes which jobs are added."""
+
+    seen = []
+
+    def install(self, hooks):
+        hooks.watch_adds(self)
+
+    def before(self, specs):
+        self.seen.extend(spec.task_identifier for spec in specs)
+        return specs, None
+
+    def after(self, state, jobs, error):
+        self.seen.append(len(jobs))
+
+
 class Project(TransactionTestCase):
+    def test_plugins_of_the_site_watch_its_adds(self):
+        with override_settings(GRAPHILE_WORKER={"CLIENT_PLUGINS": ["suite.check_project.AddedTasks"]}):
+            add_job("a")
+            add_jobs([JobSpec("b"), JobSpec("b")])
+        add_job("c")
+        self.assertEqual(AddedTasks.seen, ["a", 1, "b", "b", 2])
+
     def test_checks_and_migrations_are_clean(self):
         call_command("check", databases=["default"], fail_level="ERROR", stdout=io.StringIO())
         call_command("makemigrations", check=True, dry_run=True, stdout=io.StringIO())

@@ -109,7 +109,7 @@ async def page(call: Call) -> Page:
     found = await operations.get(call.database, id_of(call))
     values = {
         "found": found, "title_of": title_of, "stages": STAGES,
-        "may_stop": found.is_active and not call.database.is_read_only
+        "may_stop": not call.database.is_read_only
         and call.may(await permission_to_stop(call.database, found)),
         "filter_url": _jobs_url(call, found),
     }  # fmt: skip

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
 
 import click
 
+from ...config import Settings
 from ...errors import ConfigError
 from ...service.logs import start_logging
 from ...service.signals import end_by_signal
-from ..support.client import load_settings, run_async, with_app, with_database
-from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, SCHEMA_OPTION
+from ..support.client import load_settings, run_async, utils_for, with_app, with_database
+from ..support.output import print_json
+from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
 
 
 @click.command("exporter")
@@ -53,6 +56,7 @@ from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, S
     "--dashboard", "file", flag_value="grafana.json", help="Print a dashboard for Grafana, and exit."
 )
 @click.option("--alerts", "file", flag_value="alerts.yml", help="Print alert rules for Prometheus, and exit.")
+@JSON_OPTION
 @click.pass_context
 def exporter_command(
     ctx: click.Context,
@@ -63,13 +67,14 @@ def exporter_command(
     queues: tuple[str, ...],
     max_tasks: int,
     file: str | None,
+    as_json: bool,
     **_: Any,
 ) -> int:
     """Serve gauges about the database for Prometheus: ready jobs, their age, jobs by task and state, workers.
 
     They are the same for all workers, so one process serves them: this one, or a worker with
     --database-metrics. It reads the database at intervals, at a cost that does not depend on the number of
-    jobs; a scrape reads memory. The schema is not changed.
+    jobs; a scrape reads memory. The schema is not changed. With --json it prints the gauges once, and exits.
 
     \b
     graphile-worker exporter --http-port 9464
@@ -80,8 +85,11 @@ def exporter_command(
         click.echo(files("graphile_worker.metrics").joinpath(file).read_text("utf-8"), nl=False)
         return 0
     settings = load_settings(ctx, {"http_port": http_port, "http_address": http_address})
-    start_logging(settings)
-    settings = with_database(with_app(settings)[0])
+    start_logging(settings, quiet=as_json)
+    settings = with_database(with_app(settings)[0], quiet=as_json)
+    if as_json:
+        print_json(run_async(_read(settings, queues, max_tasks)))
+        return 0
     options = settings.command_line
     if options.http_port is None:
         raise click.UsageError("Give --http-port, the port to serve on.", ctx)
@@ -100,3 +108,16 @@ def exporter_command(
         )
     )
     return end_by_signal(number)
+
+
+async def _read(settings: Settings, queues: Collection[str], max_tasks: int) -> dict[str, Any]:
+    """The gauges by name, each with its values and their labels."""
+    from ...figures.database_gauges import read_ready_gauges, read_table_gauges
+
+    async with utils_for(settings) as utils, utils.pool.acquire() as connection:
+        ready = await read_ready_gauges(connection, utils.schema)
+        table = await read_table_gauges(connection, utils.schema, queues=queues, max_tasks=max_tasks)
+    return {
+        each.name: [{"labels": dict(labels), "value": value} for labels, value in each.values]
+        for each in (*ready, *table)
+    }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Unpack
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from ...client.sync_worker_utils import SyncWorkerUtils
+from ...config.plugins import load_plugins
+from ...hooks import Hooks
 from ...job import Job
 from ...spec import JobOptions, JobSpec, TaskLike
-from .conf import worker_settings
+from .conf import plugin_named, worker_settings
 
 
 def utils(using: str | None = None) -> SyncWorkerUtils:
@@ -21,7 +24,14 @@ def utils(using: str | None = None) -> SyncWorkerUtils:
     """
     chosen = worker_settings()
     connection: Any = connections[using or chosen.database]
-    return SyncWorkerUtils.bound(connection, options=chosen.worker_options())
+    hooks = _hooks(tuple(chosen.client_plugins)) if chosen.client_plugins else None
+    return SyncWorkerUtils.bound(connection, options=chosen.worker_options(), hooks=hooks)
+
+
+@lru_cache(maxsize=4)
+def _hooks(plugins: tuple[str, ...]) -> Hooks:
+    """The hooks of all clients of this process."""
+    return Hooks(plugins=load_plugins([plugin_named(name) for name in plugins], {}))
 
 
 def add_job(

@@ -10,8 +10,10 @@ from urllib.parse import quote, urlencode
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.utils.module_loading import import_string
 
 from ...errors import ConfigError
+from ...hooks import Plugin
 from ...options import WorkerOptions
 from ...schema_name import SchemaName
 from ...text import closest
@@ -49,6 +51,8 @@ class WorkerSettings:
     """Recurring jobs, as the text of a crontab."""
     plugins: Sequence[str] = ()
     """Plugins by their dotted paths, or by names such as `sentry`."""
+    client_plugins: Sequence[str] = ()
+    """Plugins of the site itself, which watch the jobs that it adds; named in the same way."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the worker by name, such as {"concurrency": 10}."""
 
@@ -77,6 +81,13 @@ def worker_settings() -> WorkerSettings:
     except ConfigError as error:
         raise ImproperlyConfigured(f"{SETTING}['OPTIONS']: {error}") from None
     return found
+
+
+def plugin_named(name: str) -> Plugin | str:
+    """A plugin by its dotted path, as Django names things; the worker loads those with other names."""
+    is_dotted = "." in name and ":" not in name
+    plugin: Plugin | str = import_string(name)() if is_dotted else name
+    return plugin
 
 
 def table_name(name: str) -> str:

@@ -7,13 +7,12 @@ from importlib import import_module
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.utils.module_loading import autodiscover_modules, import_string
+from django.utils.module_loading import autodiscover_modules
 
 from ...app import App
-from ...hooks import Plugin
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
-from .conf import WorkerSettings, worker_settings
+from .conf import WorkerSettings, plugin_named, worker_settings
 from .later_tasks import LaterTasks
 from .task_connections import with_connections
 
@@ -32,15 +31,8 @@ def make_app(
         return [adapt(task) for task in django_tasks(queues, excluded)]
 
     found_later = [LaterTasks(of_django)] if has_framework() else []
-    plugins = [*found_later, *map(_plugin, chosen.plugins)]
+    plugins = [*found_later, *map(plugin_named, chosen.plugins)]
     return App(tasks=[*own, *of_django()], plugins=plugins, crontab=chosen.crontab)
-
-
-def _plugin(name: str) -> Plugin | str:
-    """A plugin by its dotted path, as Django names things; the worker loads those with other names."""
-    is_dotted = "." in name and ":" not in name
-    plugin: Plugin | str = import_string(name)() if is_dotted else name
-    return plugin
 
 
 def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:
