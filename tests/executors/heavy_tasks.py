@@ -18,6 +18,7 @@ from typing import Any
 from graphile_worker import GiveUp, JobHelpers, Snooze, task
 from graphile_worker.tasks.task import AnyTask
 
+PATIENCE = 20.0
 trace: contextvars.ContextVar[str] = contextvars.ContextVar("trace", default="none")
 
 
@@ -40,12 +41,16 @@ def _note(payload: dict[str, Any], text: object) -> None:
         file.write(f"{text}\n")
 
 
+def _lines(payload: dict[str, Any]) -> int:
+    return len(Path(payload["file"]).read_text().splitlines())
+
+
 @task(executor="process")
 def note(payload: dict[str, Any]) -> None:
-    """Also slow, if the payload says so."""
-    if "sleep" in payload:
-        _note(payload, f"slow {payload['n']} begins")
-        time.sleep(payload["sleep"])
+    """Waits until the file has some lines, if the payload says so, but not without limit."""
+    end = time.monotonic() + PATIENCE
+    while "after" in payload and _lines(payload) < payload["after"] and time.monotonic() < end:
+        time.sleep(0.01)
     _note(payload, payload["n"])
 
 
