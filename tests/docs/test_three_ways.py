@@ -51,6 +51,8 @@ def test_a_row_is_true(name: str) -> None:
             "connection": "connection_string",
             "config": "options",
             "lane": "lanes",
+            "executor": "executors",
+            "plugin": "plugins",
             "no_prepared_statements": "",
         }
         option = FLAGS.get(parameter) or aliases.get(parameter, parameter)

@@ -144,9 +144,9 @@ async def fetches(jobs: Jobs, since: datetime) -> list[Any]:
     """Connections whose last statement belongs to a fetch that began after `since`."""
     return await jobs.connection.fetch(
         "select pid from pg_stat_activity where datname = current_database() and query_start > $1 "
-        "and (query like '-- Lock the next jobs%' or query like '-- The distinct priorities%' "
-        "or query like '-- Whether a job of a named queue%')",
+        "and query like $2",
         since,
+        "%is_available%",
     )
 
 
