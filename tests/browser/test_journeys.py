@@ -69,6 +69,7 @@ def sign_in(visitor: Visitor) -> Any:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+    page.wait_for_load_state("load")  # keys are of use only after the scripts have run
     return page
 
 
