@@ -103,6 +103,7 @@ chaos: $(STAMP)
 FUZZ_CASES ?= 10000
 fuzz: $(STAMP)
 	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest --timeout=7200 tests/fuzz --show-capture=no $(PYTEST_ARGS)
+	HOSTILE_STEP=1 $(BIN)/pytest --timeout=7200 tests/admin/test_hostile_requests.py $(PYTEST_ARGS)
 
 # Mixed load for this long; fails if memory, connections or tables grow.
 SOAK_MINUTES ?= 30

@@ -1,7 +1,11 @@
-"""Requests as an attacker writes them: no value of any parameter is more than a wrong value."""
+"""Requests as an attacker writes them: no value of any parameter is more than a wrong value.
+
+Each parameter gets every third value, each route another third; `HOSTILE_STEP=1` has all (`make fuzz`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import httpx
@@ -16,6 +20,7 @@ from graphile_worker.admin.table import ROUTES
 
 from .callers import client, example_path, same_origin
 
+STEP = int(os.environ.get("HOSTILE_STEP", "3"))
 HUGE = "9" * 30
 NASTY = (
     "%00", "a%00b", "%ff", "%ed%a0%80", "%0d%0aX-Injected:%201", "%", "-1", "0", HUGE, "9" * 5000, "-" + HUGE,
@@ -73,9 +78,10 @@ async def test_every_parameter_takes_every_value(browser: httpx.AsyncClient, par
         if place % 4 != part:
             continue
         path = example_path(route)
-        for name in parameters(route):
+        for number, name in enumerate(parameters(route)):
             values = (*NASTY, *CURSORS) if name in ("after", "before") else NASTY
-            complaints += [await answered(browser, f"{path}?{name}={value}") for value in values]
+            some = values[(place + number) % STEP :: STEP]
+            complaints += [await answered(browser, f"{path}?{name}={value}") for value in some]
     assert [each for each in complaints if each] == []
 
 
