@@ -59,7 +59,7 @@ class DaskExecutor:
         priority: int = 0,
         upload_package: str | None = None,
     ) -> None:
-        """`address`: of the scheduler, or an asynchronous client of yours, which stays open.
+        """`address`: that of the scheduler, or an asynchronous client, which the executor leaves open.
 
         `resources` and `priority`: as in `Client.submit`. `upload_package`: a zip, egg or Python file that is
         sent to all machines of the cluster.

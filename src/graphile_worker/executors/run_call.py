@@ -1,6 +1,6 @@
 """Runs one call where it has arrived: finds the task, calls it, and turns what it did into an answer.
 
-The same for processes, Dask and Ray. What differs is how coroutines are run and where notes go.
+The same for processes and Dask. What differs is how coroutines are run and where notes go.
 """
 
 from __future__ import annotations
