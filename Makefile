@@ -40,7 +40,7 @@ TEST_PROCESSES ?= 4
 
 test: $(STAMP)
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --ignore=tests/browser \
-		--cov --cov-report=term --cov-fail-under=89 $(PYTEST_ARGS)
+		--cov --cov-report= --cov-fail-under=89 $(PYTEST_ARGS)
 
 # The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
 BROWSER_STAMP := $(VENV)/.browser

@@ -8,7 +8,6 @@ TEST_IN_MEMORY           0: keep temporary files, and so databases, on the disk 
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +22,7 @@ from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.bytecode import CompiledFiles
 from support.limits import TimeLimits
+from support.logging_state import restored_logging
 from support.run_guard import RunGuard
 from support.scheduling import LongestFirst
 from support.server import DatabaseServer, SharedServer, chosen_programs
@@ -88,11 +88,8 @@ def pytest_report_header() -> str:
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """The command sets up logging for its process; called in this one, it must leave nothing behind."""
-    logger = logging.getLogger("graphile_worker")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    with restored_logging():
+        yield
 
 
 SERVER_SETTINGS = {**SETTINGS, "max_wal_size": "256MB", "min_wal_size": "64MB"}  # the folder may be in memory

@@ -111,17 +111,6 @@ async def test_loguru_has_the_job_in_extra(database_url: str, lines: list[Any]) 
     assert {record["message"]: record["extra"] for record in lines} == jobs
 
 
-@pytest.fixture
-def own_logger() -> Iterator[None]:
-    """Restores our logger."""
-    own = logging.getLogger("graphile_worker")
-    before = own.handlers, own.propagate, own.level
-    yield
-    own.handlers, own.propagate = before[:2]
-    own.setLevel(before[2])
-
-
-@pytest.mark.usefixtures("own_logger")
 async def test_loguru_gets_our_lines(database_url: str, lines: list[Any]) -> None:
     plugin = LoguruPlugin(intercept="info")
     await run_two_kinds(database_url, plugin, lambda _: None)

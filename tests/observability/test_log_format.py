@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,16 +16,9 @@ import pytest
 
 from graphile_worker import TextFormatter, configure_logging
 from graphile_worker.observability.log_format import PipeHandler, debug_wanted, is_journal
-from support.logging_state import restored_logging
 
 LOGGER = logging.getLogger("graphile_worker.worker")
 SCOPE = {"worker_id": "worker-1", "task_identifier": "send_email", "job_id": 7}
-
-
-@pytest.fixture(autouse=True)
-def untouched_logging() -> Iterator[None]:
-    with restored_logging():
-        yield
 
 
 def test_a_text_line_has_time_level_label_and_a_message_that_names_the_job() -> None:
