@@ -9,18 +9,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from graphile_worker.observability.log_format import PipeHandler
-
-TOUCHED = ("", "graphile_worker", "stdout", "stderr", "watchfiles")
-
 
 @contextmanager
 def restored_logging() -> Iterator[None]:
-    """Remove our handler and restore levels, handlers, streams and hooks at the end."""
-    loggers = [logging.getLogger(name) for name in TOUCHED]
-    before = [(logger.level, logger.propagate) for logger in loggers]
-    own = logging.getLogger("graphile_worker")
-    handlers = own.handlers[:]
+    """At the end, restore every logger, the record factory, streams and hooks."""
+    before = {logger: _state(logger) for logger in _loggers()}
+    factory, disabled_below = logging.getLogRecordFactory(), logging.root.manager.disable
     streams = sys.stdout, sys.stderr
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     show_warning = warnings.showwarning
@@ -30,10 +24,35 @@ def restored_logging() -> Iterator[None]:
         sys.stdout, sys.stderr = streams
         sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
         warnings.showwarning = show_warning
-        own.handlers[:] = handlers
-        for logger, (level, propagate) in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-            logger.propagate = propagate
-        root = logging.getLogger()
-        # pytest has handlers of its own there, others in each phase of a test.
-        root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, PipeHandler)]
+        logging.setLogRecordFactory(factory)
+        logging.root.manager.disable = disabled_below
+        for logger in _loggers():
+            wanted = before.get(logger, UNTOUCHED)
+            if _state(logger) != wanted:
+                _restore(logger, wanted)
+
+
+State = tuple[int, bool, bool, list[logging.Handler], list[object]]
+UNTOUCHED: State = (logging.NOTSET, True, False, [], [])
+
+
+def _loggers() -> list[logging.Logger]:
+    named = logging.root.manager.loggerDict.values()
+    return [logging.root, *(logger for logger in named if isinstance(logger, logging.Logger))]
+
+
+def _state(logger: logging.Logger) -> State:
+    handlers = [handler for handler in logger.handlers if not _is_of_pytest(handler)]
+    return logger.level, logger.propagate, logger.disabled, handlers, [*logger.filters]
+
+
+def _restore(logger: logging.Logger, wanted: State) -> None:
+    level, logger.propagate, logger.disabled, handlers, filters = wanted
+    logger.setLevel(level)
+    logger.handlers[:] = [*filter(_is_of_pytest, logger.handlers), *handlers]
+    logger.filters[:] = filters  # type: ignore[assignment]
+
+
+def _is_of_pytest(handler: logging.Handler) -> bool:
+    """pytest has others in each phase of a test, so these are neither removed nor restored."""
+    return type(handler).__module__.startswith("_pytest.")
