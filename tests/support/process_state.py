@@ -1,18 +1,40 @@
-"""Logging as it was before: tests call `configure_logging` and the command in this process."""
+"""The process as it was before: tests call the command, `serve` and `configure_logging` in it.
+
+Which files share a process, and in which order they run, differs from run to run; nothing may be left behind.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from graphile_worker.worker.signals import SignalHandling
+
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
 
 @contextmanager
-def restored_logging() -> Iterator[None]:
-    """At the end, restore every logger, the record factory, streams and hooks."""
+def restored_process() -> Iterator[None]:
+    """At the end, restore logging, streams, hooks and signal handlers."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    exit_margin = SignalHandling.exit_margin
+    try:
+        with _restored_logging():
+            yield
+    finally:
+        SignalHandling.exit_margin = exit_margin
+        for number, handler in handlers.items():
+            if signal.getsignal(number) != handler:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _restored_logging() -> Iterator[None]:
     before = {logger: _state(logger) for logger in _loggers()}
     factory, disabled_below = logging.getLogRecordFactory(), logging.root.manager.disable
     streams = sys.stdout, sys.stderr
