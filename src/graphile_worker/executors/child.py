@@ -20,6 +20,7 @@ from typing import Any
 from ..errors import JobInterruptedError
 from ..history.progress import Report
 from ..tasks.services import WorkerServices, job_logger
+from ..tasks.stacks import stack_of_task
 from .board import Board
 from .child_memory import memory_of
 from .log_records import SendingHandler, apply_levels
@@ -111,7 +112,7 @@ class Child:
             self._is_cancelled = False
         seconds = time.perf_counter() - started
         if self._max_memory is not None and (used := memory_of(None) or 0) > self._max_memory:
-            self._send(line(MemoryNote(used)))
+            self._send(line(MemoryNote(number, used)))
         if body is None:
             self._send(b"[0,%d,%f]\n" % (number, seconds))
         else:
@@ -135,17 +136,18 @@ class Child:
     # -- what the worker asks ------------------------------------------------------------------------------
 
     def _obey(self, ask: Ask) -> None:
-        if ask.wants_stack:
-            self._send(line(StackNote(_stack_of_main_thread())))
-            return
         helpers = self._helpers
         if helpers is None or ask.number != self._number:
             return
-        if ask.cancels:
+        if ask.what == "stack":
+            stack = stack_of_task(threading.main_thread().ident or 0, self._coroutine)
+            self._send(line(StackNote(ask.number, stack)))
+            return
+        if ask.what == "cancel":
             self._is_cancelled = True
         helpers.abort_signal.set(ask.reason)
         coroutine, runner = self._coroutine, self._runner
-        if ask.cancels and coroutine is not None and runner is not None:
+        if self._is_cancelled and coroutine is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(coroutine.cancel)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
@@ -161,13 +163,6 @@ class Child:
 
     def _send_progress(self, job_id: int, report: Report) -> None:
         self._send(line(ProgressNote(self._number, report)))
-
-
-def _stack_of_main_thread() -> str:
-    from traceback import StackSummary, walk_stack
-
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return "".join(reversed(StackSummary.extract(walk_stack(frame)).format())) if frame else ""
 
 
 def main() -> None:

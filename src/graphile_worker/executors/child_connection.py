@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,11 @@ import msgspec
 from .messages import Ask, Lines, line
 
 DRAIN = 0.2  # seconds to read what a process sent before it died
+
+
+def search_path() -> list[str]:
+    """Where this process finds modules; absolute, because another process may be in another folder."""
+    return [os.path.abspath(folder) if folder else os.getcwd() for folder in sys.path]
 
 
 class ChildConnection(asyncio.Protocol):
@@ -58,7 +63,6 @@ class ChildConnection(asyncio.Protocol):
         setup: msgspec.Struct,
         *,
         descriptors: Sequence[int] = (),
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start the process and send its first message; OSError if the system cannot.
 
@@ -74,7 +78,6 @@ class ChildConnection(asyncio.Protocol):
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=passed,
                 start_new_session=True,  # Ctrl-C reaches the worker only
-                env=environment,
             )  # fmt: skip
             self.pid = self._process.pid
             self._control = control
