@@ -22,7 +22,7 @@ from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.bytecode import CompiledFiles
 from support.limits import TimeLimits
-from support.logging_state import restored_logging
+from support.process_state import restored_process
 from support.run_guard import RunGuard
 from support.scheduling import LongestFirst
 from support.server import DatabaseServer, SharedServer, chosen_programs
@@ -86,9 +86,9 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    """The command sets up logging for its process; called in this one, it must leave nothing behind."""
-    with restored_logging():
+def _process_as_it_was() -> Iterator[None]:
+    """What a test sets up for the whole process, such as logging, must not reach the next one."""
+    with restored_process():
         yield
 
 

@@ -14,8 +14,8 @@ import pytest
 from cli.guarded import GuardedServer, guarded_server_in
 from graphile_worker.cli.main import run_main
 from support.command_line import COMMAND, Call, Result, clean_environment
-from support.logging_state import restored_logging
 from support.modules import modules_unloaded
+from support.process_state import restored_process
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     def run(*arguments: object, input: str = "") -> Result:
         monkeypatch.setattr(sys, "stdin", io.StringIO(input))
         capsys.readouterr()
-        with restored_logging():
+        with restored_process():
             status = run_main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Result(status, captured.out, captured.err)

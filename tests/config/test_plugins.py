@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from graphile_worker import App, WorkerOptions, make_sync_worker_utils, make_worker_utils, run_once
 from graphile_worker.cli.commands.config import _value
@@ -102,7 +103,8 @@ def test_a_mistake_says_what_to_do(name: str, tables: dict[str, Any], message: s
         load_plugins([name], {f"{name}.{option}": value for option, value in tables.items()})
 
 
-def test_our_plugins_have_short_names() -> None:
+def test_our_plugins_have_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphile_worker.metrics.plugin.REGISTRY", CollectorRegistry())
     ours = [point.name for point in entry_points(group=GROUP) if "graphile_worker" in point.value]
     assert set(ours) == {"loguru", "otel", "prometheus", "sentry", "structlog"}
     assert len(load_plugins(ours, {})) == 5

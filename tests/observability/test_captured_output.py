@@ -21,7 +21,7 @@ from graphile_worker import configure_logging
 from graphile_worker.job import current_helpers
 from graphile_worker.observability.log_format import PipeHandler
 from observability.test_log_plugin import make_job
-from support.logging_state import restored_logging
+from support.process_state import restored_process
 
 
 class Capture:
@@ -44,7 +44,7 @@ def capturing(test: Callable[[Capture], None]) -> Callable[[], None]:
     """Capture output during a test. A fixture is too early: pytest replaces the streams after it."""
 
     def run() -> None:
-        with restored_logging():
+        with restored_process():
             test(Capture())
 
     run.__name__ = test.__name__

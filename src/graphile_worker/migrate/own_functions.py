@@ -2,6 +2,8 @@
 
 The shared ledger has no revision for that: its numbers are Node's. A function is replaced only if its text is
 one that this package has installed before. Functions of Node, the Rust port and the database's owner stay.
+A further digest here needs a further file in `sql/own_objects`, named in `own_objects.REPLACING`, or
+databases that have all files keep the function.
 """
 
 from __future__ import annotations
@@ -15,11 +17,19 @@ from ..sql import load
 EARLIER: dict[str, tuple[str, frozenset[str]]] = {
     "add_job": (
         "migrations/functions/add_job",
-        frozenset({"2b372891d492cdcb", "bce47f1a4e0fee1f", "a7782bbb57ae05f1"}),
+        frozenset({"2b372891d492cdcb", "bce47f1a4e0fee1f", "a7782bbb57ae05f1", "9711e38717b9e7f2"}),
     ),
     "add_jobs": (
         "migrations/functions/add_jobs",
-        frozenset({"2fb445c5b76921df", "58dc73ad61d43bda", "f5ec9b4b1ef1966c", "68143d06310785ac"}),
+        frozenset(
+            {
+                "2fb445c5b76921df",
+                "58dc73ad61d43bda",
+                "f5ec9b4b1ef1966c",
+                "68143d06310785ac",
+                "ed23a30ca2caaf7f",
+            }
+        ),
     ),
     "remove_job": (
         "migrations/functions/remove_job",

@@ -20,6 +20,9 @@ from ..sql import FOLDER, load
 from .shared import read_committed
 from .state import SchemaState, read_state
 
+REPLACING = frozenset({"functions", "mended_functions"})
+"""Files after which shared functions that an earlier version of this package installed are replaced."""
+
 BLIND = ", but workers cannot see pauses of tasks and cancelled jobs"
 
 logger = logging.getLogger("graphile_worker.migrate")
@@ -59,7 +62,7 @@ async def migrate_own_objects(
             missing = await _missing(connection, schema, state)
             for step in missing:
                 await connection.execute(load(step.path, schema))
-                if step.name == "functions":
+                if step.name in REPLACING:
                     from .own_functions import replace_earlier_functions  # needed once per database
 
                     await replace_earlier_functions(connection, schema)

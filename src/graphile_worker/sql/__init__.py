@@ -1,7 +1,7 @@
 """All SQL of the package, in `.sql` files; this module only reads them.
 
 Each folder holds the statements of one area, one per file. `migrations/` is the line shared with Node and
-Rust, `extensions/` has the Python-only objects, `testing/` is for test databases. Files write the schema as
+Rust, `own_objects/` has the Python-only objects, `testing/` is for test databases. Files write the schema as
 `:GRAPHILE_WORKER_SCHEMA`, which is replaced by the quoted name. A line `:include name` is replaced by a file
 of `parts/`, which several statements share. `load("fetch/get_jobs@wide")` is a variant of a statement: parts
 that have a file with this suffix, such as `parts/queued_wide`, are included from there.

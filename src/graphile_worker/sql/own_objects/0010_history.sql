@@ -155,8 +155,7 @@ begin
         join pg_namespace as namespace on namespace.oid = class.relnamespace
         where inheritance.inhparent = parent
             and class.relname ~ '_[0-9]{8}$'
-            -- As texts: the planner may look at other tables first, whose digits are no date.
-            and right(class.relname, 8) < to_char(day, 'YYYYMMDD')
+            and to_date(right(class.relname, 8), 'YYYYMMDD') < day
         order by class.relname
     loop
         execute pg_catalog.format('drop table %I.%I', partition.schema_name, partition.name);

@@ -1,7 +1,7 @@
 -- Limits: how many jobs of some tasks Python workers run at once, and how many they start in a period.
 --
 -- The fetch function includes parts of other fetches. If one of them changes, this function must be created again by a
--- file with a new number; tests/queries/test_limits.py notices.
+-- file with a new number; tests/migrations/test_mended_objects.py notices.
 
 -- The bounds come from the code, written by the worker that started last, and from operators. Those of operators win.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
