@@ -200,6 +200,12 @@ async def test_a_job_is_added_by_the_api_and_by_the_form(http: httpx.AsyncClient
     job = int(sent.headers["location"].rpartition("/")[2])
     rows = {row["id"]: row for row in await jobs.all()}
     assert rows[job]["payload"] == '{"big": 12345678901234567890}'
+    http.cookies.set("gw_zone", "Europe/Berlin")
+    assert "In Europe/Berlin; empty for now." in (await http.get("/jobs/new")).text
+    sent = await http.post("/jobs/new", data={"task": "resize", "run_at": "2040-06-01T12:00"})
+    job = int(sent.headers["location"].rpartition("/")[2])
+    run_at = {row["id"]: row for row in await jobs.all()}[job]["run_at"]
+    assert run_at.isoformat() == "2040-06-01T10:00:00+00:00"
     wrong = await http.post("/jobs/new", data={"task": "resize", "payload": "{", "priority": "2"})
     assert wrong.status_code == 400
     assert "The payload is not JSON" in wrong.text

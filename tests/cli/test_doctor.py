@@ -629,7 +629,7 @@ async def test_dead_rows_bloat_and_switched_off_autovacuum_are_noticed(
     assert "info: the jobs table is busy" in await said()
     await connection.execute(f"vacuum full {JOBS}")
     await connection.execute(f"alter table {JOBS} set (autovacuum_vacuum_scale_factor = 0.02)")
-    assert (await said()).startswith("ok: about 1 jobs in 8.0 kB")
+    assert (await said()).startswith("ok: about 1 job in 8 kB")
 
 
 async def test_a_transaction_that_holds_vacuum_back_is_named(gw: Call, connection: Any) -> None:

@@ -59,7 +59,16 @@ def test_one_task_needs_no_sum(tables: Tables, stats: Any) -> None:
     assert "(all)" not in out
 
 
-@pytest.mark.parametrize(("period", "per"), [("2h", "per 2m"), ("24h", "per hour"), ("7d", "per 3h")])
+@pytest.mark.parametrize(
+    ("period", "per"),
+    [
+        ("2h", "per 2 minutes"),
+        ("24h", "per hour"),
+        ("7d", "per 3 hours"),
+        ("30d", "per day"),
+        ("90d", "per 2 days"),
+    ],
+)
 def test_the_chart_fits_any_period(tables: Tables, stats: Any, period: str, per: str) -> None:
     out = stats("--since", period).check().out
     assert f"Completed {per}" in out
@@ -72,6 +81,14 @@ def test_json_has_everything(tables: Tables, stats: Any) -> None:
     assert found["total"]["completed"] == sum(step["completed"] for step in found["series"]) == 606
     assert set(found["total"]["run"]) == {"p50", "p95", "p99"}
     assert (found["step"], found["is_recorded"], found["backlog"]) == (60, True, [])
+
+
+def test_months_are_in_whole_days(tables: Tables, stats: Any) -> None:
+    found = stats("--since", "30d", "--json").check().json
+    assert found["step"] == 86400
+    assert found["since"].endswith("T00:00:00Z")
+    assert found["total"]["completed"] == sum(step["completed"] for step in found["series"]) == 606
+    assert all(step["start"].endswith("T00:00:00Z") for step in found["series"])
 
 
 def test_samples_tell_about_all_runtimes(tables: Tables, stats: Any, execute: Execute) -> None:

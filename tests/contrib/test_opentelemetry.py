@@ -45,6 +45,7 @@ from graphile_worker import (
     run_once,
     task,
 )
+from graphile_worker.config.target import target_of
 from graphile_worker.contrib.opentelemetry import (
     OpenTelemetryPlugin,
     context_as_text,
@@ -54,6 +55,7 @@ from graphile_worker.contrib.opentelemetry import (
 )
 from graphile_worker.contrib.opentelemetry.carried import ROOT
 from graphile_worker.contrib.opentelemetry.unsampled import root_starter
+from graphile_worker.db.dsn import Dsn
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
 from graphile_worker.hooks.events import JobsAdded
 from support.working import PATIENCE, Jobs, until
@@ -166,15 +168,21 @@ async def test_one_trace_goes_from_a_request_through_jobs_children_retries_and_b
     assert all(is_child(span, collector.one("send mail")) for span in collector.all("process mail"))
     assert len(collector.all("process mail")) == 2
 
-    assert attributes(send) == {
+    found = attributes(send)
+    assert found.pop("server.address")
+    found.pop("server.port", None)  # not of a socket
+    assert found == {
         "messaging.system": "graphile_worker",
         "messaging.operation.name": "send",
         "messaging.operation.type": "send",
         "messaging.destination.name": "order",
         "messaging.message.id": str(order_id),
+        "graphile_worker.schema": "graphile_worker",
     }
     found = attributes(first)
     assert found.pop("messaging.client.id")
+    assert found.pop("server.address")
+    found.pop("server.port", None)
     assert found == {
         "messaging.system": "graphile_worker",
         "messaging.operation.name": "process",
@@ -573,3 +581,42 @@ async def test_a_task_in_a_process_continues_the_trace_of_its_job(
     await run_once(connection_string=database_url, task_list=[note_trace], plugins=[collector.plugin()])
     span = collector.one("process note_trace")
     assert file.read_text() == f"{span.context.trace_id:032x} {span.context.span_id:016x}"
+
+
+async def test_a_program_gets_the_trace_of_its_job_and_spans_name_the_server(
+    database_url: str, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEPARENT", "of the worker itself")
+    program = tmp_path / "tasks" / "note"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nprintf %s "$TRACEPARENT $BAGGAGE" > {tmp_path}/seen\n')
+    program.chmod(0o755)
+    token = attach(baggage.set_baggage("tenant", "blue"))
+    try:
+        async with make_worker_utils(connection_string=database_url, plugins=[collector.plugin()]) as utils:
+            await utils.add_job("note")
+    finally:
+        detach(token)
+    await run_once(
+        connection_string=database_url, task_directory=str(program.parent), plugins=[collector.plugin()]
+    )
+    context = collector.one("process note").context
+    seen = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x} tenant=blue"
+    assert (tmp_path / "seen").read_text() == seen
+    (address,) = Dsn.parse(database_url).addresses
+    for name in ("send note", "process note"):
+        found = attributes(collector.one(name))
+        assert found["graphile_worker.schema"] == "graphile_worker"
+        assert found["server.address"].startswith(address[0])
+        assert found.get("server.port") == (None if address[0].startswith("/") else address[1])
+
+
+def test_the_server_is_named_if_it_is_known() -> None:
+    def server(url: str) -> tuple[str | None, int | None]:
+        target = target_of("jobs", Dsn.parse(url))
+        return target.address, target.port
+
+    assert server("postgresql://db.example:6432/app") == ("db.example", 6432)
+    assert server("postgresql:///app?host=/run/postgresql") == ("/run/postgresql/.s.PGSQL.5432", None)
+    assert server("postgresql://one,two/app") == (None, None)
+    assert target_of("jobs", object()).address is None

@@ -19,6 +19,8 @@ class Link:
         """Nothing passes any more, in neither direction, and nobody is told."""
         self.answered = b""
         """What the server has sent so far."""
+        self.requests = 0
+        """How often the client has sent something: at least once for each statement."""
 
 
 class Proxy:
@@ -33,6 +35,11 @@ class Proxy:
         self.is_silent = False
         """New connections are taken, and nothing is ever said on them."""
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def requests(self) -> int:
+        """How often clients have sent something, on all connections."""
+        return sum(link.requests for link in self.links)
 
     def url(self, folder: Path) -> str:
         parts = urlsplit(self._target)
@@ -90,6 +97,8 @@ class Proxy:
                     return
                 if is_answer:
                     link.answered += data
+                else:
+                    link.requests += 1
                 writer.write(data)
                 await writer.drain()
 

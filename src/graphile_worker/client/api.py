@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from ..awaitable import AwaitableContext
 from ..config.calls import call_hooks, call_options
-from ..db.connection import AnyPool
+from ..db.connection import AnyPool, Pool
 from ..db.dsn import Dsn
 from ..db.open import open_pool, resolve_connection
 from ..hooks import Hooks, Plugin
@@ -60,7 +60,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=with_plugins(hooks, arguments.get("plugins", ()), chosen),
+            hooks=with_plugins(hooks, arguments.get("plugins", ()), chosen, found),
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
@@ -92,14 +92,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_release_all)
 
 
-def with_plugins(hooks: Hooks, plugins: Iterable[Plugin | str], options: WorkerOptions) -> Hooks:
+def with_plugins(
+    hooks: Hooks, plugins: Iterable[Plugin | str], options: WorkerOptions, database: Pool | Dsn | None
+) -> Hooks:
     """The hooks of one client, with the configured plugins and these installed."""
     plugins = (*options.plugins, *plugins)
     if not plugins:
         return hooks
     from ..config.plugins import load_plugins
+    from ..config.target import target_of
 
     hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several clients
+    hooks._target = target_of(options.schema, database)
     for plugin in load_plugins(plugins, options.plugin_options):
         plugin.install(hooks)
     return hooks

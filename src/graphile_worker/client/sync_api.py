@@ -6,8 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..config.calls import call_hooks, call_options
-from ..errors import InvalidArgumentError
-from ..options import CLIENT_OPTIONS
+from ..db.connection import Pool
+from ..db.dsn import Dsn
+from ..db.open import resolve_connection
+from ..errors import ConnectionConfigError, InvalidArgumentError
+from ..options import CLIENT_OPTIONS, WorkerOptions
 from .api import make_worker_utils, with_plugins
 from .background import Background
 from .sync_worker_utils import SyncWorkerUtils
@@ -34,11 +37,19 @@ def make_sync_worker_utils(**arguments: Unpack[SyncClientArguments]) -> SyncWork
     changes in batches, has none.
     """
     chosen = call_options(arguments, objects=OBJECTS, options=CLIENT_OPTIONS)
-    hooks = with_plugins(call_hooks(arguments), arguments.get("plugins", ()), chosen)
+    hooks = with_plugins(call_hooks(arguments), arguments.get("plugins", ()), chosen, _database(chosen))
     timeout = _seconds(arguments.get("call_timeout", CALL_TIMEOUT))
     without = chosen.with_values(plugins=[])  # they are in the hooks
     background = Background(lambda: make_worker_utils(options=without, hooks=hooks), timeout)
     return SyncWorkerUtils(chosen, hooks, home=background)
+
+
+def _database(options: WorkerOptions) -> Pool | Dsn | None:
+    """The database as far as it is known now; if it is not, the first call says so."""
+    try:
+        return resolve_connection(options.connection_string)
+    except ConnectionConfigError:
+        return None
 
 
 def _seconds(timeout: Any) -> float | None:

@@ -61,5 +61,5 @@ def size(number: int) -> str:
     """Bytes in a readable unit."""
     for unit, bytes_ in (("GB", 1024**3), ("MB", 1024**2), ("kB", 1024)):
         if number >= bytes_:
-            return f"{number / bytes_:.1f} {unit}"
+            return f"{number / bytes_:.1f}".removesuffix(".0") + f" {unit}"
     return f"{number} bytes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..schema_name import SchemaName
+from ..text import count
 from .facts import OldTransaction, TableFacts
 from .finding import Finding, Thresholds, age, size, well
 
@@ -21,7 +22,8 @@ def check_table(table: TableFacts, schema: SchemaName, thresholds: Thresholds) -
     found = [*_dead_rows(table, name, thresholds), *_bloat(table, name, thresholds)]
     found += _settings(table, name, thresholds)
     last = "never vacuumed" if table.vacuumed_ago is None else f"vacuumed {age(table.vacuumed_ago)} ago"
-    yield from found or [well("table", f"about {table.live:,} jobs in {size(table.table_bytes)}, {last}")]
+    jobs = count(table.live, "job")
+    yield from found or [well("table", f"about {jobs} in {size(table.table_bytes)}, {last}")]
 
 
 def _dead_rows(table: TableFacts, name: str, thresholds: Thresholds) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -13,6 +13,7 @@ from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery,
 from .plugins import Plugin, Plugins, WorkerContext
 from .redaction import KeptPart, Redactor, check_redactor, redacted
 from .run_watchers import RunWatcher, check_run_watcher
+from .target import DatabaseTarget
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
@@ -24,7 +25,7 @@ Carrier = tuple[Callable[[], str | None], str]
 _INTERCEPTORS = (
     "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_run_watchers",
     "_on_recovery", "_loop_blocked", "_redactors", "_engine_variables",
-    "_carriers",
+    "_carriers", "_environments",
 )  # fmt: skip
 
 
@@ -44,7 +45,9 @@ class Hooks:
         self._loop_blocked: list[Callable[[str, float], None]] = []
         self._redactors: list[Redactor] = []
         self._carriers: list[Carrier] = []
+        self._environments: list[Callable[[], Mapping[str, str]]] = []
         self._engine_variables: list[Callable[[], object]] = []
+        self._target: DatabaseTarget | None = None  # of the one worker or client that these serve
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
@@ -119,6 +122,13 @@ class Hooks:
         returns a context manager that encloses the call.
         """
         self._add("_carriers", (capture, restore))
+
+    def carry_environment(self, capture: Callable[[], Mapping[str, str]]) -> None:
+        """Carry a part of the context to tasks that are executable files, in environment variables.
+
+        `capture` is called in the context of each such job, before the file is started.
+        """
+        self._add("_environments", capture)
 
     def _on_loop_blocked(self, function: Callable[[str, float], None]) -> None:
         """Call it, in another thread, while the event loop is blocked: what blocks it, and since when.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..clock import Clock, SystemClock
 from ..config.calls import call_hooks, call_options
+from ..config.target import target_of
 from ..db.connection import Pool
 from ..db.dsn import Dsn
 from ..db.errors import translate_errors
@@ -132,6 +133,7 @@ class WorkerBuilder:
         options = self.options
         found = resolve_connection(self._connection_string, self._pg_pool)
         self.dsn = found if isinstance(found, Dsn) else None
+        self.hooks._target = target_of(options.schema, found)
         plugins = self._loaded(
             self._all_plugins
         )  # before anything is opened: a mistake is found without a database
@@ -339,6 +341,7 @@ class WorkerBuilder:
             self.options,
             self.client,
             self._lending,
+            self.hooks,
             extensions=self._extensions(),
             overrides=self._overrides,
             logger=self._log.job_logger,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ..client import WorkerUtils
 from ..clock import Clock
+from ..hooks import Hooks
 from ..options import WorkerOptions
 from ..queries.names import get_queue_names
 from ..tasks.extensions import Extensions
@@ -21,6 +22,7 @@ def make_services(
     options: WorkerOptions,
     client: WorkerUtils,
     lending: Lending,
+    hooks: Hooks,
     *,
     extensions: Extensions,
     overrides: Overrides | None,
@@ -39,5 +41,6 @@ def make_services(
         extensions=extensions,
         overrides=overrides,
         executables_inherit_database=options.executables_inherit_database,
+        environments=hooks._environments,
         logger=logger,
     )

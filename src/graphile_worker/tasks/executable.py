@@ -54,9 +54,10 @@ async def run_executable(
     child = ChildProcess(stdout, stderr)
     aborted = asyncio.ensure_future(helpers.abort_signal.wait())
     try:
-        environment = job_environment(
-            helpers.job, with_database=helpers._services.executables_inherit_database
-        )
+        services = helpers._services
+        environment = job_environment(helpers.job, with_database=services.executables_inherit_database)
+        for capture in services.environments:
+            environment |= capture()
         await _start(child, path, helpers.job, environment)
         await asyncio.wait((child.exited, aborted), timeout=time_limit, return_when=asyncio.FIRST_COMPLETED)
         ended_by_us = not child.exited.done()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, Unpack
 
@@ -60,3 +60,5 @@ class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):
     logger: logging.Logger = job_logger
     executables_inherit_database: bool = True
     """Whether executable tasks inherit the environment variables for the worker's database."""
+    environments: Sequence[Callable[[], Mapping[str, str]]] = ()
+    """What `Hooks.carry_environment` was given: further variables for executable tasks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,10 +12,13 @@ from ..api.jobs import redactor_of
 from ..audit import actor_of
 from ..call import Call
 from ..models.job import NewJob
+from ..render import zone_of
 from ..routes import Route
 from ..service import add, completion, job
 from ..service.expected import read_notes
 from ..show import lay_out
+from ..times import zone_name
+from .actions import local_time
 
 MODES = (
     ("", "replace (the default)"),
@@ -83,6 +85,7 @@ async def _page(call: Call, form: NewJobForm, problem: Problem | None = None) ->
         "form": form, "problem": problem, "tasks": tasks, "queues": queues, "modes": MODES,
         "is_unknown": bool(form.task and running and form.task not in running),
         "has_redacted": "[redacted]" in form.payload, "notes": notes,
+        "zone": zone_name(zone_of(call)),
         "is_misfit": problem is not None and problem.title.startswith(add.MISFIT),
     }  # fmt: skip
     status = 200 if problem is None else problem.status
@@ -92,7 +95,7 @@ async def _page(call: Call, form: NewJobForm, problem: Problem | None = None) ->
 async def add_job(call: Call) -> Page | Redirect:
     form = await call.form(NewJobForm)
     try:
-        added = await add.add_job(call.database, actor_of(call), _new(form))
+        added = await add.add_job(call.database, actor_of(call), _new(call, form))
     except Problem as problem:
         if problem.status not in (400, 409, 413):
             raise
@@ -100,14 +103,14 @@ async def add_job(call: Call) -> Page | Redirect:
     return Redirect(f"/jobs/{added.id}", notice=f"Job {added.id} was added.")
 
 
-def _new(form: NewJobForm) -> NewJob:
+def _new(call: Call, form: NewJobForm) -> NewJob:
     if not form.task.strip():
         raise Problem(400, "The task is missing", "Every job has one.")
     return NewJob(
         task=form.task.strip(),
         payload=msgspec.Raw(add.checked_payload(form.payload or "{}").encode()),
         queue=form.queue or None,
-        run_at=_time(form.run_at),
+        run_at=local_time(call, form.run_at.strip()),
         max_attempts=_number("Attempts", form.max_attempts),
         job_key=form.job_key or None,
         job_key_mode=form.job_key_mode or None,
@@ -124,17 +127,6 @@ def _number(what: str, text: str) -> int | None:
         return int(text)
     except ValueError:
         raise Problem(400, f"{what} must be a whole number", f"It is {text[:40]!r}.") from None
-
-
-def _time(text: str) -> datetime | None:
-    if not text.strip():
-        return None
-    try:
-        return datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise Problem(
-            400, "The time is not valid", "Write 2030-01-31T12:00, in UTC, or with a zone."
-        ) from None
 
 
 ROUTES = [

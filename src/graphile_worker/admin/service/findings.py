@@ -159,18 +159,28 @@ def _waiting(facts: Facts) -> list[Finding]:
     wait, usual = facts.sample.oldest_wait, facts.usual_wait
     if wait < LONG_WAIT or (usual is not None and wait < usual * FAR_ABOVE):
         return []
+    paused = _may_be_paused(facts)
     compared = "" if usual is None else f" Usually it is under {duration(max(usual, 1))}."
     outlook = "" if facts.forecast is None else f" Backlog: {facts.forecast.text}."
     return [
         Finding(
             level="bad" if wait >= VERY_LONG_WAIT else "warn",
             title=f"A job has been ready for {duration(wait)} and is still waiting",
-            detail=(compared + outlook).strip(),
+            detail=(paused + compared + outlook).strip(),
             link="Open ready jobs",
             path="/jobs",
             query={"q": "state:ready"},
         )
     ]
+
+
+def _may_be_paused(facts: Facts) -> str:
+    """Jobs of what is paused are ready, and wait."""
+    if not facts.pauses or any(each.name is None for each in facts.pauses):
+        return ""
+    if len(facts.pauses) > 1:
+        return "It may belong to something that is paused."
+    return f"It may belong to {facts.pauses[0].what}, which is paused."
 
 
 def _unknown_tasks(facts: Facts) -> list[Finding]:

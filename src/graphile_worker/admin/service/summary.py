@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from ...history.error_groups import ErrorGroup, list_error_groups
+from ...pauses import Pause
 from ...text import count
 from ..hub import Hub
 from ..models.overview import Overview
@@ -55,7 +56,7 @@ def _written(
     parts = [
         f"# Job queue, {instant(since, zone)} to {instant(now, zone)}",
         "\n".join(_findings(found, zone)),
-        "## State now\n\n" + "\n".join(_state(found)),
+        "## State now\n\n" + "\n".join(_state(found, zone)),
         "## What failed\n\n" + "\n".join(_failures(groups, timeline, since, now, zone, redactor)),
         "## What happened\n\n" + "\n".join(_events(markers, now, zone)),
         "## Tasks, last hour\n\n" + "\n".join(_tasks(found)),
@@ -72,7 +73,7 @@ def _findings(found: Overview, zone: tzinfo) -> list[str]:
     return lines
 
 
-def _state(found: Overview) -> list[str]:
+def _state(found: Overview, zone: tzinfo) -> list[str]:
     slots = f" of {count(found.slots, 'slot')}" if found.slots else ""
     alive = sum(1 for worker in found.workers if worker.is_alive)
     lines = [
@@ -81,13 +82,19 @@ def _state(found: Overview) -> list[str]:
         f"- the oldest ready job has waited for {duration(found.oldest_wait)}",
     ]
     if found.rates.completed is not None:
-        lines.append(f"- {found.rates.completed:,.1f} jobs a minute complete")
+        lines.append(f"- {found.rates.completed:,.0f} jobs complete per minute")
     if found.rates.failed is not None:
-        lines.append(f"- {found.rates.failed:,.1f} attempts a minute fail")
+        lines.append(f"- {found.rates.failed:,.0f} attempts fail per minute")
     if found.workers:
         lines.append(f"- {count(alive, 'worker')} alive")
-    lines += [f"- paused: {plain(each.what + each.terms)}" for each in found.pauses]
+    lines += [f"- paused: {plain(each.what + _terms(each, zone))}" for each in found.pauses]
     return lines
+
+
+def _terms(pause: Pause, zone: tzinfo) -> str:
+    """How long and why."""
+    until = "" if pause.until is None else f" until {instant(pause.until, zone)}"
+    return until + (f" ({pause.reason})" if pause.reason else "")
 
 
 def _failures(

@@ -13,7 +13,7 @@ import msgspec
 
 from ...job import instant
 from ...json_shapes import backlog_as_json, figures_as_json
-from ...queries.figures import LONGEST_IN_MINUTES, FigureGroup
+from ...queries.figures import LONGEST_IN_MINUTES, STEPS, FigureGroup
 from ...text import count
 from .chart import BLOCKS, PLAIN_BLOCKS, WIDTH, bar_chart
 from .output import cell, print_table
@@ -85,7 +85,7 @@ class FigureReport(msgspec.Struct, frozen=True):
             click.echo(line)
 
     def _backlog_by_step(self) -> list[dict[str, Any]]:
-        """The samples of each minute or hour as one: sums of what happened, the largest backlog."""
+        """The samples of each minute, hour or day as one: sums of what happened, the largest backlog."""
         seconds = self.step.total_seconds()
         steps: defaultdict[float, list[BacklogSample]] = defaultdict(list)
         for sample in self.samples:
@@ -98,10 +98,11 @@ class FigureReport(msgspec.Struct, frozen=True):
 
     def _print_chart(self) -> None:
         values, seconds = _columns(self.series, self.step)
-        per = "minute" if seconds == 60 else "hour" if seconds == 3600 else Time(seconds)
-        click.echo(f"Completed per {per}")
+        click.echo(f"Completed per {_per(seconds)}")
         begin, end = self.series.since, self.series.until
-        shape = "%m-%d %H:%M" if end - begin > timedelta(days=1) else "%H:%MZ"
+        shape = "%H:%MZ"
+        if end - begin > timedelta(days=1):
+            shape = "%Y-%m-%d" if self.step >= timedelta(days=1) else "%m-%d %H:%M"
         lines = bar_chart(values, begin=begin.strftime(shape), end=end.strftime(shape), blocks=_blocks())
         for line in lines:
             click.echo(line)
@@ -143,24 +144,33 @@ COLUMNS = (
 COUNTS = 5  # columns before the times
 WIDE = 120  # columns of a terminal that has room for all
 UNSAMPLED = timedelta(minutes=5)  # at the beginning of a period
+LONGEST_IN_HOURS = timedelta(days=7, hours=1)  # as in the dashboard, whose range of a week has hours
 FEW = 10  # jobs that mean nothing, because the server's counters lag behind by some seconds
 
 
 async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str | None) -> FigureReport:
     """Read what the command shows."""
     tasks = await utils.figures(since=since, task_identifier=task, by="task")
-    total = await utils.figures(since=since, task_identifier=task)
-    is_short = tasks.until - tasks.since <= LONGEST_IN_MINUTES + timedelta(minutes=1)
-    group: FigureGroup = "minute" if is_short else "hour"
+    group = _group(tasks.until - tasks.since)
     series = await utils.figures(since=tasks.since, task_identifier=task, by=group)
+    if series.since < tasks.since:  # the whole first day, in the table, too
+        tasks = await utils.figures(since=series.since, task_identifier=task, by="task")
+    total = await utils.figures(since=tasks.since, task_identifier=task)
     return FigureReport(
         task,
         tasks,
         total[0] if total else None,
         series,
-        timedelta(seconds=60 if is_short else 3600),
+        timedelta(seconds=STEPS[group]),
         [] if task is not None else await utils.samples(since=tasks.since),
     )
+
+
+def _group(period: timedelta) -> FigureGroup:
+    """The steps of the chart: as fine as they are kept, and not many more than it has columns."""
+    if period <= LONGEST_IN_MINUTES + timedelta(minutes=1):
+        return "minute"
+    return "hour" if period <= LONGEST_IN_HOURS else "day"
 
 
 def _row(name: str, figures: Figures, seconds: float) -> list[Any]:
@@ -202,6 +212,15 @@ def _columns(series: FigureList, step: timedelta) -> tuple[list[float], float]:
             if 0 <= column < len(values):
                 values[column] += row.completed
     return values, seconds * merged
+
+
+def _per(seconds: float) -> str:
+    """What a column of the chart covers."""
+    for name, length in reversed(STEPS.items()):
+        if seconds >= length and seconds % length == 0:
+            number = round(seconds / length)
+            return name if number == 1 else f"{number} {name}s"
+    return str(Time(seconds))
 
 
 def _about(sample: BacklogSample, number: int) -> str:

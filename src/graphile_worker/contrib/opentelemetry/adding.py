@@ -13,6 +13,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode,
 from ...error_parts import qualified_name
 from ...error_text import message_of
 from ...errors import InvalidArgumentError
+from ...hooks.target import DatabaseTarget
 from ...job import Job
 from ...payload import encode
 from ...spec import CronJob, JobSpec
@@ -36,8 +37,12 @@ class Sending(NamedTuple):
 class AddSpans:
     """Watches adds."""
 
-    def __init__(self, tracing: Tracing, *, propagate: bool, create_spans: bool) -> None:
+    def __init__(
+        self, tracing: Tracing, target: DatabaseTarget | None, *, propagate: bool, create_spans: bool
+    ) -> None:
         self._tracing = tracing
+        self.target = target
+        """The database, if it is known."""
         self._propagate = propagate
         self._create_spans = create_spans
 
@@ -73,6 +78,7 @@ class AddSpans:
         )
         if span.is_recording():
             _describe(span, specs, task)
+            span.set_attributes(names.of_target(self.target))
         context = set_span_in_context(span, parent)
         sent = specs
         if has_create_spans:
@@ -88,7 +94,8 @@ class AddSpans:
             return spec
         span = self._tracing.start(f"create {spec.task_identifier}", context, SpanKind.PRODUCER)
         if span.is_recording():
-            span.set_attributes(names.of_operation("create", spec.task_identifier) | _options(spec))
+            found = names.of_operation("create", spec.task_identifier) | _options(spec)
+            span.set_attributes(found | names.of_target(self.target))
         span.end()
         if not self._propagate:
             return spec

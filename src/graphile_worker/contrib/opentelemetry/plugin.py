@@ -11,7 +11,7 @@ from opentelemetry.trace import TracerProvider
 from ...errors import ConfigError
 from ...hooks import Hooks, WorkerContext
 from .adding import AddSpans
-from .processes import context_as_text
+from .processes import context_as_text, context_as_variables
 from .quiet import be_quiet
 from .running import Relation, RunSpans
 from .tracing import Tracing
@@ -52,14 +52,17 @@ class OpenTelemetryPlugin:
         """Watch adds and runs; does nothing if another such plugin does that here."""
         if any(isinstance(watcher, AddSpans) for watcher in hooks._add_watchers):
             return
-        hooks.watch_adds(AddSpans(self._tracing, propagate=self._propagate, create_spans=self._create_spans))
+        hooks.watch_adds(
+            AddSpans(self._tracing, hooks._target, propagate=self._propagate, create_spans=self._create_spans)
+        )
         hooks.watch_runs(RunSpans(self._tracing, hooks, relation=self._relation))
         hooks.carry_context(context_as_text, f"{__package__}:context_from_text")
+        hooks.carry_environment(context_as_variables)
         if self._quiet_database:
             hooks._set_in_engine(be_quiet)
 
     async def start(self, worker: WorkerContext) -> None:
-        """Note where the jobs come from."""
-        for watcher in worker.hooks._run_watchers:
-            if isinstance(watcher, RunSpans):
-                watcher.schema = worker.options.schema
+        """Note which database it is, in case the plugin was installed before that was known."""
+        for watcher in (*worker.hooks._add_watchers, *worker.hooks._run_watchers):
+            if isinstance(watcher, AddSpans | RunSpans):
+                watcher.target = worker.hooks._target

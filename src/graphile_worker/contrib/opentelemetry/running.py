@@ -31,7 +31,8 @@ class RunSpans:
         self._hooks = hooks
         self._is_parent = relation == "parent"
         self._names: dict[str, str | None] = {}
-        self.schema: str | None = None
+        self.target = hooks._target
+        """The database, if it is known."""
 
     # Every job passes through the first two methods. Most spans are not recorded, so they do little.
 
@@ -95,11 +96,11 @@ class RunSpans:
             names.MAX_ATTEMPTS: job.max_attempts,
             names.JOB_KEY: job.key,
             names.QUEUE_NAME: _queue_name(job),
-            names.SCHEMA: self.schema,
         }
         if job.raw_payload.lstrip().startswith("["):
             found[names.MESSAGE_COUNT] = len(job.payload)
-        span.set_attributes({name: value for name, value in found.items() if value is not None})
+        known = {name: value for name, value in found.items() if value is not None}
+        span.set_attributes(known | names.of_target(self.target))
 
     def _end(self, span: Span, job: Job, outcome: Outcome | None) -> None:
         span.set_attribute(names.OUTCOME, "broken off" if outcome is None else _word(outcome))

@@ -1,0 +1,64 @@
+"""What scrapes of `/metrics` cost the database: nothing at a worker, one sample for many at the dashboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from graphile_worker import make_worker_utils
+from graphile_worker.admin import admin_app, everyone_may
+from graphile_worker.contrib.http import HttpPlugin
+from graphile_worker.contrib.prometheus import DatabaseMetrics, PrometheusPlugin
+from service.probes import values_in
+from support.proxy import proxy_to
+from support.working import Workers, until
+
+SCRAPES = 150
+FAR_FEWER = 50
+"""What a worker and a sampler send meanwhile, even on a slow machine: one or two statements in a second."""
+
+
+async def test_a_scrape_of_a_worker_sends_no_statement(
+    workers: Workers, database_url: str, tmp_path: Path
+) -> None:
+    registry = CollectorRegistry()
+    server = HttpPlugin(0, "127.0.0.1", registry=registry)
+
+    async def hello() -> None: ...
+
+    async with (
+        proxy_to(database_url, tmp_path) as (proxy, url),
+        make_worker_utils(connection_string=url) as utils,
+        DatabaseMetrics(utils, registry=registry),
+    ):
+        plugins = [PrometheusPlugin(registry), server]
+        runner = await workers.start({"hello": hello}, connection_string=url, plugins=plugins)
+        async with httpx.AsyncClient(base_url=server.url or "", timeout=30, trust_env=False) as client:
+
+            async def is_read() -> bool:
+                return "ready_jobs" in values_in((await client.get("/metrics")).text)
+
+            await until(is_read)
+            before = proxy.requests
+            assert before > 0
+            for _ in range(SCRAPES):
+                assert (await client.get("/metrics")).status_code == 200
+            assert proxy.requests - before < FAR_FEWER
+        await workers.stop(runner)
+
+
+async def test_scrapes_of_the_dashboard_share_a_sample(database_url: str, tmp_path: Path) -> None:
+    async with proxy_to(database_url, tmp_path) as (proxy, url):
+        app = admin_app(connection_string=url, authorize=everyone_may)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            first = await client.get("/metrics")
+            assert values_in(first.text)["exporter_up"] == 1
+            before = proxy.requests
+            assert before > 0
+            for _ in range(SCRAPES):
+                assert (await client.get("/metrics")).status_code == 200
+            assert proxy.requests - before < FAR_FEWER
+        await app.aclose()
