@@ -22,6 +22,7 @@ from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.limits import TimeLimits
+from support.measuring import Measuring
 from support.process_state import restored_process
 from support.run_guard import RunGuard
 from support.scheduling import LongestFirst
@@ -54,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
     config.pluginmanager.register(support.bytecode.CompiledFiles())
+    config.pluginmanager.register(Measuring())
     if config.getoption("numprocesses", None) or "PYTEST_XDIST_WORKER" in os.environ:
         config.pluginmanager.register(LongestFirst())
 
