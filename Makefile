@@ -70,15 +70,18 @@ reference: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Executors on real clusters: Dask, in two processes of this machine.
+# Executors on real clusters of this machine: Dask, and Ray where it can be installed in time.
 CLUSTERS_STAMP := $(VENV)/.clusters
+RAY_LIMIT ?= 180
 
 $(CLUSTERS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --group clusters
+	$(if $(shell command -v timeout),timeout $(RAY_LIMIT)) $(BIN)/pip install --quiet --only-binary ray --group ray \
+		|| echo "Ray could not be installed; its tests are skipped"
 	@touch $@
 
 clusters: $(CLUSTERS_STAMP)
-	$(BIN)/pytest tests/contrib/test_dask.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/contrib/test_dask.py tests/contrib/test_ray.py $(PYTEST_ARGS)
 
 # Minutes: the suites of integrations on the oldest and newest versions of the libraries, in virtual environments of their
 # own. A combination is skipped if there is no Python for it. `quick` runs the oldest versions only.

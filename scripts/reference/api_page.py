@@ -51,7 +51,7 @@ PAGES = {
         f"Hooks {_interceptor_types()} CallNext AddWatcher RunWatcher KeptPart SkipJob FailJob LeaveLocked "
         "Plugin PluginWithLifecycle WorkerContext LivePool Events"
     ),
-    "executors.md": "ProcessExecutor TaskExecutor TaskCall RemoteHelpers",
+    "executors.md": "ProcessExecutor TaskExecutor TaskCall TaskStack RemoteHelpers",
     "logging.md": "configure_logging TextFormatter JsonFormatter JobContextFilter",
     "testing.md": " ".join(vars(testing)["__all__"]),
 }

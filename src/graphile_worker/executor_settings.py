@@ -15,6 +15,7 @@ PROCESS = "process"
 KINDS = {
     "process": "graphile_worker.executors:ProcessExecutor",
     "dask": "graphile_worker.contrib.dask:DaskExecutor",
+    "ray": "graphile_worker.contrib.ray:RayExecutor",
 }
 """The classes of executors by the setting `kind`."""
 

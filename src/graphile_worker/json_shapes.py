@@ -323,6 +323,7 @@ def stack_as_json(stack: JobStack) -> dict[str, Any]:
         "stack": stack.stack,
         "taken_at": stack.taken_at,
         "running_for": stack.running_for,
+        "place": stack.place,
     }
 
 

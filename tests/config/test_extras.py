@@ -20,7 +20,7 @@ MODULES = {
 """Modules whose name differs from their package."""
 OF_THE_USER = {
     "alembic", "dask", "dishka", "django", "fastapi", "flask", "litestar", "loguru", "otel", "psycopg",
-    "psycopg2", "quart", "sentry", "sqlalchemy", "structlog",
+    "psycopg2", "quart", "ray", "sentry", "sqlalchemy", "structlog",
 }  # fmt: skip
 """Libraries that programs bring along."""
 

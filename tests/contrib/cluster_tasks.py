@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from graphile_worker import JobHelpers, task
+from graphile_worker.tasks.task import Task
+
+
+class Unpicklable(Exception):
+    """Cannot be made from its message alone."""
+
+    def __init__(self, code: int, *, text: str) -> None:
+        super().__init__(f"{text} {code}")
 
 
 def _note(payload: dict[str, Any], text: object) -> None:
@@ -60,9 +68,36 @@ def sleep_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
 
 
 @task(executor="cluster", max_attempts=1)
-def hang_there(payload: dict[str, Any]) -> None:
-    _note(payload, "hangs")
+def refuse_there(payload: dict[str, Any]) -> None:
+    raise Unpicklable(17, text="no pickle")
+
+
+@task(executor="cluster", max_attempts=1)
+async def add_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    await helpers.add_job("note_there", {})
+
+
+@task(executor="cluster", max_attempts=1)
+def stay_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    """Ends when it is asked to."""
+    helpers.sync.progress(0.5, "waiting")
+    _note(payload, "stays")
+    helpers.abort_signal.wait_blocking(3600)
+
+
+@task(executor="cluster", max_attempts=1)
+def hang_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    """Does not end."""
+    helpers.sync.progress(0.5, "waiting")
+    _note(payload, os.getpid())
     time.sleep(3600)
 
 
-ALL = [report_there, fail_there, each_there, die_there, note_there, wait_there, sleep_there, hang_there]
+@task(executor="cluster", max_attempts=5)
+def hang_once_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    _note(payload, f"attempt {helpers.job.attempts}")
+    if helpers.job.attempts == 1:
+        time.sleep(3600)
+
+
+ALL = [value for value in globals().values() if isinstance(value, Task)]

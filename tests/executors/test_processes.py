@@ -244,7 +244,7 @@ async def test_tasks_that_no_process_could_find_stop_the_start(
         ({"process": {"speed": 3}}, "process has no setting 'speed'; known settings: processes, max_jobs"),
         ({"process.processes": 0}, "process: processes: expected a whole number of at least 1, got 0"),
         ({"process": 4}, "expected an executor or its settings, got 4"),
-        ({"cluster.kind": "abacus"}, "kind: expected one of process, dask, or package.module:Class"),
+        ({"cluster.kind": "abacus"}, "kind: expected one of process, dask, ray, or package.module:Class"),
     ],
 )
 async def test_wrong_settings_stop_the_start(

@@ -37,6 +37,8 @@ class JobStack(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: datetime
     running_for: float | None
     """Seconds since the job started."""
+    place: str | None = None
+    """Where an executor runs the job, such as `process 4711`; None for the worker itself."""
 
 
 async def job_stack(connect: Connect, schema: SchemaName, job_id: int, timeout: float) -> JobStack:
@@ -72,6 +74,7 @@ async def job_stack(connect: Connect, schema: SchemaName, job_id: int, timeout: 
         stack=answer.stack,
         taken_at=taken_at,
         running_for=answer.running_for,
+        place=answer.place,
     )
 
 

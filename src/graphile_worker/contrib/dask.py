@@ -7,11 +7,9 @@ stopped from outside there: it is asked to end, and then forgotten.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import secrets
-import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,13 +18,16 @@ import msgspec
 
 from ..errors import ConfigError, ProcessDiedError
 from ..executors.call import TaskCall
+from ..executors.cluster_calls import ClusterCalls
+from ..executors.cluster_side import run_there, running_call
+from ..executors.connecting import Connecting
+from ..executors.following import follow_worker
 from ..executors.location import where_is
-from ..executors.log_records import SendingHandler, log_again
-from ..executors.messages import Body, CallMessage, LogNote, ProgressNote, StartedNote
-from ..executors.remote_helpers import RemoteHelpers, remote_services
-from ..executors.run_call import Tasks, job_of, run_call, value_of
-from ..history.progress import Report
+from ..executors.messages import Body, ClusterNote
+from ..executors.run_call import value_of
+from ..executors.stack_requests import ANSWER_WITHIN
 from ..recovery.pool_state import ExecutorPlace
+from ..tasks.stacks import TaskStack
 from ..tasks.task import AnyTask
 
 try:
@@ -37,12 +38,11 @@ except ImportError as error:  # pragma: no cover
     raise ImportError('DaskExecutor needs Dask: pip install "graphile-worker[dask]"') from error
 
 CONNECT_WITHIN = 10.0  # seconds
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds after the scheduler could not be reached
 END_WITHIN = 3.0  # seconds for a task to notice that it should end, if the cause does not say
 
 logger = logging.getLogger("graphile_worker.executors")
 
-_note_decoder = msgspec.json.Decoder(LogNote | ProgressNote | StartedNote)
+_note_decoder = msgspec.json.Decoder(ClusterNote)
 
 
 class DaskExecutor:
@@ -69,30 +69,43 @@ class DaskExecutor:
         if isinstance(address, Client) and not address.asynchronous:
             raise ConfigError("DaskExecutor: the client must be made with asynchronous=True")
         self._address = address if isinstance(address, str) else None
-        self._client: Any = None if isinstance(address, str) else address
+        self._connecting = Connecting[Any](self._connect, _is_open)
+        if self._address is None:
+            self._connecting.current = address
         self._resources = dict(resources) if resources else None
         self._priority = priority
         self._package = upload_package
         self._topic = f"graphile-worker-{secrets.token_hex(6)}"
-        self._numbers = itertools.count(1)
-        self._calls: dict[int, TaskCall] = {}
-        self._connecting = asyncio.Lock()
-        self._may_connect_at = 0.0
-        self._pause = FIRST_PAUSE
+        self._calls = ClusterCalls()
+        self._keys: set[str] = set()
+        self._unfollow: Callable[[], None] | None = None
+        self._asking: set[asyncio.Future[Any]] = set()
 
     async def start(self, tasks: Sequence[AnyTask]) -> None:
         """Connect to the scheduler."""
         for task in tasks:
             where_is(task, "dask")
-        client = await self._connected()
+        client = await self._connecting.get()
+        if self._address is None:
+            client.subscribe_topic(self._topic, self._noted)
         await _warn(client)
 
     async def run(self, call: TaskCall) -> Any:
         """Run one job; see `TaskExecutor`."""
-        number = next(self._numbers)
-        key = f"{self._topic}-{number}-job-{call.job.id}-attempt-{call.job.attempts}"
-        client = await self._connected()
-        self._calls[number] = call
+        client = await self._connecting.get()
+        if self._unfollow is None:
+            self._unfollow = follow_worker(call, self._abort_all)
+        with self._calls.added(call) as number:
+            key = f"{self._topic}-{number}-job-{call.job.id}-attempt-{call.job.attempts}"
+            self._keys.add(key)
+            call.ask_stack = partial(self._stack, client, key, call)
+            try:
+                raw = await self._run(client, call, number, key)
+            finally:
+                self._keys.discard(key)
+        return value_of(msgspec.json.decode(raw, type=Body | None))
+
+    async def _run(self, client: Any, call: TaskCall, number: int, key: str) -> bytes:
         future: Any = None
         try:
             future = client.submit(
@@ -107,45 +120,67 @@ class DaskExecutor:
                 resources=self._resources,
             )
             try:
-                raw: bytes = await asyncio.shield(result := asyncio.ensure_future(_result(future)))
+                return await asyncio.shield(result := asyncio.ensure_future(_result(future)))
             except asyncio.CancelledError:
                 if result.cancelled():
                     raise
-                raw = await self._end(client, key, call, result)
+                return await self._end(client, key, call, result)
         except KilledWorker as error:
             raise ProcessDiedError(f"the Dask worker that ran the task died: {_first_line(error)}") from None
         except FutureCancelledError as error:
             raise ProcessDiedError(f"the Dask cluster has lost the task: {_first_line(error)}") from None
         finally:
-            self._calls.pop(number, None)
             if future is not None:
                 future.release()
-        return value_of(msgspec.json.decode(raw, type=Body | None))
 
     async def close(self) -> None:
         """Close the connection, unless the client was passed."""
-        if self._client is not None and self._address is not None:
-            client, self._client = self._client, None
+        if self._unfollow is not None:
+            self._unfollow()
+            self._unfollow = None
+        self._connecting.stop()
+        client, self._connecting.current = self._connecting.current, None
+        if client is not None and self._address is not None:
             with suppress(Exception):
                 await asyncio.wait_for(client.close(), CONNECT_WITHIN)
 
     def places(self, name: str) -> list[ExecutorPlace]:
         """Which machine of the cluster runs which job. May be called from any thread."""
-        return [
-            ExecutorPlace(executor=name, place=call.place, job_id=call.job.id)
-            for call in list(self._calls.values())
-            if call.place is not None
-        ]
+        return self._calls.places(name)
+
+    async def _stack(self, client: Any, key: str, call: TaskCall) -> TaskStack | None:
+        if call.place is None:
+            return None
+        asking = client.run(stack_on_worker, key, workers=[call.place], on_error="ignore")
+        try:
+            found = (await asyncio.wait_for(asking, ANSWER_WITHIN)).get(call.place)
+        except (OSError, TimeoutError):
+            return None
+        return None if found is None else TaskStack(*found)
+
+    def _abort_all(self, reason: str) -> None:
+        """Ask all tasks to end. They are cancelled later."""
+        if self._keys and self._connecting.current is not None:
+            self._ask(self._connecting.current, list(self._keys), reason, cancels=False)
+
+    def _ask(self, client: Any, keys: list[str], reason: str, *, cancels: bool) -> None:
+        asking = asyncio.ensure_future(client.run(abort_on_worker, keys, reason, cancels, on_error="ignore"))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked)
+
+    def _asked(self, asking: asyncio.Future[Any]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled() and (error := asking.exception()) is not None:
+            logger.debug("tasks on the Dask cluster could not be asked to end: %s", _first_line(error))
 
     async def _end(self, client: Any, key: str, call: TaskCall, result: asyncio.Future[bytes]) -> bytes:
         """Ask a task to end; after a while it is forgotten, and CancelledError raised."""
         signal = call.helpers.abort_signal
         limit = END_WITHIN if signal._grace is None else signal._grace
-        asking = asyncio.ensure_future(client.run(abort_on_worker, key, signal.reason, on_error="ignore"))
+        self._ask(client, [key], signal.reason, cancels=True)
         try:
             await asyncio.wait((result,), timeout=limit)
         finally:
-            asking.cancel()
             if not result.done():
                 result.cancel()
                 with suppress(Exception):
@@ -153,43 +188,29 @@ class DaskExecutor:
                 raise asyncio.CancelledError
         return result.result()
 
-    async def _connected(self) -> Any:
-        """The client; connects again, after a growing pause, if the scheduler was lost."""
-        async with self._connecting:
-            if self._client is not None and self._client.status not in ("closed", "closing"):
-                return self._client
-            if self._address is None:
-                raise ProcessDiedError("the client of Dask that was passed is closed")
-            if (wait := self._may_connect_at - time.monotonic()) > 0:
-                await asyncio.sleep(wait)
-            try:
-                client: Any = await Client(  # type: ignore[no-untyped-call,unused-ignore]
-                    self._address, asynchronous=True, set_as_default=False, timeout=CONNECT_WITHIN
-                )
-            except (OSError, TimeoutError) as error:
-                self._may_connect_at = time.monotonic() + self._pause
-                self._pause = min(2 * self._pause, LONGEST_PAUSE)
-                raise ProcessDiedError(
-                    f"the Dask scheduler at {self._address} cannot be reached: {_first_line(error)}"
-                ) from None
-            self._client, self._pause = client, FIRST_PAUSE
-            client.subscribe_topic(self._topic, self._noted)
-            if self._package is not None:
-                await client.register_plugin(UploadFile(self._package))
-            return client
+    async def _connect(self) -> Any:
+        if self._address is None:
+            raise ProcessDiedError("the client of Dask that was passed is closed")
+        try:
+            client: Any = await Client(  # type: ignore[no-untyped-call,unused-ignore]
+                self._address, asynchronous=True, set_as_default=False, timeout=CONNECT_WITHIN
+            )
+        except (OSError, TimeoutError) as error:
+            raise ProcessDiedError(
+                f"the Dask scheduler at {self._address} cannot be reached: {_first_line(error)}"
+            ) from None
+        client.subscribe_topic(self._topic, self._noted)
+        if self._package is not None:
+            await client.register_plugin(UploadFile(self._package))
+        return client
 
     def _noted(self, event: tuple[float, Any]) -> None:
         """A note of a task has arrived."""
-        note = _note_decoder.decode(event[1])
-        call = self._calls.get(note.number)
-        if call is None:
-            return
-        if isinstance(note, StartedNote):
-            call.started_at, call.place = time.monotonic(), note.place
-        elif isinstance(note, LogNote):
-            log_again({**note.record, "name": call.helpers._services.logger.name}, call.helpers)
-        elif (receive := call.helpers._services.progress.receive) is not None:
-            receive(call.job.id, note.report)
+        self._calls.noted(_note_decoder.decode(event[1]))
+
+
+def _is_open(client: Any) -> bool:
+    return client.status not in ("closed", "closing")
 
 
 async def _result(future: Any) -> bytes:
@@ -220,70 +241,26 @@ def _first_line(error: BaseException) -> str:
 # -- on the cluster ----------------------------------------------------------------------------------------
 
 
-class _RunningCall:
-    """A call in this process of the cluster."""
-
-    def __init__(self, helpers: RemoteHelpers) -> None:
-        self.helpers = helpers
-        self._coroutine: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
-
-    def abort(self, reason: str) -> None:
-        """Ask the task to end; a coroutine is cancelled."""
-        self.helpers.abort_signal.set(reason or "the worker is stopping")
-        if self._coroutine is not None:
-            loop, coroutine = self._coroutine
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(coroutine.cancel)
-
-    def run(self, awaitable: Awaitable[Any]) -> Any:
-        """Run a coroutine in a loop of its own."""
-        return asyncio.run(self._run(awaitable))
-
-    async def _run(self, awaitable: Awaitable[Any]) -> Any:
-        current = asyncio.current_task()
-        if current is not None:
-            self._coroutine = asyncio.get_running_loop(), current
-        try:
-            return await awaitable
-        finally:
-            self._coroutine = None
-
-
-_running: dict[str, _RunningCall] = {}
-_tasks = Tasks()
-
-
 def run_on_worker(data: bytes, key: str, topic: str) -> bytes:
     """Run a call on this machine of the cluster; its answer as JSON."""
-    call = msgspec.json.decode(data, type=CallMessage)
     worker = get_worker()
 
-    def note(message: msgspec.Struct) -> None:
-        worker.loop.add_callback(worker.log_event, topic, msgspec.json.encode(message))
+    def send(note: ClusterNote) -> None:
+        worker.loop.add_callback(worker.log_event, topic, msgspec.json.encode(note))
 
-    def progress(job_id: int, report: Report) -> None:
-        note(ProgressNote(call.number, report))
-
-    def log(record: dict[str, Any]) -> None:
-        note(LogNote(call.number, record))
-
-    job_logger = logging.Logger("graphile_worker.job")
-    job_logger.addHandler(SendingHandler(log))
-    services = remote_services(progress=progress, logger=job_logger)
-    helpers = RemoteHelpers(job_of(call), services, call.worker_id)
-    running = _running[key] = _RunningCall(helpers)
-    note(StartedNote(call.number, str(worker.address)))
-    try:
-        body = run_call(call, _tasks, helpers, partial(_RunningCall.run, running))
-    finally:
-        del _running[key]
-    return msgspec.json.encode(body)
+    return run_there(data, key, str(worker.address), send)
 
 
-def abort_on_worker(key: str, reason: str) -> None:
-    """Ask a call on this machine to end."""
-    if (running := _running.get(key)) is not None:
-        running.abort(reason)
+def abort_on_worker(keys: Sequence[str], reason: str, cancels: bool) -> None:
+    """Ask calls on this machine to end."""
+    for key in keys:
+        if (running := running_call(key)) is not None:
+            running.abort(reason, cancels=cancels)
+
+
+def stack_on_worker(key: str) -> tuple[str, str] | None:
+    """What a call on this machine does now."""
+    return None if (running := running_call(key)) is None else msgspec.structs.astuple(running.stack())
 
 
 def allowed_failures(dask_scheduler: Any) -> int:

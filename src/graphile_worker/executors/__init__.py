@@ -10,13 +10,14 @@ from .._lazy import export_lazily
 if TYPE_CHECKING:
     from .call import TaskCall as TaskCall
     from .call import TaskExecutor as TaskExecutor
+    from .call import TaskStack as TaskStack
     from .process import ProcessExecutor as ProcessExecutor
     from .remote_helpers import RemoteHelpers as RemoteHelpers
 
 export_lazily(
     __name__,
     {
-        "call": "TaskCall TaskExecutor",
+        "call": "TaskCall TaskExecutor TaskStack",
         "process": "ProcessExecutor",
         "remote_helpers": "RemoteHelpers",
     },

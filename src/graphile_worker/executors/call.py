@@ -6,13 +6,14 @@ cancel it, and the executor sees to it that the work ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from ..job import Job
 from ..tasks.helpers import JobHelpers
+from ..tasks.stacks import TaskStack as TaskStack
 from .messages import CallMessage
 
 
@@ -32,6 +33,8 @@ class TaskCall(msgspec.Struct, kw_only=True, eq=False):
     """When the task began to run, by `time.monotonic`. Set by the executor; time limits count from here."""
     place: str | None = None
     """Where it runs, such as `process 4711`. Set by the executor, for those who look at workers."""
+    ask_stack: Callable[[], Awaitable[TaskStack | None]] | None = None
+    """Asks what the task does now; None if there is no answer in time. Set by executors that can."""
 
     @property
     def identifier(self) -> str:

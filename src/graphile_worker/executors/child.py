@@ -1,29 +1,26 @@
 """The program of a process that runs tasks: `python -m graphile_worker.executors.child WORK CONTROL BOARD`.
 
-Calls arrive on one socket and are answered there, one at a time, in the main thread. A thread listens to a
-second socket: the worker asks for the end of a call there, and its end closes when the worker is gone. Then
-this process ends at once, whatever its main thread does.
+Calls arrive on one socket and are answered there, one at a time, in the main thread. See `WorkerConnection`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Awaitable
 from contextvars import copy_context
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import JobInterruptedError
 from ..history.progress import Report
 from ..tasks.services import WorkerServices, job_logger
+from ..tasks.stacks import stack_of_task
 from .board import Board
 from .child_memory import memory_of
 from .log_records import SendingHandler, apply_levels
@@ -32,7 +29,6 @@ from .messages import (
     Answer,
     Ask,
     CallMessage,
-    Lines,
     LogNote,
     MemoryNote,
     ProgressNote,
@@ -44,19 +40,16 @@ from .messages import (
 )
 from .remote_helpers import RemoteHelpers, remote_services
 from .run_call import Tasks, job_of, run_call
-
-CHUNK = 256 * 1024
-PR_SET_PDEATHSIG = 1
+from .worker_connection import WorkerConnection, die_with, one_line
 
 
 class Child:
     """Runs calls until the worker closes the connection."""
 
-    def __init__(self, work: socket.socket, control: socket.socket, board: Board) -> None:
-        self._work = work
-        self._control = control
+    def __init__(self, worker: WorkerConnection, board: Board) -> None:
+        self._worker = worker
+        self._send = worker.send
         self._board = board
-        self._sending = threading.Lock()
         self._tasks = Tasks()
         self._services: WorkerServices = remote_services(progress=self._send_progress, logger=job_logger)
         self._max_memory: int | None = None
@@ -68,37 +61,24 @@ class Child:
 
     def serve(self) -> None:
         """Run calls until the worker closes the connection."""
-        lines = Lines(CallMessage)
-        setup = self._read_setup(lines)
+        setup = self._worker.setup(Setup)
         if setup is None:
             return
         try:
             self._set_up(setup)
         except BaseException as error:
-            self._send(line(StartFailure(_one_line(error))))
+            self._send(line(StartFailure(one_line(error))))
             raise
-        threading.Thread(target=self._listen, name="graphile-worker control", daemon=True).start()
+        self._worker.listen(self._obey)
         signal.signal(signal.SIGTERM, self._terminate)
         self._send(line(ReadyNote()))
-        while data := self._work.recv(CHUNK):
-            for call in lines.feed(data):
-                self._run(call)
+        for call in self._worker.messages(CallMessage):
+            self._run(call)
 
     # -- starting ------------------------------------------------------------------------------------------
 
-    def _read_setup(self, lines: Lines) -> Setup | None:
-        first = Lines(Setup)
-        while data := self._work.recv(CHUNK):
-            head, newline, rest = data.partition(b"\n")
-            found: list[Setup] = first.feed(head + newline)
-            if found:
-                if rest:
-                    raise RuntimeError("the worker sent calls before this process was ready")
-                return found[0]
-        return None
-
     def _set_up(self, setup: Setup) -> None:
-        _die_with(setup.parent)
+        die_with(setup.parent)
         if setup.nice is not None:
             os.nice(setup.nice)
         sys.path[:] = setup.path
@@ -132,7 +112,7 @@ class Child:
             self._is_cancelled = False
         seconds = time.perf_counter() - started
         if self._max_memory is not None and (used := memory_of(None) or 0) > self._max_memory:
-            self._send(line(MemoryNote(used)))
+            self._send(line(MemoryNote(number, used)))
         if body is None:
             self._send(b"[0,%d,%f]\n" % (number, seconds))
         else:
@@ -155,29 +135,19 @@ class Child:
 
     # -- what the worker asks ------------------------------------------------------------------------------
 
-    def _listen(self) -> NoReturn:
-        """In a thread: obey the worker, and end with it."""
-        asks = Lines(Ask)
-        try:
-            while data := self._control.recv(CHUNK):
-                for ask in asks.feed(data):
-                    self._obey(ask)
-        except OSError:
-            pass
-        _end_now()
-
     def _obey(self, ask: Ask) -> None:
-        if ask.wants_stack:
-            self._send(line(StackNote(_stack_of_main_thread())))
-            return
         helpers = self._helpers
         if helpers is None or ask.number != self._number:
             return
-        if ask.cancels:
+        if ask.what == "stack":
+            stack = stack_of_task(threading.main_thread().ident or 0, self._coroutine)
+            self._send(line(StackNote(ask.number, stack)))
+            return
+        if ask.what == "cancel":
             self._is_cancelled = True
         helpers.abort_signal.set(ask.reason)
         coroutine, runner = self._coroutine, self._runner
-        if ask.cancels and coroutine is not None and runner is not None:
+        if self._is_cancelled and coroutine is not None and runner is not None:
             runner.get_loop().call_soon_threadsafe(coroutine.cancel)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
@@ -188,13 +158,6 @@ class Child:
 
     # -- sending -------------------------------------------------------------------------------------------
 
-    def _send(self, data: bytes) -> None:
-        try:
-            with self._sending:
-                self._work.sendall(data)
-        except OSError:  # the worker has closed its end
-            _end_now()
-
     def _send_record(self, record: dict[str, Any]) -> None:
         self._send(line(LogNote(0 if self._helpers is None else self._number, record)))
 
@@ -202,46 +165,14 @@ class Child:
         self._send(line(ProgressNote(self._number, report)))
 
 
-def _die_with(parent: int) -> None:
-    """On Linux, have the kernel end this process with the worker, also while C code holds the interpreter."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        _end_now()
-
-
-def _end_now() -> NoReturn:
-    """End this process and those that its tasks have started."""
-    try:
-        if os.getpgid(0) == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-    finally:
-        os._exit(1)
-
-
-def _stack_of_main_thread() -> str:
-    from traceback import StackSummary, walk_stack
-
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return "".join(reversed(StackSummary.extract(walk_stack(frame)).format())) if frame else ""
-
-
-def _one_line(error: BaseException) -> str:
-    from traceback import format_exception_only
-
-    return " ".join("".join(format_exception_only(error)).split())
-
-
 def main() -> None:
     """Run the process with the descriptors in `sys.argv`."""
     work, control, board = (int(argument) for argument in sys.argv[1:4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for descriptor in (work, control, board):
-        os.set_inheritable(descriptor, False)
     shared = Board(board)
     os.close(board)
-    Child(socket.socket(fileno=work), socket.socket(fileno=control), shared).serve()
+    Child(WorkerConnection(work, control), shared).serve()
 
 
 if __name__ == "__main__":

@@ -18,10 +18,23 @@ from typing import Any
 from ..error_text import message_of
 from ..errors import ProcessDiedError
 from ..signal_names import signal_name
+from ..tasks.stacks import TaskStack
 from .child_handle import ChildHandle, Work, interrupted
 from .log_records import log_again
-from .messages import RETURNED, Answer, Ask, LogNote, MemoryNote, ProgressNote, ReadyNote, Setup, StartFailure
+from .messages import (
+    RETURNED,
+    Answer,
+    Ask,
+    LogNote,
+    MemoryNote,
+    ProgressNote,
+    ReadyNote,
+    Setup,
+    StackNote,
+    StartFailure,
+)
 from .pace import AHEAD, MOST, PATIENCE, UNKNOWN, Pace
+from .stack_requests import StackRequests
 
 START_LIMIT = 60.0  # seconds for a process to load its tasks
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds after a process could not start
@@ -52,6 +65,7 @@ class Children:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.all: list[ChildHandle] = []
+        self.stacks = StackRequests()
 
     # -- calls ---------------------------------------------------------------------------------------------
 
@@ -71,6 +85,13 @@ class Children:
             return True
         return False
 
+    async def stack_of(self, work: Work) -> TaskStack | None:
+        """What a running call does now; None if its process does not answer in time."""
+        child = work.child
+        if child is None or child.running is not work:
+            return None
+        return await self.stacks.ask(work.number, lambda: child.ask(Ask(work.number, "stack")))
+
     def abort(self, reason: str) -> None:
         """Ask running calls to end, and end those that wait."""
         while self._waiting:
@@ -80,7 +101,7 @@ class Children:
             for back in child.take_back():
                 back.end(interrupted(back.call))
             if (running := child.running) is not None:
-                child.ask(Ask(number=running.number, reason=reason))
+                child.ask(Ask(running.number, "abort", reason))
 
     def _dispatch_soon(self) -> None:
         # Once per turn of the event loop, so that all slots that are awake share a write.
@@ -203,6 +224,8 @@ class Children:
         elif isinstance(note, ReadyNote):
             child.is_ready, self._failures = True, 0
             self._dispatch_soon()
+        elif isinstance(note, StackNote):
+            self.stacks.answered(note)
         elif isinstance(note, StartFailure):
             child.failure = note.text
         elif isinstance(note, MemoryNote) and not child.is_retired:

@@ -5,11 +5,12 @@ To a process: calls. From it: an answer to each call, and notes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from ..history.progress import Report
+from ..tasks.stacks import TaskStack
 
 RETURNED = -1.0
 """In place of the run time: the call was taken back before it began."""
@@ -80,8 +81,9 @@ class ReadyNote(msgspec.Struct, array_like=True, tag=3, frozen=True):
 
 
 class MemoryNote(msgspec.Struct, array_like=True, tag=4, frozen=True):
-    """How much memory the process uses; sent when it is more than allowed."""
+    """How much memory the process uses that runs or ran a call."""
 
+    number: int
     bytes: int
 
 
@@ -92,9 +94,10 @@ class StartFailure(msgspec.Struct, array_like=True, tag=5, frozen=True):
 
 
 class StackNote(msgspec.Struct, array_like=True, tag=6, frozen=True):
-    """What the process does now."""
+    """What a call does now."""
 
-    text: str
+    number: int
+    stack: TaskStack
 
 
 class StartedNote(msgspec.Struct, array_like=True, tag=7, frozen=True):
@@ -102,9 +105,20 @@ class StartedNote(msgspec.Struct, array_like=True, tag=7, frozen=True):
 
     number: int
     place: str
+    memory: int | None = None
+
+
+class LostCall(msgspec.Struct, array_like=True, tag=8, frozen=True):
+    """The cluster has no answer to a call, and why."""
+
+    number: int
+    text: str
 
 
 Note = LogNote | ProgressNote | ReadyNote | MemoryNote | StartFailure | StackNote
+"""What a process of a worker says beside its answers."""
+ClusterNote = LogNote | ProgressNote | MemoryNote | StackNote | StartedNote
+"""What a call on a cluster says before its answer."""
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,13 +139,12 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request beside the calls: to end one, or to say what the process does."""
+    """A request about a call."""
 
-    number: int = 0
+    number: int
+    what: Literal["abort", "cancel", "interrupt", "kill", "stack"]
+    """Set its abort signal; cancel it, too; interrupt it; kill it; send a `StackNote`."""
     reason: str = ""
-    cancels: bool = False
-    """Whether to cancel the task; otherwise it is only asked to end, by its abort signal."""
-    wants_stack: bool = False
 
 
 def line(message: msgspec.Struct) -> bytes:

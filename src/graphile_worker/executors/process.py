@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,16 +13,17 @@ from ..errors import ConfigError
 from ..recovery.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
 from .call import TaskCall
+from .child_connection import search_path
 from .child_handle import Work
 from .child_memory import memory_of
 from .children import Children
+from .ending import checked_seconds, end_call
+from .following import follow_worker
 from .location import where_is
 from .log_records import levels
 from .messages import Ask, Setup
 
 KILL_AFTER = 5.0
-SHUTDOWN_LIMIT = 3.0  # seconds; a worker that shuts down waits for cancelled tasks for a few seconds only
-KILL_LIMIT = 5.0  # seconds to wait after SIGKILL
 
 
 class ProcessExecutor:
@@ -56,13 +55,7 @@ class ProcessExecutor:
         self.max_jobs = _checked("max_jobs", max_jobs, 1)
         self.max_memory = _checked("max_memory", max_memory, 1)
         self.nice = _checked("nice", nice, -20)
-        if (
-            isinstance(kill_after, bool)
-            or not isinstance(kill_after, int | float)
-            or not 0 <= kill_after < 1e9
-        ):
-            raise ConfigError(f"kill_after: expected a number of seconds, got {kill_after!r}")
-        self.kill_after = float(kill_after)
+        self.kill_after = checked_seconds("kill_after", kill_after)
         if initializer is not None and (not isinstance(initializer, str) or ":" not in initializer):
             raise ConfigError(f"initializer: expected package.module:function, got {initializer!r}")
         self.initializer = initializer
@@ -86,8 +79,10 @@ class ProcessExecutor:
         if children is None:
             raise RuntimeError("the executor is not started")
         if self._unfollow is None:
-            self._follow(call, children)
+            self._unfollow = follow_worker(call, children.abort)
+            self._job_logger = call.helpers._services.logger.name
         work = children.submit(partial(Work, call), call.identifier)
+        call.ask_stack = partial(children.stack_of, work)
         try:
             await work.future
         except asyncio.CancelledError:
@@ -122,39 +117,21 @@ class ProcessExecutor:
         work.future = asyncio.get_running_loop().create_future()
         if children.withdraw(work):
             raise asyncio.CancelledError
-        child, signalled = work.child, work.call.helpers.abort_signal
-        grace = signalled._grace
-        limit = min(self.kill_after, SHUTDOWN_LIMIT if grace is None else grace)
-        reason = signalled.reason or "the worker is stopping"
+        child = work.child
         if child is not None and not work.is_over:
-            try:
-                child.ask(Ask(number=work.number, reason=reason, cancels=True))
-                await asyncio.wait((work.future,), timeout=limit / 2)
-                if not work.is_over:
-                    child.signal(signal.SIGTERM)
-                    await asyncio.wait((work.future,), timeout=limit / 2)
-            finally:  # also when it is cancelled once more
-                if not work.is_over:
-                    child.signal(signal.SIGKILL)
-                    await _wait_uninterrupted(work.future)
-                    raise asyncio.CancelledError
-
-    def _follow(self, call: TaskCall, children: Children) -> None:
-        """Pass the abort signal of the worker on."""
-        worker = call.helpers._services.abort_signal
-        loop = asyncio.get_running_loop()
-
-        def abort() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(children.abort, worker.reason)
-
-        self._unfollow = worker.on_set(abort)
-        self._job_logger = call.helpers._services.logger.name
+            await end_call(
+                work.call,
+                work.future,
+                self.kill_after,
+                ask=lambda reason: child.ask(Ask(work.number, "cancel", reason)),
+                interrupt=lambda: child.signal(signal.SIGTERM),
+                kill=lambda: child.signal(signal.SIGKILL),
+            )
 
     def _setup(self) -> Setup:
         return Setup(
             parent=os.getpid(),
-            path=[os.path.abspath(folder) if folder else os.getcwd() for folder in sys.path],
+            path=search_path(),
             tasks=self._tasks,
             job_logger=self._job_logger,
             levels=levels(),
@@ -165,15 +142,6 @@ class ProcessExecutor:
 
     def __repr__(self) -> str:
         return f"ProcessExecutor(processes={self.processes})"
-
-
-async def _wait_uninterrupted(future: asyncio.Future[None]) -> None:
-    """Wait for the end of a process that was killed; cancelling this does not end the wait."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + KILL_LIMIT
-    while not future.done() and (left := deadline - loop.time()) > 0:
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait((future,), timeout=left)
 
 
 def processor_count() -> int:

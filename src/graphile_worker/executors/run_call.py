@@ -1,6 +1,6 @@
 """Runs one call where it has arrived: finds the task, calls it, and turns what it did into an answer.
 
-The same for processes and Dask. What differs is how coroutines are run and where notes go.
+The same for processes, Dask and Ray. What differs is how coroutines are run and where notes go.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidArgumentError, JobError
+from ..errors import InvalidArgumentError, JobError, JobInterruptedError
 from ..job import Job, current_helpers
 from ..payload import encode
 from ..tasks.batch import may_be_batch
@@ -56,7 +56,7 @@ def job_of(call: CallMessage) -> Job:
 
 
 def run_call(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await) -> Body | None:
-    """The answer to a call; None if the task returned None. Raises nothing but KeyboardInterrupt."""
+    """The answer to a call; None if the task returned None. Raises nothing."""
     return copy_context().run(_answer, call, tasks, helpers, run)
 
 
@@ -74,6 +74,8 @@ def _answer(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await)
             while inspect.isawaitable(result):
                 result = run(result)
             return body_of(result, job.raw_payload, run)
+    except KeyboardInterrupt:  # how Ray interrupts a task
+        return Body(error=error_message(JobInterruptedError(helpers.abort_signal.reason)))
     except asyncio.CancelledError as error:
         cancelled = JobError("the task was cancelled")
         cancelled.__cause__ = error

@@ -33,6 +33,8 @@ class StackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     running_for: float | None = None
     """Seconds since it started the job."""
     task_identifier: str | None = None
+    place: str | None = None
+    """Where an executor runs the job, such as `process 4711`; None for the worker itself."""
 
 
 class StateRequest(msgspec.Struct, frozen=True, kw_only=True):

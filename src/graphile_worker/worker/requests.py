@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from ..db.connection import Connection
 from ..db.errors import explained, sqlstate_of
@@ -13,10 +14,12 @@ from ..queries.requests import UNAVAILABLE, StackAnswer
 from ..recovery.sweep import StatementRunner
 from ..schema_name import SchemaName
 from ..tasks.call import label_of
+from ..tasks.helpers import current_helpers
+from ..tasks.stacks import TaskStack, coroutine_stack, thread_stack
 from ..tasks.threads import TaskThreads
 from .background import BackgroundTasks
 from .lanes import AllSlots
-from .stacks import coroutine_stack, thread_stack
+from .slots import Slot
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -79,21 +82,42 @@ class Requests:
 
     async def _send(self, request_id: int, job_id: int) -> None:
         try:
-            await self._answer(request_id, self.stack_of(job_id))
+            await self._answer(request_id, await self.stack_of(job_id))
         except Exception as error:  # the one who asked is told that there was no answer
             logger.debug("the stack of job %d could not be sent: %s", job_id, explained(error))
 
-    def stack_of(self, job_id: int) -> StackAnswer:
+    async def stack_of(self, job_id: int) -> StackAnswer:
         """Where a job is now."""
         slot = None if self.slots is None else self.slots.slot_of(job_id)
         if slot is None or slot.job is None or slot.task is None:
             return StackAnswer(kind="not running")
         name, seconds = slot.job.task_identifier, time.monotonic() - slot.started
-        thread = self._threads.thread_of(label_of(name, job_id))
-        if thread is not None:
-            return StackAnswer(
-                kind="thread", stack=thread_stack(thread), running_for=seconds, task_identifier=name
-            )
+        call = _call_of(slot)
+        found = await _stack_elsewhere(call) if call is not None and call.place is not None else None
+        if found is None:
+            thread = self._threads.thread_of(label_of(name, job_id))
+            if thread is not None:
+                found = TaskStack("thread", thread_stack(thread))
+            else:
+                found = TaskStack("coroutine", coroutine_stack(slot.task))
         return StackAnswer(
-            kind="coroutine", stack=coroutine_stack(slot.task), running_for=seconds, task_identifier=name
+            kind=found.kind,
+            stack=found.text,
+            running_for=seconds,
+            task_identifier=name,
+            place=None if call is None else call.place,
         )
+
+
+def _call_of(slot: Slot) -> Any:
+    """The `TaskCall` of a job that an executor runs; None for others."""
+    helpers = None if slot.context is None else slot.context.get(current_helpers)
+    return None if helpers is None else helpers._call
+
+
+async def _stack_elsewhere(call: Any) -> TaskStack | None:
+    """The stack of a job that an executor runs; None if the executor cannot know it."""
+    if call.ask_stack is None:
+        return None
+    found: TaskStack | None = await call.ask_stack()
+    return found or TaskStack("thread", "  (no answer: perhaps C code keeps the interpreter to itself)")

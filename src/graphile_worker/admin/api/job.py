@@ -31,6 +31,8 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """`coroutine` waits at the last line, `thread` runs it."""
     stack: str
     running_for: float | None
+    place: str | None = None
+    """Where an executor runs the job, such as `process 4711`; null for the worker itself."""
 
 
 def job_id_of(call: Call) -> int:
@@ -61,7 +63,7 @@ async def get_stack(call: Call) -> Stack:
         raise Problem(409, "The stack cannot be had", str(error)) from None
     return Stack(
         id=found.job_id, worker=found.worker_id, kind=found.kind, running_for=found.running_for,
-        stack=redactor_of(call).text(found.stack),
+        stack=redactor_of(call).text(found.stack), place=found.place,
     )  # fmt: skip
 
 

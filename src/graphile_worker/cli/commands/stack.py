@@ -35,7 +35,11 @@ async def stack_command(utils: WorkerUtils, job_id: int, timeout: float) -> Outp
 
 
 def _print(found: JobStack) -> None:
-    where = "waits at the last line" if found.kind == "coroutine" else "runs the last line in a thread"
+    where = "waits at the last line" if found.kind == "coroutine" else "runs the last line"
+    if found.place is not None:
+        where += f" in {cell(found.place)}"
+    elif found.kind == "thread":
+        where += " in a thread"
     since = "" if found.running_for is None else f", running for {duration(found.running_for)}"
     click.echo(
         f"Job {found.job_id} of {cell(found.task_identifier)} {where}{since}. Worker: {cell(found.worker_id)}"

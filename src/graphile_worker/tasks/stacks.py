@@ -7,7 +7,9 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from ..error_parts import PACKAGE_FOLDER, cut
 
@@ -15,6 +17,20 @@ MAX_STACK = 16_000  # characters
 MAX_FRAMES = 60
 MAX_CHILDREN = 5  # tasks that a job waits for at the same time
 MAX_DEPTH = 5  # tasks that wait for each other
+
+
+class TaskStack(msgspec.Struct, array_like=True, frozen=True):
+    """What a task does: a coroutine waits at the last line of the stack, a thread runs it."""
+
+    kind: Literal["coroutine", "thread"]
+    text: str
+
+
+def stack_of_task(thread: int, coroutine: asyncio.Task[Any] | None) -> TaskStack:
+    """The stack of a task that runs in another thread; `coroutine`: in the event loop of that thread."""
+    if coroutine is not None and asyncio.current_task(coroutine.get_loop()) is None:
+        return TaskStack("coroutine", coroutine_stack(coroutine))
+    return TaskStack("thread", thread_stack(thread))
 
 
 def coroutine_stack(task: asyncio.Task[Any]) -> str:
@@ -72,9 +88,10 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _lines(frames: list[FrameType]) -> list[str]:
-    """The frames as in a traceback, from the first one outside of this package on."""
+    """The frames as in a traceback, from the first one that this package has called on."""
     summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
-    first = next((n for n, each in enumerate(summary) if _is_of_user(each)), 0)
+    ours = next((n for n, each in enumerate(summary) if each.filename.startswith(PACKAGE_FOLDER)), 0)
+    first = next((n for n, each in enumerate(summary) if n >= ours and _is_of_user(each)), 0)
     shown = summary[first:][-MAX_FRAMES:]
     return "".join(traceback.StackSummary.from_list(shown).format()).rstrip().splitlines()
 

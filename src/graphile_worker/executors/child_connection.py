@@ -1,0 +1,172 @@
+"""ChildConnection: a process that the worker has started, and the sockets to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from .messages import Ask, Lines, line
+
+DRAIN = 0.2  # seconds to read what a process sent before it died
+
+
+def search_path() -> list[str]:
+    """Where this process finds modules; absolute, because another process may be in another folder."""
+    return [os.path.abspath(folder) if folder else os.getcwd() for folder in sys.path]
+
+
+class ChildConnection(asyncio.Protocol):
+    """Starts one process, reads its messages and notices its end.
+
+    One socket is for calls and answers. The other is for requests beside them; the process ends when it is
+    closed.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        messages: Any,
+        *,
+        on_messages: Callable[[list[Any]], None],
+        on_exit: Callable[[int | None], None],
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """`module`: the program of the process. `messages`: the type of what it sends.
+
+        `on_exit` gets its exit status. `is_busy`: whether it owes an answer, so that it must be killed if it
+        closes its end and does not exit.
+        """
+        self._module = module
+        self._lines = Lines(messages)
+        self._on_messages = on_messages
+        self._on_exit = on_exit
+        self._is_busy = is_busy
+        self._transport: asyncio.Transport | None = None
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._eof = asyncio.Event()
+        self.watching: asyncio.Task[None] | None = None
+        self.pid = 0
+        self.failure = ""
+        """Why it was killed: what it sent cannot be read."""
+
+    async def start(
+        self,
+        setup: msgspec.Struct,
+        *,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """Start the process and send its first message; OSError if the system cannot.
+
+        Open files in `descriptors` are passed on.
+        """
+        # In the thread of the event loop: the kernel ends the process with the thread that started it.
+        ours, theirs = socket.socketpair()
+        control, their_control = socket.socketpair()
+        try:
+            passed = (theirs.fileno(), their_control.fileno(), *descriptors)
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", self._module, *map(str, passed),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=passed,
+                start_new_session=True,  # Ctrl-C reaches the worker only
+            )  # fmt: skip
+            self.pid = self._process.pid
+            self._control = control
+            control.setblocking(False)
+            ours.setblocking(False)
+            await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
+        except BaseException:
+            ours.close()
+            control.close()
+            self.signal(signal.SIGKILL)
+            raise
+        finally:
+            theirs.close()
+            their_control.close()
+        self.watching = asyncio.get_running_loop().create_task(
+            self._watch(self._process), name=f"graphile-worker process {self.pid}"
+        )
+        self.write(line(setup))
+
+    def write(self, data: bytes) -> None:
+        """Send messages."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def ask(self, request: Ask) -> None:
+        """Send a request beside the calls. It is lost if the process does not read them."""
+        if self._control is not None:
+            with suppress(OSError):
+                self._control.send(line(request))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process; SIGKILL also to those that it has started."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            if number == signal.SIGKILL:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Send no more; the process exits when it has read everything."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- what the process says -----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is open."""
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")  # noqa: S101
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Messages have arrived, perhaps many."""
+        try:
+            messages = self._lines.feed(data)
+        except msgspec.DecodeError as error:  # something else writes to its socket
+            self.failure = f"it sent something that is no message ({error})"
+            self.signal(signal.SIGKILL)
+            return
+        self._on_messages(messages)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The process has closed its end, or ours is closed."""
+        self._eof.set()
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        exited = asyncio.ensure_future(process.wait())
+        eof = asyncio.ensure_future(self._eof.wait())
+        try:
+            await asyncio.wait((exited, eof), return_when=asyncio.FIRST_COMPLETED)
+            if not exited.done():
+                await asyncio.wait((exited,), timeout=DRAIN)
+            if not exited.done() and self._is_busy():
+                self.signal(signal.SIGKILL)  # it cannot answer any more
+            await exited
+            await asyncio.wait((eof,), timeout=DRAIN)  # a process that it has started may hold the socket
+        finally:
+            exited.cancel()
+            eof.cancel()
+        self._on_exit(process.returncode)
+        self.release()
+
+    def release(self) -> None:
+        """Close everything that belongs to it."""
+        if self._transport is not None:
+            self._transport.abort()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
