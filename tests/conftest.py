@@ -17,11 +17,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+import support.bytecode  # first, see there
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
-from support.bytecode import CompiledFiles
 from support.limits import TimeLimits
+from support.measuring import Measuring
 from support.process_state import restored_process
 from support.run_guard import RunGuard
 from support.scheduling import LongestFirst
@@ -53,7 +54,8 @@ RUN_GUARD = pytest.StashKey[RunGuard]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
-    config.pluginmanager.register(CompiledFiles())
+    config.pluginmanager.register(support.bytecode.CompiledFiles())
+    config.pluginmanager.register(Measuring())
     if config.getoption("numprocesses", None) or "PYTEST_XDIST_WORKER" in os.environ:
         config.pluginmanager.register(LongestFirst())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.command_line import INNER_PYTEST
 from support.run_guard import PREFIX, marked_processes
 from support.working import PATIENCE
 
@@ -76,6 +77,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
                 [sys.executable, "-m", "pytest", "-s", *map(str, setup), tmp_path / "test_inner.py"],
                 env={
                     **os.environ,
+                    **INNER_PYTEST,
                     "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
                     "TMPDIR": str(tmp_path / "tmp"),
                     "PYTEST_DEBUG_TEMPROOT": str(tmp_path / "tmp"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import asyncpg
 
 from embedded.asking import Participate, query
+from support.command_line import INNER_PYTEST
 from support.scratch import PREFIX, SETTLED_SECONDS, remove_leftovers
 from support.server import DatabaseServer
 
@@ -25,7 +26,12 @@ def inner_run(folder: Path, text: str, **environment: str) -> subprocess.Popen[s
     options = ["-c", os.devnull, "--rootdir", str(folder), "-o", "asyncio_mode=auto", "-p", "conftest", "-sq"]
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, folder / "test_inner.py"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), **environment},
+        env={
+            **os.environ,
+            **INNER_PYTEST,
+            "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
+            **environment,
+        },
         stdout=subprocess.PIPE,
         text=True,
         cwd=folder,

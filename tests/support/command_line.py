@@ -11,6 +11,10 @@ from typing import Any
 
 COMMAND = [sys.executable, "-m", "graphile_worker"]
 
+INNER_PYTEST = {"PYTEST_ADDOPTS": "-p no:faker -p no:hypothesispytest --assert=plain"}
+"""For test runs that tests start: no plugins that take a second to import, and no second compilation of the
+package for its assertions."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -30,13 +34,13 @@ class Result:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without anything that configures us."""
+    """The environment without anything that configures us, or that slows programs down."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PG", "GRAPHILE_", "NO_LOG")) and name != "DATABASE_URL"
     }
-    return kept | more
+    return kept | INNER_PYTEST | more
 
 
 Call = Callable[..., Result]

@@ -20,14 +20,16 @@ SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.
 
 @contextmanager
 def restored_process() -> Iterator[None]:
-    """At the end, restore logging, streams, hooks and signal handlers."""
+    """At the end, restore logging, streams, hooks, signal handlers and the search path."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     exit_margin = SignalHandling.exit_margin
+    search = sys.path, [*sys.path]
     try:
         with _restored_logging():
             yield
     finally:
         SignalHandling.exit_margin = exit_margin
+        sys.path, sys.path[:] = search  # loading tasks from a folder extends it
         for number, handler in handlers.items():
             if signal.getsignal(number) != handler:
                 signal.signal(number, handler)
