@@ -117,6 +117,9 @@ def test_slots_show_what_is_busy() -> None:
     assert [cell.get("class") for cell in found.iter("i")] == ["long", "on", "free", "free"]
     many = drawn(charts.slots(100, 1))
     assert [cell.get("class") for cell in many.iter("i")].count("on") == 1
+    for total, busy, long, shown in ((8, 7, 0, "on " * 5 + "free"), (20, 6, 6, "long long " + "free " * 4)):
+        cells = drawn(charts.slots(total, busy, long=long, most=6))
+        assert [cell.get("class") for cell in cells.iter("i")] == shown.split()
 
 
 def test_a_histogram_names_its_times() -> None:

@@ -2,7 +2,7 @@
 
 Every template can use the macros of `templates/parts/ui.html` as `ui.NAME`, without an import; that file
 says how. Filters: `ago` and `until` (relative time), `instant` and `clock` (exact time), `duration`
-(seconds), `number`, `short` (one line, cut).
+(seconds), `number`, `sentence` (capital letter), `short` (one line, cut).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def environment() -> Environment:
     )
     found.filters.update(
         ago=_ago, until=_ago, instant=_instant, clock=_clock, clock_in=_clock_in, duration=times.duration,
-        number=number, short=short,
+        number=number, sentence=sentence, short=short,
     )  # fmt: skip
     found.globals.update(
         url=_url, may=_may, now=_now, state_of=state_of, time_parts=_time_parts, worker_name=_worker_name,
@@ -122,6 +122,12 @@ def short(value: object, longest: int = 200) -> str:
     """One line of text, cut with an ellipsis: for lists."""
     text = " ".join(str("" if value is None else value)[: longest * 4].split())
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def sentence(text: str) -> str:
+    """With a capital letter, unless the first word is a name from the program, such as send_email."""
+    first, _, _ = text.partition(" ")
+    return text[:1].upper() + text[1:] if first.rstrip(":,").isalpha() else text
 
 
 def _worker_name(id: str) -> str:

@@ -33,5 +33,5 @@ def check_pauses(pauses: Sequence[Pause]) -> Iterator[Finding]:
         yield Finding(
             "pauses", "info", f"paused: {some([pause.what + pause.terms for pause in others])}",
             "Their jobs wait, and running ones go on. Node and Rust workers obey pauses of queues only.",
-            "To resume them: graphile-worker resume --queue NAME, --task TASK or --all",
+            "To resume them: `graphile-worker resume`, with `--queue NAME`, `--task TASK` or `--all`.",
         )  # fmt: skip

@@ -48,10 +48,12 @@ def share_bar(share: float, *, label: str, colour: Colour = "c1") -> Markup:
 def slots(total: int, busy: int, *, long: int = 0, most: int = 10) -> Markup:
     """A cell for each slot of a worker: `long` of the busy ones run unusually long. At most `most` cells."""
     shown = min(total, most)
-    filled = min(busy, shown) if total <= most else -(-busy * shown // total)
+    filled, coloured = (-(-number * shown // total) if total else 0 for number in (min(busy, total), long))
+    if busy < total:
+        filled = min(filled, shown - 1)  # a free slot is never hidden by rounding
     label = f"{busy} of {total} slots busy" + (f", {long} unusually long" if long else "")
     cells = Markup("").join(
-        Markup('<i class="{}"></i>').format(state) for state in _cells(shown, filled, long)
+        Markup('<i class="{}"></i>').format(state) for state in _cells(shown, filled, min(coloured, filled))
     )
     return Markup('<span class="slots" role="img" aria-label="{}">{}</span>').format(label, cells)
 

@@ -55,7 +55,7 @@ def _written(
 ) -> str:
     parts = [
         f"# Job queue, {instant(since, zone)} to {instant(now, zone)}",
-        "\n".join(_findings(found, zone)),
+        "\n\n".join(_findings(found, zone)),
         "## State now\n\n" + "\n".join(_state(found, zone)),
         "## What failed\n\n" + "\n".join(_failures(groups, timeline, since, now, zone, redactor)),
         "## What happened\n\n" + "\n".join(_events(markers, now, zone)),
