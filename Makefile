@@ -81,7 +81,7 @@ $(CLUSTERS_STAMP): $(STAMP)
 	@touch $@
 
 clusters: $(CLUSTERS_STAMP)
-	$(BIN)/pytest tests/contrib/test_dask.py tests/contrib/test_ray.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/contrib/test_dask.py tests/contrib/test_ray.py tests/examples/test_dask_cluster.py $(PYTEST_ARGS)
 
 # Minutes: the suites of integrations on the oldest and newest versions of the libraries, in virtual environments of their
 # own. A combination is skipped if there is no Python for it. `quick` runs the oldest versions only.

@@ -110,6 +110,31 @@ def count_for_ever(payload: dict[str, Any]) -> None:
     sum(range(10**12))
 
 
+@task(executor="process")
+def count_once(payload: dict[str, Any]) -> None:
+    """Does not end the first time, in C code that keeps the interpreter to itself."""
+    if _lines(payload):
+        _note(payload, "elsewhere")
+    else:
+        _note(payload, os.getpid())
+        sum(range(10**12))
+
+
+@task(executor="process", max_attempts=1)
+async def wait_until_told(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    await helpers.progress(0.25, "a quarter")
+    _note(payload, "waits")
+    await helpers.abort_signal.wait()
+    if payload.get("ignores"):
+        await asyncio.sleep(3600)
+
+
+@task(executor="process", max_attempts=1)
+def sleep_until_told(payload: dict[str, Any], helpers: JobHelpers) -> None:
+    _note(payload, "sleeps")
+    helpers.abort_signal.wait_blocking(3600)
+
+
 @task(executor="process", timeout=0.3, max_attempts=1)
 def sleep_for_ever(payload: dict[str, Any]) -> None:
     try:

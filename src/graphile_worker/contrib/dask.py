@@ -21,6 +21,7 @@ from ..executors.call import TaskCall
 from ..executors.cluster_calls import ClusterCalls
 from ..executors.cluster_side import run_there, running_call
 from ..executors.connecting import Connecting
+from ..executors.ending import value_after_end
 from ..executors.following import follow_worker
 from ..executors.location import where_is
 from ..executors.messages import Body, ClusterNote
@@ -100,12 +101,11 @@ class DaskExecutor:
             self._keys.add(key)
             call.ask_stack = partial(self._stack, client, key, call)
             try:
-                raw = await self._run(client, call, number, key)
+                return await self._run(client, call, number, key)
             finally:
                 self._keys.discard(key)
-        return value_of(msgspec.json.decode(raw, type=Body | None))
 
-    async def _run(self, client: Any, call: TaskCall, number: int, key: str) -> bytes:
+    async def _run(self, client: Any, call: TaskCall, number: int, key: str) -> Any:
         future: Any = None
         try:
             future = client.submit(
@@ -120,11 +120,12 @@ class DaskExecutor:
                 resources=self._resources,
             )
             try:
-                return await asyncio.shield(result := asyncio.ensure_future(_result(future)))
+                raw = await asyncio.shield(result := asyncio.ensure_future(_result(future)))
             except asyncio.CancelledError:
                 if result.cancelled():
                     raise
-                return await self._end(client, key, call, result)
+                raw = await self._end(client, key, call, result)
+                return value_after_end(lambda: _value(raw))
         except KilledWorker as error:
             raise ProcessDiedError(f"the Dask worker that ran the task died: {_first_line(error)}") from None
         except FutureCancelledError as error:
@@ -132,6 +133,7 @@ class DaskExecutor:
         finally:
             if future is not None:
                 future.release()
+        return _value(raw)
 
     async def close(self) -> None:
         """Close the connection, unless the client was passed."""
@@ -211,6 +213,10 @@ class DaskExecutor:
 
 def _is_open(client: Any) -> bool:
     return client.status not in ("closed", "closing")
+
+
+def _value(raw: bytes) -> Any:
+    return value_of(msgspec.json.decode(raw, type=Body | None))
 
 
 async def _result(future: Any) -> bytes:

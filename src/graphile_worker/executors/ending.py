@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, JobInterruptedError
 from .call import TaskCall
 
 SHUTDOWN_LIMIT = 3.0  # seconds; a worker that shuts down waits for cancelled tasks for a few seconds only
@@ -48,6 +48,14 @@ async def end_call(
             kill()
             await _wait_uninterrupted(ended)
             raise asyncio.CancelledError
+
+
+def value_after_end(value: Callable[[], Any]) -> Any:
+    """What a call returned or raised although it was asked to end; CancelledError if it was interrupted."""
+    try:
+        return value()
+    except JobInterruptedError:
+        raise asyncio.CancelledError from None
 
 
 async def _wait_uninterrupted(future: asyncio.Future[Any]) -> None:

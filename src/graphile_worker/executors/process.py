@@ -17,7 +17,7 @@ from .child_connection import search_path
 from .child_handle import Work
 from .child_memory import memory_of
 from .children import Children
-from .ending import checked_seconds, end_call
+from .ending import checked_seconds, end_call, value_after_end
 from .following import follow_worker
 from .location import where_is
 from .log_records import levels
@@ -88,6 +88,7 @@ class ProcessExecutor:
         except asyncio.CancelledError:
             if not work.is_over:
                 await self._end(work, children)
+                return value_after_end(work.value)
         return work.value()
 
     async def close(self) -> None:

@@ -74,12 +74,11 @@ def _answer(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await)
             while inspect.isawaitable(result):
                 result = run(result)
             return body_of(result, job.raw_payload, run)
-    except KeyboardInterrupt:  # how Ray interrupts a task
-        return Body(error=error_message(JobInterruptedError(helpers.abort_signal.reason)))
-    except asyncio.CancelledError as error:
-        cancelled = JobError("the task was cancelled")
-        cancelled.__cause__ = error
-        return Body(error=error_message(cancelled))
+    except (asyncio.CancelledError, KeyboardInterrupt) as error:  # Ray interrupts tasks with the latter
+        signal = helpers.abort_signal
+        ended = JobInterruptedError(signal.reason) if signal.is_set() else JobError("the task was cancelled")
+        ended.__cause__ = error
+        return Body(error=error_message(ended))
     except BaseException as error:  # sys.exit() in a task fails the job, not the process
         return Body(error=error_message(error))
 

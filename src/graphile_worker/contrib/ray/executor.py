@@ -15,10 +15,10 @@ from ...errors import ConfigError, ProcessDiedError
 from ...executors.call import TaskCall
 from ...executors.cluster_calls import ClusterCalls
 from ...executors.connecting import Connecting
-from ...executors.ending import checked_seconds, end_call
+from ...executors.ending import checked_seconds, end_call, value_after_end
 from ...executors.following import follow_worker
 from ...executors.location import where_is
-from ...executors.messages import Ask, Body
+from ...executors.messages import Ask
 from ...executors.run_call import value_of
 from ...recovery.pool_state import ExecutorPlace
 from ...tasks.stacks import TaskStack
@@ -89,15 +89,14 @@ class RayExecutor:
             self._numbers.add(number)
             call.ask_stack = partial(self._stack, driver, number)
             try:
-                body = await self._run(driver, call, number)
+                return await self._run(driver, call, number)
             finally:
                 self._numbers.discard(number)
-        return value_of(body)
 
-    async def _run(self, driver: DriverHandle, call: TaskCall, number: int) -> Body | None:
+    async def _run(self, driver: DriverHandle, call: TaskCall, number: int) -> Any:
         answer = driver.send(call.message(number))
         try:
-            return await asyncio.shield(answer)
+            return value_of(await asyncio.shield(answer))
         except asyncio.CancelledError:
             answer.add_done_callback(_seen)
             if call.started_at is None:  # it waits on the cluster
@@ -111,7 +110,7 @@ class RayExecutor:
                 interrupt=lambda: driver.ask(Ask(number, "interrupt")),
                 kill=lambda: driver.ask(Ask(number, "kill")),
             )
-            return answer.result()
+            return value_after_end(lambda: value_of(answer.result()))
 
     async def close(self) -> None:
         """Close the connection to the cluster."""
