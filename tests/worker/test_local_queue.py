@@ -143,8 +143,8 @@ async def test_jobs_that_wait_too_long_are_returned_and_fetched_again_when_a_slo
     rows = await jobs.all()
     assert [(row["attempts"], row["locked_by"] is None) for row in rows] == [(1, False)] + [(0, True)] * 3
     gate.open()
-    await gate.until_inside(1)  # the slot asked
-    assert modes(recorder)[3:5] == ["POLLING", "WAITING"]
+    await until(lambda: len(gate.started) == 2 and len(modes(recorder)) == 5)  # the slot asked
+    assert modes(recorder)[3:] == ["POLLING", "WAITING"]
     assert [payload["n"] for payload in gate.started] == [0, 1]
 
 
