@@ -60,7 +60,7 @@ async def group_of(http: httpx.AsyncClient) -> Any:
 
 
 async def test_a_group_says_what_its_jobs_share(
-    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop, connection: Any
 ) -> None:
     ids = await fail(utils, shop, 5)
     group = await group_of(http)
@@ -82,6 +82,12 @@ async def test_a_group_says_what_its_jobs_share(
     assert "ValueError" in text.text
     assert (await http.get("/api/v1/failures/0123456789abcdef")).status_code == 404
     assert (await http.get("/failures/x' or true")).status_code == 404
+    # Not every error is kept, but a group that began in the period has counted all of them.
+    groups = f"{SCHEMA}._private_py_error_groups"
+    await connection.execute(f"update {groups} set errors = 900")
+    assert (await group_of(http))["attempts"] == {"value": 900, "kind": "exact"}
+    await connection.execute(f"update {groups} set first_at = now() - interval '9 days'")
+    assert (await group_of(http))["attempts"]["value"] == 5
 
 
 async def test_a_careful_retry_sends_one_job_first(

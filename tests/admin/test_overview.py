@@ -219,7 +219,7 @@ async def test_a_task_is_paused_and_resumed_with_a_row_in_the_audit(
     assert await utils.list_pauses() == []
     form = await http.get("/tasks/pause", params={"name": name})
     assert "Node and Rust" in form.text
-    answer = await http.post("/tasks/pause", data={"name": "", "seconds": "900", "reason": ""})
+    answer = await http.post("/tasks/pause", data={"name": "", "period": "900", "reason": ""})
     assert answer.status_code == 303
     (pause,) = await utils.list_pauses()
     assert pause.what == "every task"

@@ -132,9 +132,11 @@ async def test_announcements_are_ignored_while_jobs_wait_here(
 async def test_jobs_that_wait_too_long_are_returned_and_fetched_again_when_a_slot_asks(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
+    clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC))
     await jobs.add_many("step", 4)
-    await workers.start(tasks, local_queue={"size": 4, "ttl": 0.05}, events=recorder.events)
+    await workers.start(tasks, local_queue={"size": 4, "ttl": 10}, events=recorder.events, clock=clock)
     await gate.until_inside(1)
+    await clock.advance(10)
     event = await recorder.wait_for(LocalQueueReturnJobs)
     assert [job.payload["n"] for job in event.jobs] == [1, 2, 3]
     assert modes(recorder) == ["POLLING", "WAITING", "TTL_EXPIRED"]

@@ -108,11 +108,11 @@ async def test_a_worker_takes_no_jobs_while_too_much_is_unwritten(
         unwritten.append(len(ran) - recorder.count(JobErrored))
         raise ValueError(message)
 
-    await jobs.add_many("fail", 40)
+    await jobs.add_many("fail", 40, max_attempts=1)  # on a slow machine, retries would come due
     await jobs.connection.execute(BLOCKED_WRITES)
     await jobs.connection.execute("select pg_advisory_lock(42)")
     runner = await workers.start({"fail": fail}, concurrency=2, events=recorder.events, **MODES[mode])
-    await until(lambda: len(ran) >= 5 and not runner._running_pool.running, timeout=20)
+    await until(lambda: len(ran) >= 5 and not runner._running_pool.running, timeout=PATIENCE)
     await jobs.connection.execute("select pg_advisory_unlock(42)")
     await recorder.wait_for(JobErrored, count=40)
     assert sorted(ran) == list(range(40))

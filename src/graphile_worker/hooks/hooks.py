@@ -13,10 +13,10 @@ from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery,
 from .plugins import Plugin, Plugins, WorkerContext
 from .redaction import KeptPart, Redactor, check_redactor, redacted
 from .run_watchers import RunWatcher, check_run_watcher
-from .target import DatabaseTarget
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
+    from .target import DatabaseTarget
 
 
 Carrier = tuple[Callable[[], str | None], str]

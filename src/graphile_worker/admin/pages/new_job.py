@@ -12,12 +12,10 @@ from ..api.jobs import redactor_of
 from ..audit import actor_of
 from ..call import Call
 from ..models.job import NewJob
-from ..render import zone_of
 from ..routes import Route
 from ..service import add, completion, job
 from ..service.expected import read_notes
 from ..show import lay_out
-from ..times import zone_name
 from .actions import local_time
 
 MODES = (
@@ -85,7 +83,6 @@ async def _page(call: Call, form: NewJobForm, problem: Problem | None = None) ->
         "form": form, "problem": problem, "tasks": tasks, "queues": queues, "modes": MODES,
         "is_unknown": bool(form.task and running and form.task not in running),
         "has_redacted": "[redacted]" in form.payload, "notes": notes,
-        "zone": zone_name(zone_of(call)),
         "is_misfit": problem is not None and problem.title.startswith(add.MISFIT),
     }  # fmt: skip
     status = 200 if problem is None else problem.status

@@ -32,13 +32,18 @@ from ..service.series import RANGES, TaskSeries, read_timeline
 from ..service.task_pauses import pause, resume
 from ..times import duration
 from .overview import rate, share
+from .pause_terms import PERIODS, end_of_pause
 
 DAY = timedelta(days=1)
 ERROR_GROUPS = 5
-PERIODS = (
-    ("", "until it is resumed"), ("900", "15 minutes"), ("3600", "1 hour"), ("21600", "6 hours"),
-    ("86400", "24 hours"),
-)  # fmt: skip
+OF_ONE = (
+    "Python workers start no more jobs of this task. Jobs that run go on. Node and Rust workers that have "
+    "the task do not know of the pause: to stop those too, pause a queue."
+)
+OF_ALL = (
+    "Python workers start no more jobs at all. Jobs that run go on. Node and Rust workers do not know of the "
+    "pause."
+)
 
 
 class TaskPageQuery(TaskQuery):
@@ -51,7 +56,8 @@ class PauseForm(msgspec.Struct):
     """The fields of the form that pauses a task."""
 
     name: str = ""
-    seconds: int | None = None
+    until: str = ""
+    period: str = ""
     reason: str = ""
     back: str = ""
 
@@ -127,13 +133,16 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
 async def pause_form(call: Call) -> Page:
     name = call.query(ResumeTask).name
     title = f"Pause {name[:80]}" if name else "Pause every task"
-    values = {"name": name, "periods": PERIODS, "back": _page_of(name)}
-    return Page("pause_task.html", title, here="tasks", values=values)
+    values = {
+        "title": title, "text": OF_ONE if name else OF_ALL, "path": "/tasks/pause", "fields": {"name": name},
+        "periods": PERIODS, "back": _page_of(name),
+    }  # fmt: skip
+    return Page("pause.html", title, here="tasks", values=values)
 
 
 async def pause_posted(call: Call) -> Redirect:
     form = await call.form(PauseForm)
-    until = None if form.seconds is None else timedelta(seconds=min(max(form.seconds, 1), 366 * 86400))
+    until = end_of_pause(call, form.until, form.period)
     found = await pause(call.database, actor_of(call), form.name, until, form.reason)
     call.hub.publish(*TOPICS)
     return Redirect(_page_of(form.name), notice=f"Paused: {found.what}.")

@@ -176,7 +176,7 @@ def _group(
         first_at=group.first_at,
         last_at=group.last_at,
         errors=group.errors,
-        attempts=Count(len(errors), "at_least" if sample.is_cut else "exact"),
+        attempts=_attempts(group, len(errors), sample, now - timedelta(seconds=PERIODS[period])),
         failed=Count(states["failed"], kind),  # type: ignore[arg-type]
         retrying=Count(states["retrying"], kind),  # type: ignore[arg-type]
         bars=_bars(errors, period, now),
@@ -190,6 +190,13 @@ def _group(
         only_on=_only_on(errors, hosts, versions, sample),
         muted_by=muting["who"] if muting is not None and _is_muted(muting, group, now) else None,
     )
+
+
+def _attempts(group: ErrorGroup, kept: int, sample: _Sample, since: datetime) -> Count:
+    """Failed attempts since a time. Not every error is kept, but the group counts all of them."""
+    if group.first_at >= since:
+        return Count(max(group.errors, kept), "exact")
+    return Count(kept, "at_least" if sample.is_cut else "exact")
 
 
 def _newest_version(groups: Iterable[ErrorGroup]) -> str | None:
