@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -214,7 +215,11 @@ async def test_a_killed_worker_takes_its_processes_along_and_the_job_runs_elsewh
         await until(lambda: bool(lines(file)))
         pid = int(lines(file)[0])
         os.kill(worker.process.pid, signal.SIGKILL)
-        await until(lambda: not _is_alive(pid), timeout=GONE)
+        try:
+            await until(lambda: not _is_alive(pid), timeout=GONE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     finally:
         worker.close()
     assert (await jobs.one())["locked_by"] is not None

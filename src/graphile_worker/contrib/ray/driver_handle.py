@@ -43,7 +43,7 @@ class DriverHandle:
             Answer | LostCall | ReadyNote | StartFailure | ClusterNote,
             on_messages=self._received,
             on_exit=self._exited,
-            is_busy=lambda: True,
+            is_busy=lambda: bool(self._answers),
         )
         self.ask = self._connection.ask
         self.is_open = False
