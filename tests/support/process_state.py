@@ -6,8 +6,10 @@ Which files share a process, and in which order they run, differs from run to ru
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from contextlib import contextmanager
 
 from graphile_worker.worker.signals import SignalHandling
 
+TEMPORARY = os.path.realpath(tempfile.gettempdir()) + os.sep
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -23,16 +26,26 @@ def restored_process() -> Iterator[None]:
     """At the end, restore logging, streams, hooks, signal handlers and the search path."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     exit_margin = SignalHandling.exit_margin
-    search = sys.path, [*sys.path]
+    search, modules = (sys.path, [*sys.path]), {*sys.modules}
     try:
         with _restored_logging():
             yield
     finally:
         SignalHandling.exit_margin = exit_margin
         sys.path, sys.path[:] = search  # loading tasks from a folder extends it
+        for name in sys.modules.keys() - modules:
+            if _is_temporary(sys.modules[name]):
+                del sys.modules[name]
         for number, handler in handlers.items():
             if signal.getsignal(number) != handler:
                 signal.signal(number, handler)
+
+
+def _is_temporary(module: object) -> bool:
+    """Whether a module was imported from a folder of a test: another test has files of the same names."""
+    file = getattr(module, "__file__", None)
+    places = [file] if file is not None else list(getattr(module, "__path__", ()))
+    return any(str(place).startswith(TEMPORARY) for place in places)
 
 
 @contextmanager
