@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -113,5 +114,7 @@ class TaskFolder:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskFolder]:
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name == "tasks" or name.startswith("tasks.")]:
+        monkeypatch.delitem(sys.modules, name)  # of another test in this process
     with modules_unloaded(tmp_path):
         yield TaskFolder(tmp_path)
