@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from support.command_line import clean_environment
 from support.working import PATIENCE, Jobs, until
@@ -52,9 +55,9 @@ class WorkerProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             start_new_session=new_session,
         )
+        self._no_more, self._stop_reading = socket.socketpair()
         self._readers = [
             threading.Thread(target=self._read, args=(stream,), daemon=True)
             for stream in (self.process.stdout, self.process.stderr)
@@ -100,12 +103,11 @@ class WorkerProcess:
         return 128 - status if status < 0 else status
 
     def close_output(self) -> None:
-        """Close the reading end, as `| head` does."""
-        nowhere = os.open(os.devnull, os.O_RDONLY)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        """Close the reading end, as `| head` does; from here on no write of the process succeeds."""
+        self._stop_reading.send(b"x")
+        for reader in self._readers:
+            reader.join(PATIENCE)
+            assert not reader.is_alive()
 
     def was_killed_by(self) -> signal.Signals | None:
         """The signal that ended the process, if one did."""
@@ -118,17 +120,30 @@ class WorkerProcess:
         self.process.wait(timeout=PATIENCE)
         for reader in self._readers:
             reader.join(PATIENCE)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        self._no_more.close()
+        self._stop_reading.close()
 
-    def _read(self, stream: Iterator[str]) -> None:
-        for line in stream:
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
+    def _read(self, stream: IO[bytes]) -> None:
+        # Never blocked in a read, which would keep the closed end open for one more write.
+        unfinished = b""
+        ready = select.poll()
+        ready.register(self._no_more, select.POLLIN)
+        ready.register(stream, select.POLLIN)
+        with stream:
+            while self._no_more.fileno() not in dict(ready.poll()):
+                chunk = os.read(stream.fileno(), 1 << 16)
+                if not chunk:
+                    break
+                *lines, unfinished = (unfinished + chunk).split(b"\n")
+                self._add(line + b"\n" for line in lines)
+        self._add([unfinished] if unfinished else [])
         with self._changed:
             self._open_streams -= 1
+            self._changed.notify_all()
+
+    def _add(self, lines: Iterable[bytes]) -> None:
+        with self._changed:
+            self._lines += (line.decode(errors="replace") for line in lines)
             self._changed.notify_all()
 
 
