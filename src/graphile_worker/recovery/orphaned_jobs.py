@@ -57,9 +57,12 @@ class Decision(msgspec.Struct, frozen=True):
     """For the log."""
 
 
-async def sweep_lock(connection: Connection, schema: SchemaName) -> bool:
-    """Take the sweep lock until the transaction ends; return False if another sweep is in progress."""
-    return bool(await connection.fetchval(load("recovery/sweep_lock", schema)))
+async def sweep_lock(connection: Connection, schema: SchemaName, *, within: str = "30s") -> bool:
+    """Take the sweep lock until the transaction ends; return False if another sweep is in progress.
+
+    `within`: then the server ends the transaction, so that a suspended worker does not keep the lock.
+    """
+    return bool(await connection.fetchval(load("recovery/sweep_lock", schema), within))
 
 
 async def orphaned_jobs(

@@ -178,7 +178,7 @@ class Sweep:
         """Check again and act; return the deleted pools and the recovered jobs."""
         schema = self._schema
         async with _transaction(connection):
-            if not await sweep_lock(connection, schema):
+            if not await sweep_lock(connection, schema, within="5min"):  # there may be many jobs
                 return None
             unreachable = await mark_unreachable_workers(connection, schema, self._own_id)
             still_dead = {pool.id for pool in unreachable if pool.dead_in <= 0}.intersection(dead)
