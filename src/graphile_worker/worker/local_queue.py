@@ -240,7 +240,7 @@ class LocalQueue(BufferedSource):
         self._fetch_awaited()
 
     def _fetch_awaited(self) -> None:
-        """Find jobs whose announcements have ended a delay; after a fetch without result, the next one, too."""
+        """Find jobs whose announcements have ended a delay; after a fetch without result, again."""
         self._is_awaited = True
         self._end_delay()
         self._want_fetch()
