@@ -43,7 +43,7 @@ async def test_a_worker_reports_what_it_runs(workers: Workers, jobs: Jobs, utils
     first, second = await jobs.add("work"), await jobs.add("work")
     await workers.start({"work": gate}, **OPTIONS)
     await gate.until_inside(2)
-    worker = await until_listed(utils, lambda worker: worker.jobs_held == 2)
+    worker = await until_listed(utils, lambda worker: len(worker.running or ()) == worker.jobs_held == 2)
     assert worker.running is not None
     assert {job.id for job in worker.running} == {first, second} == set(worker.job_ids)
     locked_at = [row["locked_at"] for row in await jobs.all()]

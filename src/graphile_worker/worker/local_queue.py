@@ -61,6 +61,7 @@ class LocalQueue(BufferedSource):
         self._mode = STARTING
         self._delay = RefetchDelay(options.refetch_delay, options.size) if options.refetch_delay else None
         self._is_requested = True
+        self._is_awaited = False  # announced jobs have ended a delay, and none was found since
         self._may_be_more = True
         self._timers: dict[str, asyncio.Task[None]] = {}
 
@@ -173,9 +174,10 @@ class LocalQueue(BufferedSource):
         if not self._wait_if_all_are_busy() and self._may_be_more:
             self._is_requested = True
         self._wake(len(jobs))
+        is_awaited, self._is_awaited = self._is_awaited and not jobs, False
         seconds = self._fetcher.full_fetch_in()
         if seconds is not None:
-            self._after("full fetch", seconds, self.poll)
+            self._after("full fetch", seconds, self._fetch_awaited if is_awaited else self.poll)
         if self._delay is not None and self._mode == POLLING:
             self._maybe_delay(len(jobs), full)
         self._due.set()
@@ -235,6 +237,11 @@ class LocalQueue(BufferedSource):
                 pool_id=self._fetcher.pool_id, count=delay.count, abort_threshold=delay.abort_threshold
             )
         )
+        self._fetch_awaited()
+
+    def _fetch_awaited(self) -> None:
+        """Find jobs whose announcements have ended a delay; after a fetch without result, again."""
+        self._is_awaited = True
         self._end_delay()
         self._want_fetch()
 
