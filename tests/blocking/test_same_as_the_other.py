@@ -1,12 +1,14 @@
 """The tests of the asynchronous client, run with the blocking one in its place.
 
 Those that add and manage jobs on connections of asyncpg are skipped; `tests/foreign` has them for others.
+Those that make a client of their own are left out: it would be the asynchronous one again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -18,6 +20,10 @@ from client.test_inspection import *  # noqa: F403
 from client.test_manage_jobs import *  # noqa: F403
 from graphile_worker import SyncWorkerUtils, make_sync_worker_utils
 from graphile_worker.db.single import is_connection
+
+for _test in [name for name in globals() if name.startswith("test_")]:
+    if "utils" not in signature(globals()[_test]).parameters:
+        del globals()[_test]
 
 
 class InThreads:

@@ -10,7 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -18,58 +19,71 @@ import pytest
 pytestmark = pytest.mark.timeout(1200)  # type checkers may take minutes
 
 HERE = Path(__file__).parent
-Check = Callable[[Path], dict[int, str]]
-"""Checks a file; returns the errors by line."""
+Errors = dict[str, dict[int, str]]
+"""By file and line."""
 
 
-def mypy(file: Path) -> dict[int, str]:
+def mypy(folder: Path, files: list[str]) -> Errors:
     pytest.importorskip("mypy", reason="mypy is not installed")
-    (file.parent / "mypy.ini").write_text("[mypy]\n[mypy-asyncpg.*]\nignore_missing_imports = true\n")
-    done = _run(
-        file, "mypy", "--strict", "--no-error-summary", "--hide-error-context", f"--cache-dir={file.parent}"
-    )
+    (folder / "mypy.ini").write_text("[mypy]\n[mypy-asyncpg.*]\nignore_missing_imports = true\n")
+    flags = ("--strict", "--no-error-summary", "--hide-error-context", f"--cache-dir={folder}")
+    done = _run(folder, "mypy", *flags, *files)
     assert not done.stderr, done.stderr
-    found = re.findall(rf"^{file.name}:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
-    return {int(line): message for line, message in found}
+    found = re.findall(r"^(\w+\.py):(\d+): error: (.*)$", done.stdout, re.MULTILINE)
+    return _by_file((file, int(line), message) for file, line, message in found)
 
 
-def pyright(file: Path) -> dict[int, str]:
+def pyright(folder: Path, files: list[str]) -> Errors:
     pytest.importorskip("pyright", reason="pyright is not installed")
-    done = _run(file, "pyright", "--outputjson", "--pythonpath", sys.executable)
+    done = _run(folder, "pyright", "--outputjson", "--pythonpath", sys.executable, *files)
     try:
         report = json.loads(done.stdout)
     except json.JSONDecodeError:
         pytest.skip(f"pyright cannot run here: {(done.stderr or done.stdout)[-300:]}")
-    return {
-        finding["range"]["start"]["line"] + 1: finding["message"]
+    return _by_file(
+        (Path(finding["file"]).name, finding["range"]["start"]["line"] + 1, finding["message"])
         for finding in report["generalDiagnostics"]
         if finding["severity"] == "error"
-    }
+    )
 
 
-def _run(file: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _by_file(errors: Iterable[tuple[str, int, str]]) -> Errors:
+    found: Errors = defaultdict(dict)
+    for file, line, message in errors:
+        found[file][line] = message
+    return found
+
+
+def _run(folder: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", program, *arguments, file.name],
-        cwd=file.parent,
+        [sys.executable, "-m", program, *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=600,
     )
 
 
-def _checked_by(checker: Check, file: Path, folder: Path) -> dict[int, str]:
-    return checker(Path(shutil.copy(file, folder)))
+@pytest.fixture(scope="module", params=[mypy, pyright])
+def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Errors:
+    """What a checker says about both files; it takes most of its time for what they import."""
+    folder = tmp_path_factory.mktemp("checked")
+    files = ["accepted.py", "refused.py"]
+    for file in files:
+        shutil.copy(HERE / file, folder)
+    checker: Callable[[Path, list[str]], Errors] = request.param
+    found = checker(folder, files)
+    assert found.keys() <= {*files}
+    return found
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
-def test_right_use_is_accepted(checker: Check, tmp_path: Path) -> None:
-    assert _checked_by(checker, HERE / "accepted.py", tmp_path) == {}
+def test_right_use_is_accepted(errors: Errors) -> None:
+    assert errors.get("accepted.py", {}) == {}
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
-def test_wrong_use_is_refused_line_by_line(checker: Check, tmp_path: Path) -> None:
+def test_wrong_use_is_refused_line_by_line(errors: Errors) -> None:
     lines = (HERE / "refused.py").read_text().splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
-    found = _checked_by(checker, HERE / "refused.py", tmp_path)
+    found = errors["refused.py"]
     assert {lines[number - 1].strip(): found[number] for number in sorted(found.keys() - wrong)} == {}
     assert [lines[number - 1].strip() for number in sorted(wrong - found.keys())] == []
