@@ -15,6 +15,7 @@ import time
 from graphile_worker import SyncWorkerUtils, WorkerUtils, make_sync_worker_utils, make_worker_utils
 from graphile_worker.db.blocking import run_blocking
 from graphile_worker.errors import GraphileWorkerError
+from support.working import IS_LOCKED_OUT, wait_until
 
 URL = sys.argv[2] if len(sys.argv) > 2 else None
 logging.getLogger("graphile_worker").setLevel(logging.ERROR)  # not that no worker knows these tasks
@@ -127,11 +128,19 @@ def is_interrupted() -> None:
     else:
         raise AssertionError
     with make_sync_worker_utils(connection_string=URL) as other, other.with_pg_client() as connection:
+
+        def interrupt() -> None:
+            with other.with_pg_client() as watching:
+                wait_until(lambda: watching.fetchval(IS_LOCKED_OUT))
+            os.kill(os.getpid(), signal.SIGINT)
+
         connection.execute("begin; lock table graphile_worker._private_jobs")
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Thread(target=interrupt).start()
         try:
             utils.add_job("never")
         except KeyboardInterrupt:
+            # The statement is cancelled in the background; it must not get the lock before that.
+            wait_until(lambda: not connection.fetchval(IS_LOCKED_OUT))
             connection.execute("commit")
     utils.add_job("one")
 

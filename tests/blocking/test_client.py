@@ -41,6 +41,7 @@ from graphile_worker.errors import (
     SchemaMissingError,
 )
 from graphile_worker.hooks.events import JobsAdded
+from support.working import IS_LOCKED_OUT, wait_until
 
 Count = Callable[[], int]
 LATER = datetime(2200, 1, 2, tzinfo=UTC)
@@ -449,6 +450,8 @@ def test_a_call_waits_for_call_timeout_at_most(database_url: str, session: Any) 
                 ConnectionFailedError, match=r"did not answer within 0\.3 seconds \(call_timeout\)"
             ):
                 utils.add_job("two")
+            # It is cancelled in the background, and must not get the lock before that.
+            wait_until(lambda: not session.execute(IS_LOCKED_OUT).fetchone()[0])
         utils._background._call_timeout = 120
         utils.add_job("three")
     names = session.execute("select task_identifier from graphile_worker.jobs order by id").fetchall()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,12 @@ from graphile_worker import Runner, run, run_once
 SCHEMA = "graphile_worker"
 PATIENCE = 60.0  # seconds for anything to happen at all; only a failure ever takes so long
 SELDOM = 600.0  # seconds, far beyond any patience
+
+IS_LOCKED_OUT = (
+    "select exists (select from pg_locks where not granted "
+    f"and relation = '{SCHEMA}._private_jobs'::regclass)"
+)
+"""Whether a statement waits for a lock of the table of jobs."""
 
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -138,6 +145,15 @@ async def until(
             if held if isinstance(held, bool) else await held:
                 return
             await asyncio.sleep(every)
+
+
+def wait_until(condition: Callable[[], bool], *, timeout: float = PATIENCE, every: float = 0.005) -> None:
+    """The same without an event loop."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(every)
 
 
 async def until_listening(recorder: Any, connection: Any) -> None:

@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from unittest import mock
 
 import django
@@ -380,7 +381,9 @@ class Run(BackendCase):
             result.refresh()
             pids.add(result.return_value)
         self.assertEqual(len(pids), 12)  # a session each
-        self.assertLessEqual(sessions(), before)
+        ends = monotonic() + 60
+        while sessions() > before:  # the server notices the end of a session with a delay
+            self.assertLess(monotonic(), ends)
 
     def test_connections_that_die_are_replaced(self):
         for age in (0, 60, None):
