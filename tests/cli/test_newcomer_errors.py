@@ -16,6 +16,7 @@ import pytest
 
 from cli.guarded import GuardedServer
 from support.command_line import Call, Result
+from support.ports import unused_port
 
 HELLO = "def hello(payload):\n    print('hello', payload, flush=True)\n"
 
@@ -246,9 +247,7 @@ def test_a_misspelt_option_in_the_configuration(spawn: Call, place: Path) -> Non
 @pytest.fixture
 def closed_port() -> int:
     """A port without a server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return unused_port()
 
 
 # -- which names are misspelt --------------------------------------------------------------------------------

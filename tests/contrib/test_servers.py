@@ -23,6 +23,7 @@ from blocking.test_gunicorn import get
 from blocking.test_gunicorn import serving as gunicorn
 from graphile_worker import make_worker_utils
 from support.command_line import clean_environment
+from support.ports import unused_port
 from support.worker_process import WorkerProcess
 from support.working import PATIENCE, Jobs, until
 
@@ -36,8 +37,7 @@ def uvicorn(
     """uvicorn with one of the applications in this folder, and its address."""
     for name in ("web_app", module):
         shutil.copy(HERE / f"{name}.py", folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     process = WorkerProcess(
         [sys.executable, "-m", "uvicorn", f"{module}:app", "--port", str(port), *options],
         folder=folder,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from docs.blocks import ROOT, blocks_of
 from graphile_worker.embedded import find_binaries
 from graphile_worker.errors import EmbeddedPostgresError
 from support.command_line import clean_environment
+from support.ports import unused_port
 
 PATIENCE = 60
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "archive")  # what running it there has left behind
@@ -31,7 +31,7 @@ class Example:
         self.blocks = [
             block.text for block in blocks_of(self.folder / "README.md") if block.language == "bash"
         ]
-        self.port = _free_port()
+        self.port = unused_port()
         self.environment = clean_environment(
             DATABASE_URL=database_url, PATH=_path(), PORT=str(self.port), PYTHONUNBUFFERED="1"
         )
@@ -128,10 +128,3 @@ def _path() -> str:
     with suppress(EmbeddedPostgresError):
         folders.append(str(find_binaries().folder))
     return os.pathsep.join(folders)
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-        return port

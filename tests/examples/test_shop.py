@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from graphile_worker.embedded import EmbeddedPostgres
+from support.ports import unused_port
 from support.working import until
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -27,9 +28,7 @@ START, TEST = 0, -1  # commands of the README
 def shop(example: Any) -> Any:
     """The example, with the commands changed to use free ports, and no database in the environment."""
     del example.environment["DATABASE_URL"]
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        fakes_port = server.getsockname()[1]
+    fakes_port = unused_port()
     example.blocks = [
         block.replace("localhost:8000", f"localhost:{example.port}") for block in example.blocks
     ]
@@ -87,14 +86,6 @@ async def test_everything_stops_if_a_process_ends(shop: Any) -> None:
 def test_its_own_tests_pass(shop: Any) -> None:
     shop.blocks = [shop.blocks[TEST]]
     assert " passed" in shop.run(timeout=240)
-
-
-def _another_port(port: int) -> int:
-    with socket.socket() as server, socket.socket() as first:
-        first.bind(("127.0.0.1", port))
-        server.bind(("127.0.0.1", 0))
-        other: int = server.getsockname()[1]
-        return other
 
 
 async def _answers(client: httpx.AsyncClient, log: Path) -> bool:
