@@ -33,6 +33,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     task_directory: str | None
     crontab_file: str | None
     prefetch: Duration | None
+    hold: Duration | None
     local_queue: LocalQueueOptions | Mapping[str, Any] | None
     complete_job_batch_delay: Duration | None
     fail_job_batch_delay: Duration | None

@@ -90,6 +90,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Crontab file with the recurring jobs; it need not exist."""
     prefetch: float = 0.05
     """Seconds of work to lock ahead while tasks are short; 0 locks jobs for free slots only."""
+    hold: float = 0.05
+    """Seconds for which short jobs run inside the transaction that fetched them; 0 locks every job first."""
     local_queue: LocalQueueOptions | None = None
     """A local queue of fixed size instead of `prefetch`."""
     complete_job_batch_delay: float | None = None
@@ -228,6 +230,7 @@ CLIENT_OPTIONS = ("connection_string", "schema", "max_pool_size", "prepared_stat
 _DURATIONS = (
     "poll_interval",
     "prefetch",
+    "hold",
     "complete_job_batch_delay",
     "fail_job_batch_delay",
     "get_queue_name_batch_delay",

@@ -82,6 +82,8 @@ class RecoverablePool(Protocol):
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
 
+    def allow_holds(self, after: float = 0.0) -> None: ...
+
 
 class PoolFigures(Protocol):
     """Writes what the pool has counted; failures are its own affair."""
@@ -208,6 +210,7 @@ class Recovery:
             return
         self._pool.lease.begin(self._registration.grace * LEASE_SHARE, sent_at)
         self._pool.before_rerun(self._note_rerun)
+        self._pool.allow_holds()
         if self._dsn is None:
             # The first job may block the loop before the lock is taken.
             self._start_heartbeat()

@@ -365,6 +365,7 @@ class WorkerBuilder:
             policy=self._keep_policy if self.has_history else None,
             counts_figures=self.has_figures,
             has_control=self.has_control,
+            spare=self._lending,
         )
 
     def _extensions(self) -> Extensions:

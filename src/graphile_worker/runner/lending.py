@@ -13,6 +13,16 @@ from ..worker.pool import SESSIONS_WITH_LISTENER
 CRON_TIMEOUT = 120.0  # seconds after which the cron scheduler gives a connection up
 
 
+class _Permits(asyncio.Semaphore):
+    """A semaphore with an acquire that does not wait."""
+
+    def try_acquire(self) -> bool:
+        if self.locked():
+            return False
+        self._value -= 1
+        return True
+
+
 class Lending:
     """Lends connections of one pool, and keeps enough of them for the worker itself."""
 
@@ -20,13 +30,37 @@ class Lending:
         self.database = database
         self.kept = SESSIONS_WITH_LISTENER + reserved
         """How many connections the worker uses itself."""
-        self._for_tasks = asyncio.Semaphore(max(1, database.get_max_size() - self.kept))
+        self._size = max(1, database.get_max_size() - self.kept)
+        self._for_tasks = _Permits(self._size)
+        self._used = 0  # of those for tasks, by tasks and by the worker
 
     @asynccontextmanager
     async def to_task(self) -> AsyncIterator[Connection]:
         """Never the last ones: a worker that loses its own connections must be able to replace them."""
-        async with self._for_tasks, lend(self.database) as connection:
-            yield connection
+        async with self._for_tasks:
+            self._used += 1
+            try:
+                async with lend(self.database) as connection:
+                    yield connection
+            finally:
+                self._used -= 1
+
+    def take(self) -> bool:
+        """Reserve a connection of the tasks for the worker; False if they use more than half of them."""
+        if 2 * (self._used + 1) > self._size or not self._for_tasks.try_acquire():
+            return False
+        self._used += 1
+        return True
+
+    def put_back(self) -> None:
+        """Leave a reserved connection to the tasks."""
+        self._used -= 1
+        self._for_tasks.release()
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether a task waits for a connection."""
+        return self._for_tasks.locked()
 
     @asynccontextmanager
     async def to_cron(self) -> AsyncIterator[Connection]:

@@ -27,6 +27,9 @@ MAX_FETCH = 2000  # jobs; larger fetches gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that one fetch is in flight while the jobs of the last one run
 RECENT = 1 / 16  # the weight of the latest job in the average run time
 GROWTH = 16  # times the last limit, at most: the first jobs show how long they take
+HELD_SHARE = 0.5  # of `hold` that the jobs of a held batch may take: it waits for the batch before it
+HELD_RUN_TIME = 0.1  # of `hold` that a job may run on average: longer ones would outlast the batch
+FEWEST_HELD = 50  # jobs; fewer are not worth a transaction that stays open
 PACE_SAMPLE = 100  # jobs handed out between two fetches: fewer tell little about the pace
 OVERSTAY = 0.1  # seconds that a held job may wait beyond twice the prefetch
 
@@ -90,6 +93,7 @@ class AdaptiveSource(BufferedSource):
         self._run_time = 0.0  # seconds; average of the latest jobs
         self._pace = Pace()
         self._last_limit = 0
+        self._last_found = 0
         self._prefetch_count = 0  # jobs that may be locked beyond the free slots
         self._refill_at = 0  # fetch more when this few jobs are held
         self._may_be_more = True  # whether the last fetch may have left ready jobs
@@ -171,6 +175,7 @@ class AdaptiveSource(BufferedSource):
                 timer.cancel()
         await self._end_loop()
         await asyncio.gather(*self._returning, self._return_all())
+        await self._fetcher.let_go()
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
@@ -190,7 +195,9 @@ class AdaptiveSource(BufferedSource):
             self._idle.clear()
             announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
-                jobs = await self._fetcher.fetch(limit, announced=announced)
+                if may_hold := self._may_hold(limit):
+                    limit = min(limit, self._pace.jobs_in(self._fetcher.hold * HELD_SHARE))
+                jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
             except Exception as error:
                 self._on_error(error)
                 self._is_requested = True
@@ -201,7 +208,7 @@ class AdaptiveSource(BufferedSource):
             del jobs  # otherwise they are freed when the next ones arrive, while the server waits
 
     def _received(self, jobs: Sequence[Job], limit: int) -> None:
-        self._last_limit = limit
+        self._last_limit, self._last_found = limit, len(jobs)
         self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
         self._pace.measure(self._clock.monotonic(), len(self._held))
@@ -262,6 +269,16 @@ class AdaptiveSource(BufferedSource):
         held = self._count
         # Half a prefetch is worth a round trip. Less is not, unless a slot is free.
         return min(free + ahead - held, MAX_FETCH) if held <= self._refill_at or free > held else 0
+
+    def _may_hold(self, limit: int) -> bool:
+        """Whether jobs are short and many, so that they can run inside the transaction that fetches them."""
+        hold = self._fetcher.hold
+        return (
+            0 < self._run_time < hold * HELD_RUN_TIME
+            and limit >= FEWEST_HELD
+            and self._last_found >= min(self._last_limit, FEWEST_HELD)
+            and self._pace.jobs_in(hold * HELD_SHARE) >= FEWEST_HELD
+        )
 
     # -- returning jobs ------------------------------------------------------------------------------------
 

@@ -160,6 +160,17 @@ class BatchWriter:
             self._maybe_written.update(finished.job.id for part in parts for finished in part)
             raise
 
+    def completed_held(self, batch: list[Finished], began: float | None) -> None:
+        """Count completed jobs that a held batch has deleted, and emit their events."""
+        if self._figures is not None:
+            self._figures.count(batch, (), has_failures=False)
+        is_timed = began is not None and self._events.is_write_observed
+        self._events.written(batch, (), time.monotonic() - began if is_timed and began is not None else None)
+
+    def discarded(self, finished: Finished) -> None:
+        """Emit that an outcome was not written because the job is not ours any more."""
+        self._events.discarded(finished, LOST_ROW)
+
     async def _write_part(self, batch: list[Finished], *, is_last_attempt: bool = False) -> None:
         """Run one statement; _RefusedError if the database refuses its content."""
         session, recorder = self._session, self._recorder

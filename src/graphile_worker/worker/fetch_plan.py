@@ -8,6 +8,7 @@ A fetch is a generator. It yields a statement, is sent the answer and the time, 
     above watermarks ─▶ PLAIN ──none─▶ MAY_QUEUES_BE_NEXT ──yes─▶ WHOLE
         └─ none, although a job was announced ─▶ full fetch, if it is due
 
+HELD comes first while jobs are short and many: it finds what PLAIN does and writes nothing (see `holds`).
 ANNOUNCED is the fast path: it finds jobs of one priority if no job waits in a named queue. PLAIN finds jobs
 of all priorities if no named queue may be next. WHOLE finds everything. While there are wide queues, WIDE
 takes the place of PLAIN and WHOLE. A shorter statement that was of no use is skipped for a while. Nothing
@@ -27,7 +28,8 @@ from ..job import Job
 from ..queries.fetch import MANY_PRIORITIES, Ranges
 from .watermarks import FROM_START, Watermarks, ranges
 
-Kind = Literal["announced", "plain", "whole", "wide", "fair"]
+Kind = Literal["held", "announced", "plain", "whole", "wide", "fair"]
+HELD: Kind = "held"
 ANNOUNCED: Kind = "announced"
 PLAIN: Kind = "plain"
 WHOLE: Kind = "whole"
@@ -60,6 +62,8 @@ class Demand(msgspec.Struct, frozen=True):
     """Ids and identifiers of the tasks that may run."""
     announced: bool = False
     """Whether a notification announced a job."""
+    may_hold: bool = False
+    """Whether jobs may run inside the transaction that fetches them."""
     one_at_a_time: bool = False
     """Whether the forbidden flags may change from job to job."""
     forbidden_flags: Sequence[str] | None = None
@@ -129,7 +133,9 @@ class FetchPlan:
         self._is_awaited = self._is_announced = False
         jobs: Sequence[Job] = ()
         ended = began
-        if try_announced:
+        if demand.may_hold and self._skip_plain <= 0 and not self.is_wide and self._all_ranges is None:
+            jobs, ended = yield Fetch(HELD, demand.limit)
+        elif try_announced:
             if self._skip_announced > 0:
                 self._skip_announced -= 1
             elif self._skip_plain <= 0:

@@ -29,6 +29,7 @@ from ..schema_name import SchemaName
 from .failure_log import FailureLog
 from .fetch_plan import (
     ANNOUNCED,
+    HELD,
     LIST_PRIORITIES,
     MAY_QUEUES_BE_NEXT,
     PLAIN,
@@ -40,6 +41,7 @@ from .fetch_plan import (
     Kind,
     Question,
 )
+from .holds import Holds
 from .session import Session
 
 LARGE_FETCH = 100  # jobs
@@ -85,7 +87,10 @@ class Fetcher:
         use_local_time: bool,
         has_queue_indexes: bool = True,
         failures: FailureLog | None = None,
+        holds: Holds | None = None,
     ) -> None:
+        """`holds`: runs jobs inside the transaction that fetches them; None if that is off."""
+        self._holds = holds
         self.pool_id = pool_id
         self._session = session
         self._schema = schema
@@ -148,8 +153,16 @@ class Fetcher:
 
     # -- fetching ------------------------------------------------------------------------------------------
 
-    async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
-        """Lock up to `limit` jobs; `announced` if a notification said that there is one."""
+    @property
+    def hold(self) -> float:
+        """Seconds for which short jobs may be held by the transaction that fetches them; 0 if none are."""
+        return 0.0 if self._holds is None or self.one_at_a_time else self._holds.seconds
+
+    async def fetch(self, limit: int, *, announced: bool = False, may_hold: bool = False) -> Sequence[Job]:
+        """Lock up to `limit` jobs; `announced` if a notification said that there is one.
+
+        `may_hold`: whether they are short and many.
+        """
         try:
             if not self._tasks:
                 if not self._registered and self._identifiers:
@@ -158,7 +171,10 @@ class Fetcher:
                     return ()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             now = self._clock.now() if self._use_local_time else None
-            demand = Demand(limit, self._tasks, announced, self.one_at_a_time, flags, now)
+            holds = self._holds
+            if may_hold and (may_hold := holds is not None and holds.is_ready()) and holds is not None:
+                await holds.free_seat()
+            demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now)
             jobs = await self._fetch(demand)
         except Exception as error:
             if self._failures is not None:
@@ -179,6 +195,16 @@ class Fetcher:
                 try:
                     if isinstance(step, Fetch):
                         fetch = step
+                        if step.kind is HELD and self._holds is not None:
+                            answer: Any = await self._holds.fetch(
+                                tasks=demand.tasks,
+                                limit=step.limit,
+                                forbidden_flags=demand.forbidden_flags,
+                                now=demand.now,
+                            )
+                            ended = time.monotonic()
+                            step = steps.send((answer, ended))
+                            continue
                         statement = partial(
                             self._fetches[step.kind],
                             schema=self._schema,
@@ -189,7 +215,9 @@ class Fetcher:
                             now=demand.now,
                             ranges=step.ranges,
                         )
-                        answer: Any = await self._session.run_under_lease(statement)
+                        answer = await self._session.run_under_lease(statement)
+                        if self._holds is not None and answer:
+                            answer = self._holds.without_own(answer)
                     else:
                         answer = await self._session.run(partial(QUESTIONS[step], schema=self._schema))
                 except Exception as error:
@@ -236,10 +264,19 @@ class Fetcher:
         """Make the next fetch a full one, whatever it costs."""
         self._plan.forget_watermarks()
 
+    async def let_go(self) -> None:
+        """End all transactions that hold jobs; those that still run are locked."""
+        if self._holds is not None:
+            await self._holds.let_go()
+
     # -- jobs that were not run, and queues ----------------------------------------------------------------
 
     async def return_jobs(self, jobs: Sequence[Job]) -> None:
         """Unlock jobs that were not started."""
+        if self._holds is not None:
+            jobs = self._holds.release(jobs)
+            if not jobs:
+                return
         holdings = self._session.holdings
         if holdings.lost:
             jobs = [job for job in jobs if not holdings.is_lost(job)]

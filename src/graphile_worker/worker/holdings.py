@@ -8,7 +8,7 @@ recovered by another worker while they ran here: this pool must not write their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..job import Job
 
@@ -24,6 +24,8 @@ class Holdings:
 
         They are left to recovery. To return them would be refused as well, and block all other jobs.
         """
+        self.unsettled: Mapping[int, Job] = {}
+        """Jobs of held batches whose transaction was lost: they may be locked by this pool."""
         self.in_doubt = False
         """Whether a statement may have locked jobs without this pool knowing it."""
         self.lost: dict[int, Job] = {}

@@ -39,6 +39,11 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this is the lane of all tasks that are in no other."""
         return self.name == MAIN
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether its jobs may run inside the transaction that fetches them."""
+        return self.order != FAIR and not self.limits
+
 
 def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency: int) -> list[LanePlan]:
     """The lanes of a pool with these tasks, the main lane first.

@@ -60,11 +60,11 @@ class LimitedFetcher(Fetcher):
             lambda connection: register_limits(connection, self._schema, self._limits, only_missing=True)
         )
 
-    async def fetch(self, limit: int, *, announced: bool = False) -> Sequence[Job]:
+    async def fetch(self, limit: int, *, announced: bool = False, may_hold: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs. Waits a little while fetches of other pools use the same limits."""
         for _ in range(BUSY_ATTEMPTS):
             last = self._state
-            jobs = await super().fetch(limit, announced=announced)
+            jobs = await super().fetch(limit, announced=announced, may_hold=may_hold)
             if self._state is last:  # every task is paused, and nothing was sent
                 break
             if self._state.is_missing:

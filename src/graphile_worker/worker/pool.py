@@ -20,7 +20,7 @@ from ..error_text import describe
 from ..errors import ConfigError, WorkerStoppedError
 from ..figures.counter import FigureCounter
 from ..hooks import Hooks
-from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
+from ..hooks.events import PoolCreated, PoolEvicted, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
 from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
@@ -49,11 +49,13 @@ from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import FlagSource
+from .holds import Holds, SpareConnections
 from .lane_plan import LanePlan
 from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
 from .left_behind import LeftBehind
 from .limited_fetcher import LimitedFetcher
 from .listener import Listener
+from .lost_batches import LostBatches
 from .pausing import Pausing
 from .progress import ProgressReporter
 from .recorder import HistoryRecorder
@@ -94,13 +96,14 @@ class WorkerPool:
         policy: KeepPolicy | None = None,
         counts_figures: bool = False,
         has_control: bool = False,
+        spare: SpareConnections | None = None,
     ) -> None:
         """`lanes`: see `plan_lanes`; every task is in one of them.
 
         `reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
         `policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether the tables
-        for pauses and cancelled jobs exist.
+        for pauses and cancelled jobs exist. `spare`: connections for held batches; None to hold none.
         """
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
         self.once = once
@@ -165,8 +168,12 @@ class WorkerPool:
             redactors=hooks._redactors,
             may_be_cancelled=self._may_be_cancelled,
         )
+        self._holds = self._make_holds(spare)
         self._lanes = [self._make_lane(plan) for plan in lanes]
         self._source = AllSources(self._lanes)
+        if self._holds is not None:
+            self._sink.hold_with(self._holds)
+            self._holds.drop = self._source.drop
         self._services = services
         self._progress: ProgressReporter | None = None
         self._executor = Executor(
@@ -239,6 +246,51 @@ class WorkerPool:
             close=self._close,
         )
 
+    def _make_holds(self, spare: SpareConnections | None) -> Holds | None:
+        """None where nothing can be held, or it would be of no use: see docs/design/0030-held-batches.md."""
+        options = self._options
+        if (
+            spare is None
+            or not options.hold
+            or not options.prefetch
+            or not options.prepared_statements
+            or options.local_queue is not None
+        ):
+            return None
+        schema, sink = options.schema_name, self._sink
+        now = self._clock.now if options.use_local_time else lambda: None
+        lost = LostBatches(
+            self._write_session,
+            schema,
+            self._clock,
+            pool_id=self.id,
+            put=sink.accept,
+            on_committed=sink.completed_held,
+            on_discarded=sink.discarded_held,
+            on_taken=self._held_jobs_taken,
+            on_error=self._write_failed,
+            now=now,
+        )
+        return Holds(
+            self._sessions,
+            spare,
+            schema,
+            pool_id=self.id,
+            seconds=options.hold,
+            lost=lost,
+            on_completed=sink.completed_held,
+            on_error=self._write_failed,
+            now=now,
+        )
+
+    def _held_jobs_taken(self, jobs: list[Job]) -> None:
+        """Other workers have these jobs, which run here, because the transaction that held them was lost."""
+        holdings = self._sessions.holdings
+        holdings.lose(jobs)
+        self._events.emit(PoolEvicted(pool_id=self.id, jobs=jobs))
+        if self._slots is not None:
+            self._slots.cancel_lost(holdings.is_lost)
+
     def _make_lane(self, plan: LanePlan) -> PoolLane:
         which = "jobs" if plan.is_main else f"jobs of the lane {plan.name!r}"
         failures = FailureLog(
@@ -258,6 +310,7 @@ class WorkerPool:
             use_local_time=self._options.use_local_time,
             has_queue_indexes=self._has_queue_indexes,
             failures=None if self.once else failures,
+            holds=self._holds if plan.may_hold else None,
         )
         source = choose_source(
             self._options,
@@ -445,12 +498,18 @@ class WorkerPool:
     def is_settled(self) -> bool:
         """Whether this pool certainly holds no job."""
         holdings = self._sessions.holdings
-        return not holdings.jobs and not holdings.in_doubt and not holdings.given_up
+        is_held = self._holds is not None and not self._holds.is_settled
+        return not is_held and not holdings.jobs and not holdings.in_doubt and not holdings.given_up
+
+    def allow_holds(self, after: float = 0.0) -> None:
+        """Hold short jobs from now on, or after this many seconds; not before it is called."""
+        if self._holds is not None:
+            self._holds.allow(after)
 
     def running_report(self) -> tuple[int, dict[int, float]]:
         """How many jobs are held, and when each running job was started; may be called from any thread."""
-        slots = self._slots
-        return self._sessions.holdings.count, slots.running_since if slots is not None else {}
+        slots, held = self._slots, 0 if self._holds is None else self._holds.count
+        return self._sessions.holdings.count + held, slots.running_since if slots is not None else {}
 
     @property
     def is_listening(self) -> bool:

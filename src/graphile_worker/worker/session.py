@@ -55,9 +55,15 @@ class Sessions:
         self.answered_at = time.monotonic()
         """When the database last answered a statement."""
 
-    def open(self) -> Session:
-        """Add a session; it connects on first use."""
-        session = Session(self._pool, self._schema, self, prepared_statements=self._prepared_statements)
+    def open(self, *, hold: bool = False) -> Session:
+        """Add a session, which connects on first use; `hold`: for held batches."""
+        session = Session(
+            self._pool,
+            self._schema,
+            self,
+            prepared_statements=self._prepared_statements,
+            holds_for=self._pool_id if hold else None,
+        )
         self._all.append(session)
         return session
 
@@ -74,7 +80,7 @@ class Sessions:
 
     async def _reclaim(self, connection: Connection) -> None:
         await self._end_abandoned(connection)
-        known = [*self.holdings.jobs, *self.holdings.given_up]
+        known = [*self.holdings.jobs, *self.holdings.given_up, *self.holdings.unsettled]
         await reclaim_jobs(connection, self._schema, self._pool_id, known)
 
     async def _end_abandoned(self, connection: Connection) -> None:
@@ -112,7 +118,17 @@ class Sessions:
 class Session:
     """Runs statements one at a time on a connection that it keeps until it is closed."""
 
-    def __init__(self, pool: Pool, schema: SchemaName, group: Sessions, *, prepared_statements: bool) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        schema: SchemaName,
+        group: Sessions,
+        *,
+        prepared_statements: bool,
+        holds_for: str | None = None,
+    ) -> None:
+        """`holds_for`: the id of the pool whose held batches it has; None if it has none."""
+        self._holds_for = holds_for
         self._pool = pool
         self._schema = schema
         self._group = group
@@ -127,6 +143,11 @@ class Session:
     def holdings(self) -> Holdings:
         """The jobs that the pool holds."""
         return self._group.holdings
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection that can be used, as far as is known."""
+        return self._connection is not None and not is_gone(self._connection)
 
     @property
     def lease(self) -> Lease:
@@ -216,6 +237,10 @@ class Session:
             try:
                 if self._is_tuned:
                     await connection.fetch(load("session/tune_session", self._schema))
+                if self._holds_for is not None:
+                    await connection.fetch(
+                        load("session/tune_hold_session"), self._schema.name, self._holds_for
+                    )
             except BaseException:
                 await throw_away(self._pool, connection)
                 raise

@@ -35,6 +35,7 @@ from ..outcome import (
 )
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
+from .holds import Holds
 from .recorder import HistoryRecorder
 from .session import Session
 from .unwritten import LIGHT, MAX_BATCH, MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES, batch_size, weight_of
@@ -113,10 +114,25 @@ class Sink:
         self._loop_task: asyncio.Task[None] | None = None
         self.on_ended: Callable[[Sequence[Finished]], None] | None = None
         """Called with the outcomes that were written; None if nothing has to know."""
+        self.holds: Holds | None = None
+        """Takes the outcomes of held jobs; None if none are held."""
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
         """The error of the last write; None if it succeeded."""
+
+    def hold_with(self, holds: Holds) -> None:
+        """Leave the outcomes of held jobs to `holds`, which passes on what it does not write."""
+        self.holds = holds
+        holds.put = self.accept
+
+    def completed_held(self, batch: list[Finished], began: float | None = None) -> None:
+        """The commit of a held batch has deleted these jobs; `began`: when its end began, if known."""
+        self._writer.completed_held(batch, began)
+
+    def discarded_held(self, finished: Finished) -> None:
+        """Another worker has the job, because the transaction that held it was lost."""
+        self._writer.discarded(finished)
 
     def start(
         self,
@@ -165,6 +181,13 @@ class Sink:
     def put(self, finished: Finished) -> None:
         """Accept the outcome of one job; does not block."""
         self.accepted += 1
+        holds = self.holds
+        if holds is not None and holds.take(finished):
+            return
+        self.accept(finished)
+
+    def accept(self, finished: Finished) -> None:
+        """Accept the outcome of a job that is locked; `put` counts it too."""
         outcome = finished.outcome
         if type(outcome) is Completed:
             self._completed.append(finished)
@@ -208,7 +231,7 @@ class Sink:
     @property
     def is_written(self) -> bool:
         """Whether everything put here is committed."""
-        return self._written.is_set()
+        return self._written.is_set() and (self.holds is None or self.holds.is_settled)
 
     @property
     def frees_queues(self) -> bool:
@@ -222,6 +245,8 @@ class Sink:
 
     async def flush(self) -> None:
         """Wait until everything put here is committed; cuts batch delays short."""
+        if self.holds is not None:
+            await self.holds.flush()
         self._is_flushing = True
         self._wakeup.set()
         await self._written.wait()

@@ -1,0 +1,91 @@
+"""Statements of held batches: transactions that lock the rows of jobs while these run.
+
+A transaction begins with `get_held_jobs`, which writes nothing, and ends with `end_batch`: completed jobs are
+deleted, others are locked as a fetch would have done. See docs/design/0030-held-batches.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from ..db.connection import Connection, Row
+from ..job import Job
+from ..schema_name import SchemaName
+from ..sql import load
+from .fetch import _flags, _ids
+
+MANY = 100  # jobs; below that it does not matter how they are found
+NEAR = 2  # ids are close together if at least every second one is deleted
+
+
+class RowsKeptError(Exception):
+    """Rows of a held batch did not change: a trigger or a policy kept them, without an error."""
+
+
+async def get_held_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> Sequence[Row]:
+    """Lock the rows of the next jobs without a queue; none if a named queue may be next."""
+    return await connection.fetch(
+        load("hold/get_held_jobs", schema), limit, _ids(tasks), _flags(forbidden_flags), now
+    )
+
+
+async def end_batch(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    *,
+    completed: Sequence[int],
+    outlasting: Sequence[int],
+    now: datetime | None = None,
+) -> None:
+    """Delete completed jobs and lock those that outlast the batch. Raises RowsKeptError."""
+    if completed:
+        deleted = await _delete(connection, schema, completed)
+        if deleted != f"DELETE {len(completed)}":
+            raise RowsKeptError
+    if outlasting:
+        locked = await connection.execute(load("hold/lock_jobs", schema), pool_id, outlasting, now)
+        if locked != f"UPDATE {len(outlasting)}":
+            raise RowsKeptError
+
+
+async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> str:
+    if len(job_ids) >= MANY:
+        first, last = min(job_ids), max(job_ids)
+        if last - first < NEAR * len(job_ids):
+            return await connection.execute(load("hold/delete_adjacent_jobs", schema), job_ids, first, last)
+    return await connection.execute(load("hold/delete_jobs", schema), job_ids)
+
+
+async def warm_up(connection: Connection, schema: SchemaName) -> None:
+    """Make the plans of the statements, so that the first batch need not wait for them."""
+    async with connection.transaction():
+        await get_held_jobs(connection, schema, tasks={}, limit=0)
+        await connection.execute(load("hold/delete_adjacent_jobs", schema), [], 0, 0)
+
+
+async def settle_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    jobs: Sequence[Job],
+    now: datetime | None = None,
+) -> dict[int, bool]:
+    """Lock jobs of a lost batch. Whether each is ours; without those that have ended or are taken."""
+    rows = await connection.fetch(
+        load("hold/settle_jobs", schema),
+        pool_id,
+        [job.id for job in jobs],
+        [job.attempts for job in jobs],
+        now,
+    )
+    return {row[0]: row[1] for row in rows}

@@ -1,0 +1,33 @@
+-- Choose the next jobs like get_plain_jobs and lock their rows until the end of the transaction, without writing to them;
+-- choose none if a job of a named queue may be next.
+--
+-- $1 integer      limit
+-- $2 text         ids of the tasks that this pool can run
+-- $3 text[]       forbidden flags, or null
+-- $4 timestamptz  the worker's time, or null for the server's
+-- Returns the columns of a job as if it were locked, in run order.
+with recursive
+:include terms
+:include plain_priority
+,
+:include queues
+select
+  found.id, found.payload::text, found.priority, date_part('epoch', found.run_at), found.attempts + 1, found.max_attempts,
+  found.last_error, date_part('epoch', nullif(found.created_at, found.run_at)),
+  date_part('epoch', nullif(found.updated_at, found.created_at)),
+  found.key, date_part('epoch', coalesce($4::timestamptz, now())), found.revision, found.flags::text, found.task_id,
+  found.job_queue_id
+from plain_priority cross join lateral (
+  select job.*
+  from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  where job.is_available and job.job_queue_id is null
+    and job.priority = plain_priority.priority and job.run_at <= coalesce($4::timestamptz, now())
+    and job.task_id = any ((select ids from task)::integer[])
+    and ($3::text[] is null or job.flags is null or not job.flags ?| $3)
+    and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+  order by job.run_at
+  limit $1::integer
+  for update skip locked
+) found
+where not (select may_be_next from queues)
+limit $1

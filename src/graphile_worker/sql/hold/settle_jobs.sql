@@ -1,0 +1,29 @@
+-- Lock jobs of a held batch whose transaction was lost, as far as they are as the batch has found them.
+--
+-- $1 text         pool id
+-- $2 bigint[]     job ids
+-- $3 integer[]    the attempts that each would have now
+-- $4 timestamptz  the worker's time, or null for the server's
+-- Returns id, and whether it is locked by this pool now; the others are free, but a transaction has locked their rows,
+-- perhaps the lost one. No row for a job that has ended or that another worker has locked.
+with
+wanted as materialized (
+  select id, attempts from pg_catalog.unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
+),
+free as materialized (
+  select job.id
+  from wanted join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
+  where job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+  for update of job skip locked
+),
+taken as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($4::timestamptz, now())
+  where job.id = any (array(select id from free))
+  returning job.id
+)
+select job.id, job.locked_by is not null or taken.id is not null as is_ours
+from wanted
+join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
+left join taken on taken.id = job.id
+where job.locked_by = $1 or (job.locked_at is null and job.attempts::integer = wanted.attempts - 1)

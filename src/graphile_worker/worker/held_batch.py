@@ -1,0 +1,37 @@
+"""HeldBatch: jobs whose rows one open transaction has locked, and what has become of them so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ..db.connection import Connection, Transaction
+from ..job import Job
+from ..outcome import Completed, Finished
+
+
+class HeldBatch:
+    """Jobs that run while their rows are locked by a transaction of this pool."""
+
+    __slots__ = ("connection", "ending", "finished", "jobs", "left", "seat", "timer", "transaction")
+
+    def __init__(self, seat: int, connection: Connection, transaction: Transaction) -> None:
+        self.seat = seat
+        """The number of the session that has the transaction."""
+        self.connection = connection
+        self.transaction = transaction
+        self.jobs: Sequence[Job] = ()
+        self.left = 0
+        """How many of the jobs have neither ended nor been released."""
+        self.finished: list[Finished] = []
+        """Outcomes that are not part of the end yet."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.ending: asyncio.Task[None] | None = None
+
+    def take_finished(self) -> tuple[list[Finished], list[Finished]]:
+        """The outcomes so far: those that need nothing but a delete, and the others."""
+        finished, self.finished = self.finished, []
+        completed = [each for each in finished if type(each.outcome) is Completed]
+        if len(completed) == len(finished):
+            return completed, []
+        return completed, [each for each in finished if type(each.outcome) is not Completed]

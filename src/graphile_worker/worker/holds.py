@@ -1,0 +1,460 @@
+"""Holds: runs short jobs inside the transactions that fetched them.
+
+A fetch that writes to each row, so that its lock outlasts the transaction, costs the server three times as
+much as all the rest. A job that takes a millisecond does not need it. A *held batch* is a transaction that
+locks the rows of some jobs with `for update` and stays open while they run. When all have ended, or after
+`hold` seconds, it is ended: completed jobs are deleted, and jobs that still run, or whose outcome is more
+than a delete, are locked as an ordinary fetch would have done. The sink writes what is left. Jobs that have
+not started are released: their rows are unchanged.
+
+A few sessions take turns: while one batch runs, another is fetched and a third is committed. If a connection
+is lost, `lost_batches` finds out what has become of its batch. See docs/design/0030-held-batches.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Protocol
+
+from ..db.connection import Connection, Row
+from ..db.retry import is_refusal
+from ..error_text import message_of
+from ..job import Job
+from ..outcome import Finished
+from ..queries.hold import RowsKeptError, end_batch, get_held_jobs, warm_up
+from ..queries.rows import JobBatch, taken_jobs
+from ..schema_name import SchemaName
+from .held_batch import HeldBatch
+from .lost_batches import LostBatches
+from .session import Session, Sessions
+
+SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
+FEWEST_SEATS = 2
+SKIPPED = 50  # fetches that hold nothing after a batch that was of little use
+MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
+ID, KEY = 0, 9  # columns
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class SpareConnections(Protocol):
+    """Connections of the pool that tasks do not need at the moment."""
+
+    def take(self) -> bool:
+        """Reserve one; False if tasks may need it."""
+        ...
+
+    def put_back(self) -> None:
+        """End a reservation."""
+        ...
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether tasks wait for a connection."""
+        ...
+
+
+class BatchLostError(Exception):
+    """The connection of a batch is not the one that has its transaction."""
+
+
+class Seat:
+    """A session for held batches, one at a time."""
+
+    __slots__ = ("batch", "is_fetching", "is_warm", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.batch: HeldBatch | None = None
+        self.is_fetching = False
+        self.is_warm = False
+        """Whether it has a connection."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a batch can begin."""
+        return self.is_warm and self.batch is None and not self.is_fetching
+
+
+class Holds:
+    """The held batches of one pool."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        spare: SpareConnections,
+        schema: SchemaName,
+        *,
+        pool_id: str,
+        seconds: float,
+        lost: LostBatches,
+        on_completed: Callable[[list[Finished], float], None],
+        on_error: Callable[[BaseException], None],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        """`on_completed`: called with the completed jobs of a batch after its commit, and when the end began.
+
+        `now`: the time to write into locked jobs; None for the server's.
+        """
+        self._sessions = sessions
+        self._spare = spare
+        self._schema = schema
+        self._pool_id = pool_id
+        self.seconds = seconds
+        """How long a batch is held, at most."""
+        self._lost = lost
+        self._on_completed = on_completed
+        self._on_error = on_error
+        self._now = now
+        self._seats = [Seat(sessions.open(hold=True)) for _ in range(SEATS)]
+        self._warming: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._skip = 0  # fetches
+        self._not_before = math.inf  # monotonic
+        self._is_on = seconds > 0
+        self._is_closing = False
+        self.by_id: dict[int, HeldBatch] = {}
+        """The batch of each held job that has not ended."""
+        self.put: Callable[[Finished], None] = lambda finished: None
+        """Writes an outcome in the ordinary way."""
+        self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
+        """Takes jobs from the sources that have not started."""
+
+    # -- whether to hold -----------------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
+        if not self._is_on or self._is_closing:
+            return False
+        if self._skip > 0:
+            self._skip -= 1
+            return False
+        if self._not_before > time.monotonic() or self._lost.is_busy:
+            return False
+        if sum(seat.is_warm for seat in self._seats) >= FEWEST_SEATS:
+            return True
+        if self._warming is None or self._warming.done():
+            self._warming = asyncio.get_running_loop().create_task(
+                self._warm_up(), name="graphile-worker sessions of held batches"
+            )
+        return False
+
+    def allow(self, after: float) -> None:
+        """Hold jobs after this many seconds; nothing is held before it is called."""
+        self._not_before = time.monotonic() + after
+
+    def _hold_less(self) -> None:
+        self._skip = SKIPPED
+
+    async def _warm_up(self) -> None:
+        """Connect as many sessions as tasks can spare, all at once."""
+        seats = [seat for seat in self._seats if not seat.is_warm and self._spare.take()]
+        if sum(seat.is_warm for seat in self._seats) + len(seats) < FEWEST_SEATS:
+            for _ in seats:
+                self._spare.put_back()
+            self._hold_less()
+            return
+        results = await asyncio.gather(*map(self._warm_up_seat, seats), return_exceptions=True)
+        for seat, error in zip(seats, results, strict=True):
+            if error is None:
+                seat.is_warm = True
+                continue
+            self._spare.put_back()
+            self._hold_less()
+            logger.debug("no session for held batches: %r", error)
+        self._changed.set()
+
+    async def _warm_up_seat(self, seat: Seat) -> None:
+        await seat.session.run(lambda connection: warm_up(connection, self._schema))
+
+    async def _cool_down(self, seat: Seat) -> None:
+        """Leave the connection to the tasks."""
+        seat.is_warm = False
+        self._hold_less()
+        await seat.session.close()
+        self._spare.put_back()
+
+    # -- fetching ------------------------------------------------------------------------------------------
+
+    async def free_seat(self) -> None:
+        """Wait until a session is free."""
+        while not self._is_closing and not any(seat.is_free for seat in self._seats):
+            if not any(seat.is_warm for seat in self._seats):
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def fetch(
+        self,
+        *,
+        tasks: Mapping[int, str],
+        limit: int,
+        forbidden_flags: Sequence[str] | None,
+        now: datetime | None,
+    ) -> Sequence[Job]:
+        """Begin a batch of up to `limit` jobs; none if no session is free, or as `get_held_jobs` says."""
+        lease, holdings = self._sessions.lease, self._sessions.holdings
+        if not lease.is_open:
+            await lease.passed()
+        if holdings.in_doubt:
+            await self._sessions.reclaim()
+        seat = next((seat for seat in self._seats if seat.is_free), None)
+        if seat is None or self._is_closing:
+            return ()
+        loop, epoch = asyncio.get_running_loop(), lease.epoch
+        began = loop.time()
+
+        async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row]]:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                rows = await get_held_jobs(
+                    connection,
+                    self._schema,
+                    tasks=tasks,
+                    limit=limit,
+                    forbidden_flags=forbidden_flags,
+                    now=now,
+                )
+            except Exception:
+                with suppress(Exception):
+                    await transaction.rollback()
+                raise
+            if not rows:
+                await transaction.commit()
+            return HeldBatch(self._seats.index(seat), connection, transaction), rows
+
+        seat.is_fetching = True
+        try:
+            async with seat.session.lock:
+                batch, rows = await seat.session.run_locked(statement)
+        finally:
+            seat.is_fetching = False
+            self._seat_lost_if_gone(seat)
+            self._changed.set()
+        if not rows:
+            return ()
+        seat.batch = batch
+        jobs = self._begin(batch, rows, tasks)
+        if not jobs or lease.epoch != epoch or self._is_closing:
+            self.release(jobs)
+            self._end_soon(batch)
+            return ()
+        if any(row[KEY] is not None for row in rows):
+            # Others may want to replace or remove such a job, and would wait for the transaction.
+            self._hold_less()
+            return await self._lock_all(batch)
+        batch.timer = loop.call_at(began + self.seconds, self._end_soon, batch)
+        return jobs
+
+    def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
+        """The jobs of the batch, without those that run here already."""
+        ids = [row[ID] for row in rows]
+        pool_id, by_id, lost = self._pool_id, self.by_id, self._lost.jobs
+        batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
+        # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
+        if not by_id.keys().isdisjoint(ids) or not lost.keys().isdisjoint(ids):
+            batch.jobs = [job for job in batch.jobs if job.id not in by_id and job.id not in lost]
+            ids = [job.id for job in batch.jobs]
+        batch.left = len(ids)
+        by_id.update(dict.fromkeys(ids, batch))
+        return batch.jobs
+
+    async def _lock_all(self, batch: HeldBatch) -> Sequence[Job]:
+        """End a batch before its jobs run: all are locked as by an ordinary fetch."""
+        self._end_soon(batch, is_released=False)
+        assert batch.ending is not None  # noqa: S101 - just started
+        await asyncio.wait((batch.ending,))
+        held = self._sessions.holdings.jobs
+        return [job for job in batch.jobs if held.get(job.id) is job]
+
+    # -- outcomes ------------------------------------------------------------------------------------------
+
+    def take(self, finished: Finished) -> bool:
+        """Accept the outcome of a held job; False if the job is not held."""
+        holdings = self._sessions.holdings
+        if holdings.lost and holdings.is_lost(finished.job):
+            return False
+        batch = self.by_id.pop(finished.job.id, None)
+        if batch is None:
+            return self._lost.take(finished)
+        batch.finished.append(finished)
+        batch.left -= 1
+        if not batch.left:
+            self._end_soon(batch)
+        return True
+
+    def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Let go of held jobs that were not started; returns those that are not held."""
+        by_id = self.by_id
+        if not by_id:
+            return jobs
+        others = []
+        for job in jobs:
+            batch = by_id.pop(job.id, None)
+            if batch is None:
+                others.append(job)
+                continue
+            batch.left -= 1
+            if not batch.left:
+                self._end_soon(batch)
+        return others
+
+    def without_own(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Jobs that an ordinary fetch has locked, without those that run here already.
+
+        The batch of such a job was lost, and the job is ours again: its first run goes on.
+        """
+        by_id, lost = self.by_id, self._lost.jobs
+        if not by_id and not lost:
+            return jobs
+        return [job for job in jobs if job.id not in by_id and job.id not in lost]
+
+    @property
+    def count(self) -> int:
+        """How many jobs are held; may be read from any thread."""
+        return len(self.by_id) + len(self._lost.jobs)
+
+    # -- the end of a batch --------------------------------------------------------------------------------
+
+    def _end_soon(self, batch: HeldBatch, *, is_released: bool = True) -> None:
+        """End a batch, if that has not begun; `is_released`: without jobs that have not started."""
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+        if batch.ending is None:
+            if batch.left and is_released:
+                self._release_waiting(batch)
+            if batch.ending is None:
+                batch.ending = asyncio.get_running_loop().create_task(
+                    self._end(batch), name="graphile-worker end of a held batch"
+                )
+
+    def _release_waiting(self, batch: HeldBatch) -> None:
+        by_id = self.by_id
+        waiting = self.drop(lambda job: by_id.get(job.id) is batch)
+        if waiting:
+            self._hold_less()
+            self.release(waiting)
+
+    async def _end(self, batch: HeldBatch) -> None:
+        """Write what is known of the batch, and commit."""
+        completed, others = batch.take_finished()
+        by_id, seat = self.by_id, self._seats[batch.seat]
+        running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
+        outlasting = [*running, *(each.job for each in others)]
+        if len(outlasting) > MOST_OUTLASTING * len(batch.jobs):
+            self._hold_less()
+        is_committing = False
+        began = time.monotonic()
+
+        async def statement(connection: Connection) -> None:
+            nonlocal is_committing
+            if connection is not batch.connection or not connection.is_in_transaction():
+                raise BatchLostError
+            try:
+                await end_batch(
+                    connection,
+                    self._schema,
+                    self._pool_id,
+                    completed=[each.job.id for each in completed],
+                    outlasting=[job.id for job in outlasting],
+                    now=self._now(),
+                )
+            except Exception:
+                await batch.transaction.rollback()
+                raise
+            is_committing = True
+            await batch.transaction.commit()
+
+        try:
+            async with seat.session.lock:  # until the holdings know what was locked
+                await seat.session.run_locked(statement)
+                if outlasting:
+                    self._sessions.holdings.add(outlasting)
+        except BaseException as error:
+            self._batch_lost(batch, [*completed, *others], running, error, may_be_committed=is_committing)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._forget(batch, running)
+            for finished in [*others, *batch.finished]:
+                self.put(finished)
+            batch.finished = []
+            if completed:
+                self._on_completed(completed, began)
+        finally:
+            seat.batch = None
+            self._changed.set()
+        if self._spare.are_wanted and seat.is_warm:
+            await self._cool_down(seat)
+
+    def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:
+        """The jobs that still run are locked in the ordinary way now."""
+        for job in running:
+            if self.by_id.get(job.id) is batch:
+                del self.by_id[job.id]
+
+    def _batch_lost(
+        self,
+        batch: HeldBatch,
+        finished: Sequence[Finished],
+        running: Sequence[Job],
+        error: BaseException,
+        *,
+        may_be_committed: bool,
+    ) -> None:
+        """Nothing of the batch was written, as far as is known: settle it on another session."""
+        self._forget(batch, running)
+        ended = [*finished, *batch.finished]
+        batch.finished = []
+        over = {each.job.id for each in ended}
+        self._lost.add(
+            ended, [job for job in running if job.id not in over], may_be_committed=may_be_committed
+        )
+        self._seat_lost_if_gone(self._seats[batch.seat])
+        if isinstance(error, RowsKeptError) or is_refusal(error):
+            self._is_on = False
+            is_kept = isinstance(error, RowsKeptError)
+            reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
+            logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
+        elif not isinstance(error, BatchLostError):
+            self._on_error(error)
+
+    def _seat_lost_if_gone(self, seat: Seat) -> None:
+        if seat.is_warm and not seat.session.is_connected:
+            seat.is_warm = False
+            self._spare.put_back()
+
+    # -- stopping ------------------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no batch is open and nothing is known of a lost one."""
+        is_open = any(seat.batch is not None or seat.is_fetching for seat in self._seats)
+        return not is_open and not self._lost.is_busy
+
+    async def flush(self) -> None:
+        """End all batches now, and settle those that were lost."""
+        while not self.is_settled:
+            for seat in self._seats:
+                batch = seat.batch
+                if batch is not None:
+                    self._end_soon(batch)
+            if any(seat.batch is not None or seat.is_fetching for seat in self._seats):
+                self._changed.clear()
+                await self._changed.wait()
+            else:
+                await self._lost.settled()
+
+    async def let_go(self) -> None:
+        """Hold nothing from now on, and end all batches."""
+        self._is_closing = True
+        self._changed.set()
+        await self.flush()

@@ -1,0 +1,148 @@
+"""LostBatches: finds out what has become of held batches whose transaction was lost.
+
+The connection may break before the commit, or before its answer. Outcomes are kept in memory until the
+database is back. Then each job that is as the batch has found it is locked in the ordinary way; it goes on
+running here, or the sink writes its outcome. A job that another worker has taken in between is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from ..clock import Clock
+from ..db.connection import Connection
+from ..db.retry import Backoff, Delays
+from ..job import Job
+from ..outcome import Completed, Finished
+from ..queries.hold import settle_jobs
+from ..schema_name import SchemaName
+from .session import Session
+
+RETRY_DELAYS = Delays(0.05, 1.0)
+
+
+class LostBatches:
+    """The jobs of lost batches until they are settled."""
+
+    def __init__(
+        self,
+        session: Session,
+        schema: SchemaName,
+        clock: Clock,
+        *,
+        pool_id: str,
+        put: Callable[[Finished], None],
+        on_committed: Callable[[list[Finished]], None],
+        on_discarded: Callable[[Finished], None],
+        on_taken: Callable[[list[Job]], None],
+        on_error: Callable[[BaseException], None],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        """`on_committed`: the batch was committed after all. `on_discarded`: the job is not ours any more.
+
+        `on_taken`: the same for jobs that run.
+        """
+        self._session = session
+        self._schema = schema
+        self._clock = clock
+        self._pool_id = pool_id
+        self._put = put
+        self._on_committed = on_committed
+        self._on_discarded = on_discarded
+        self._on_taken = on_taken
+        self._on_error = on_error
+        self._now = now
+        self.jobs: dict[int, Job] = {}
+        """By id. Some still run."""
+        self._finished: dict[int, Finished] = {}
+        self._may_be_committed: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._session.holdings.unsettled = self.jobs
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is not settled."""
+        return bool(self.jobs)
+
+    def add(self, finished: Sequence[Finished], running: Sequence[Job], *, may_be_committed: bool) -> None:
+        """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came."""
+        for each in finished:
+            self.jobs[each.job.id] = each.job
+            self._finished[each.job.id] = each
+        for job in running:
+            self.jobs[job.id] = job
+        if may_be_committed:
+            self._may_be_committed.update(self.jobs)
+        self._start()
+
+    def take(self, finished: Finished) -> bool:
+        """Accept the outcome of a job that is not settled; False if there is no such job."""
+        if self.jobs.get(finished.job.id) is not finished.job:
+            return False
+        self._finished[finished.job.id] = finished
+        return True
+
+    async def settled(self) -> None:
+        """Wait until every job is settled."""
+        while self.jobs:
+            await asyncio.wait((self._start(),))
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name="graphile-worker lost batches"
+            )
+        return self._task
+
+    async def _run(self) -> None:
+        backoff = Backoff(RETRY_DELAYS)
+        while self.jobs:
+            try:
+                await self._settle()
+            except Exception as error:
+                self._on_error(error)
+            if self.jobs:
+                await self._clock.sleep(backoff.next_delay())
+
+    async def _settle(self) -> None:
+        jobs = list(self.jobs.values())
+        found: dict[int, bool] = {}
+
+        async def statement(connection: Connection) -> Sequence[Job]:
+            nonlocal found
+            found = await settle_jobs(connection, self._schema, self._pool_id, jobs, self._now())
+            return [job for job in jobs if found.get(job.id)]
+
+        ours = await self._session.run_under_lease(statement)
+        if not ours and any(found.values()):
+            return  # the lease ended meanwhile; they were returned
+        for job in ours:
+            finished = self._remove(job)
+            if finished is not None:
+                self._put(finished)
+        self._let_go(job for job in jobs if job.id not in found)
+
+    def _let_go(self, jobs: Iterable[Job]) -> None:
+        """These jobs have ended, or other workers have them."""
+        committed: list[Finished] = []
+        taken: list[Job] = []
+        for job in jobs:
+            may_be_committed = job.id in self._may_be_committed
+            finished = self._remove(job)
+            if finished is None:
+                taken.append(job)
+            elif may_be_committed and type(finished.outcome) is Completed:
+                committed.append(finished)
+            else:
+                self._on_discarded(finished)
+        if committed:
+            self._on_committed(committed)
+        if taken:
+            self._on_taken(taken)
+
+    def _remove(self, job: Job) -> Finished | None:
+        del self.jobs[job.id]
+        self._may_be_committed.discard(job.id)
+        return self._finished.pop(job.id, None)
