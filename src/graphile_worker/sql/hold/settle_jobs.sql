@@ -8,7 +8,7 @@
 -- perhaps the lost one. No row for a job that has ended or that another worker has locked.
 with
 wanted as materialized (
-  select id, attempts from pg_catalog.unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
+  select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
 ),
 free as materialized (
   select job.id
