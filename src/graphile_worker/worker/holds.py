@@ -29,6 +29,7 @@ from ..job import Job
 from ..outcome import Finished
 from ..queries.hold import RowsKeptError, end_batch, get_held_jobs, warm_up
 from ..queries.rows import JobBatch, taken_jobs
+from ..recovery.orphaned_jobs import RECOVERED
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
 from .lost_batches import LostBatches
@@ -38,7 +39,7 @@ SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
 SKIPPED = 50  # fetches that hold nothing after a batch that was of little use
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
-ID, KEY = 0, 9  # columns
+ID, LAST_ERROR, KEY = 0, 6, 9  # columns
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -246,8 +247,9 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return ()
-        if any(row[KEY] is not None for row in rows):
-            # Others may want to replace or remove such a job, and would wait for the transaction.
+        if any(row[KEY] is not None or row[LAST_ERROR] == RECOVERED for row in rows):
+            # Others may want to replace or remove a job with a key, and would wait for the transaction. A job
+            # that was recovered may kill this process too, which counts only if it is locked.
             self._hold_less()
             return await self._lock_all(batch)
         batch.timer = loop.call_at(began + self.seconds, self._end_soon, batch)
