@@ -37,6 +37,8 @@ from .session import Session, Sessions
 SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
 SKIPPED = 50  # fetches that hold nothing after a batch that was of little use
+FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
+FIRST = 1000  # jobs of the first batch, at most
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 ID, KEY = 0, 9  # columns
 
@@ -116,6 +118,8 @@ class Holds:
         self._warming: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._skip = 0  # fetches
+        self.most = FIRST
+        """How many jobs a batch may have: less after one that was too large, and then more and more."""
         self._not_before = math.inf  # monotonic
         self._is_on = seconds > 0
         self._is_closing = False
@@ -339,9 +343,12 @@ class Holds:
     def _release_waiting(self, batch: HeldBatch) -> None:
         by_id = self.by_id
         waiting = self.drop(lambda job: by_id.get(job.id) is batch)
-        if waiting:
-            self._hold_less()
-            self.release(waiting)
+        if waiting and not self._is_closing:
+            started = len(batch.jobs) - len(waiting)
+            self.most = max(started // 2, FEWEST)
+            if started < FEWEST:
+                self._hold_less()
+        self.release(waiting)
 
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
@@ -383,6 +390,8 @@ class Holds:
             if not isinstance(error, Exception):
                 raise
         else:
+            if not running:
+                self.most = max(self.most, 2 * len(batch.jobs))
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self.put(finished)
