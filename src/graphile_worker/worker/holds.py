@@ -36,7 +36,7 @@ from .session import Session, Sessions
 
 SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
-SKIPPED = 50  # fetches that hold nothing after a batch that was of little use
+FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
 FIRST = 1000  # jobs of the first batch, at most
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
@@ -118,6 +118,7 @@ class Holds:
         self._warming: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._skip = 0  # fetches
+        self._skip_next = FEWEST_SKIPPED
         self.most = FIRST
         """How many jobs a batch may have: less after one that was too large, and then more and more."""
         self._not_before = math.inf  # monotonic
@@ -154,7 +155,9 @@ class Holds:
         self._not_before = time.monotonic() + after
 
     def _hold_less(self) -> None:
-        self._skip = SKIPPED
+        """The last batch was of little use; each further one costs more fetches."""
+        if not self._skip:
+            self._skip, self._skip_next = self._skip_next, min(2 * self._skip_next, MOST_SKIPPED)
 
     async def _warm_up(self) -> None:
         """Connect as many sessions as tasks can spare, all at once."""
@@ -390,8 +393,9 @@ class Holds:
             if not isinstance(error, Exception):
                 raise
         else:
-            if not running:
+            if not outlasting and len(completed) == len(batch.jobs):
                 self.most = max(self.most, 2 * len(batch.jobs))
+                self._skip_next = FEWEST_SKIPPED
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self.put(finished)
