@@ -130,12 +130,14 @@ class Holds:
         """Writes an outcome in the ordinary way."""
         self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
         """Takes jobs from the sources that have not started."""
+        self.deciders: Sequence[object] = ()
+        """Interceptors that decide about the jobs of dead workers. A held job would be free without them."""
 
     # -- whether to hold -----------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
         """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
-        if not self._is_on or self._is_closing:
+        if not self._is_on or self._is_closing or self.deciders:
             return False
         if self._skip > 0:
             self._skip -= 1
