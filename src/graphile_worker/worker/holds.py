@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import itemgetter
 from typing import Protocol
 
 from ..db.connection import Connection, Row
@@ -39,6 +40,7 @@ FEWEST_SEATS = 2
 FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
 FIRST = 1000  # jobs of the first batch, at most
+GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 ID, KEY = 0, 9  # columns
 
@@ -126,6 +128,8 @@ class Holds:
         self._is_closing = False
         self.by_id: dict[int, HeldBatch] = {}
         """The batch of each held job that has not ended."""
+        self.unsettled = lost.jobs
+        """The jobs of lost batches."""
         self.put: Callable[[Finished], None] = lambda finished: None
         """Writes an outcome in the ordinary way."""
         self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
@@ -217,7 +221,6 @@ class Holds:
         if seat is None or self._is_closing:
             return ()
         loop, epoch = asyncio.get_running_loop(), lease.epoch
-        began = loop.time()
 
         async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row]]:
             transaction = connection.transaction()
@@ -255,16 +258,16 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return ()
-        if any(row[KEY] is not None for row in rows):
+        if any(map(itemgetter(KEY), rows)):
             # Others may want to replace or remove such a job, and would wait for the transaction.
             self._hold_less()
             return await self._lock_all(batch)
-        batch.timer = loop.call_at(began + self.seconds, self._end_soon, batch)
+        batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         return jobs
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
-        ids = [row[ID] for row in rows]
+        ids = list(map(itemgetter(ID), rows))
         pool_id, by_id, lost = self._pool_id, self.by_id, self._lost.jobs
         batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
         # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
@@ -396,7 +399,7 @@ class Holds:
                 raise
         else:
             if not outlasting and len(completed) == len(batch.jobs):
-                self.most = max(self.most, 2 * len(batch.jobs))
+                self.most = max(self.most, int(GROWTH * len(batch.jobs)))
                 self._skip_next = FEWEST_SKIPPED
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
