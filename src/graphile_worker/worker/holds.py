@@ -21,14 +21,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..db.connection import Connection, Row
 from ..db.retry import is_refusal
 from ..error_text import message_of
 from ..job import Job
 from ..outcome import Finished
-from ..queries.hold import RowsKeptError, end_batch, get_held_jobs, warm_up
+from ..queries.hold import (
+    ID,
+    KEY,
+    RowsKeptError,
+    Ties,
+    end_batch,
+    get_held_jobs,
+    get_tied_jobs,
+    ties_of,
+    warm_up,
+)
 from ..queries.rows import JobBatch, taken_jobs
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
@@ -42,7 +52,7 @@ FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays ope
 FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
-ID, KEY = 0, 9  # columns
+MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -124,6 +134,8 @@ class Holds:
         self.most = FIRST
         """How many jobs a batch may have: less after one that was too large, and then more and more."""
         self._not_before = math.inf  # monotonic
+        self._ties: Ties | None = None
+        self._continued = 0
         self._is_on = seconds > 0
         self._is_closing = False
         self.by_id: dict[int, HeldBatch] = {}
@@ -226,13 +238,8 @@ class Holds:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                rows = await get_held_jobs(
-                    connection,
-                    self._schema,
-                    tasks=tasks,
-                    limit=limit,
-                    forbidden_flags=forbidden_flags,
-                    now=now,
+                rows = await self._get_jobs(
+                    connection, tasks=tasks, limit=limit, forbidden_flags=forbidden_flags, now=now
                 )
             except Exception:
                 with suppress(Exception):
@@ -264,6 +271,20 @@ class Holds:
             return await self._lock_all(batch)
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         return jobs
+
+    async def _get_jobs(self, connection: Connection, *, limit: int, **terms: Any) -> Sequence[Row]:
+        """The next rows. Jobs that were added together are continued by id, but not for ever."""
+        ties, self._ties = self._ties, None
+        rows: Sequence[Row] = ()
+        if ties is not None and self._continued < MOST_CONTINUED:
+            rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
+            self._continued += 1
+        if not rows:
+            rows = await get_held_jobs(connection, self._schema, limit=limit, **terms)
+            self._continued = 0
+        if len(rows) == limit:
+            self._ties = ties_of(rows)
+        return rows
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
@@ -356,6 +377,7 @@ class Holds:
             self.most = max(started // 2, FEWEST)
             if started < FEWEST:
                 self._hold_less()
+        self._ties = None
         self.release(waiting)
 
     async def _end(self, batch: HeldBatch) -> None:
