@@ -190,18 +190,19 @@ class Holds:
                 self._spare.put_back()
             self._hold_less()
             return
-        results = await asyncio.gather(*map(self._warm_up_seat, seats), return_exceptions=True)
-        for seat, error in zip(seats, results, strict=True):
-            if error is None:
-                seat.is_warm = True
-                continue
-            self._spare.put_back()
-            self._hold_less()
-            logger.debug("no session for held batches: %r", error)
-        self._changed.set()
+        await asyncio.gather(*map(self._warm_up_seat, seats))
 
     async def _warm_up_seat(self, seat: Seat) -> None:
-        await seat.session.run(lambda connection: warm_up(connection, self._schema))
+        try:
+            await seat.session.run(lambda connection: warm_up(connection, self._schema))
+            seat.is_warm = True
+        except Exception as error:
+            self._hold_less()
+            logger.debug("no session for held batches: %r", error)
+        finally:
+            if not seat.is_warm:
+                self._spare.put_back()
+            self._changed.set()
 
     async def _cool_down(self, seat: Seat) -> None:
         """Leave the connection to the tasks."""
