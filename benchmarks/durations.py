@@ -2,9 +2,9 @@
 
     python benchmarks/durations.py postgres:///scratch_database --rounds 5 --only "20 ms" "5 % slow"
 
-For each workload and concurrency, workers with and without `hold` take turns. The rate is that between the first
-start and the last end of a job. The ratio is the median of those of the rounds; HELD is the share of jobs in
-held batches.
+For each workload and concurrency, workers with and without `hold` take turns. The rate is that between the
+first start and the last end of a job. The ratio is the median of those of the rounds; HELD is the share of
+jobs in held batches.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def main(url: str, only: list[str], concurrencies: list[int], rounds: int,
     base = WorkerOptions(connection_string=url)
     async with scratch_schema(base) as scratch:
         print(
-            f"{'WORKLOAD':<12} {'CONCURRENCY':>11} {'JOBS':>7} {'HELD':>5} {'WITH':>9} {'WITHOUT':>9} {'RATIO':>6}"
+            f"{'WORKLOAD':<12} {'SLOTS':>5} {'JOBS':>7} {'HELD':>5} {'WITH':>9} {'WITHOUT':>9} {'RATIO':>6}"
         )
         for name in only or WORKLOADS:
             for concurrency in concurrencies:
@@ -122,11 +122,11 @@ async def main(url: str, only: list[str], concurrencies: list[int], rounds: int,
                         rate, share = await measure(scratch, chosen, WORKLOADS[name], count)
                         rates[hold].append(rate)
                         shares += [share] if hold else []
-                with_hold, without = rates.values()
-                ratio = statistics.median(a / b for a, b in zip(with_hold, without, strict=True))
+                ratio = statistics.median(a / b for a, b in zip(*rates.values(), strict=True))
+                with_hold, without, share = map(statistics.median, (*rates.values(), shares))
                 print(
-                    f"{name:<12} {concurrency:>11} {count:>7,} {statistics.median(shares):>5.0%} "
-                    f"{statistics.median(with_hold):>9,.0f} {statistics.median(without):>9,.0f} {ratio:>6.2f}",
+                    f"{name:<12} {concurrency:>5} {count:>7,} {share:>5.0%} "
+                    f"{with_hold:>9,.0f} {without:>9,.0f} {ratio:>6.2f}",
                     flush=True,
                 )
 

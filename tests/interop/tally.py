@@ -87,6 +87,7 @@ async def our_tally(database: SharedDatabase, **options: Any) -> AsyncIterator[O
         connection_string=database.url,
         task_list={TASK: tally.task},
         events=tally.events,
+        concurrency=10,
         handle_signals=False,
         **options,
     ):
