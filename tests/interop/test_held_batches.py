@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ async def add(utils: WorkerUtils, count: int) -> list[int]:
     return [job.id for job in await utils.add_jobs([JobSpec(TASK, {})] * count)]
 
 
+def ran_by(nodes: Sequence[NodeTally], ours: Sequence[OurTally]) -> list[list[int]]:
+    """The ids of the jobs that each worker has run."""
+    return [node.ran for node in nodes] + [our.ran for our in ours]
+
+
 async def drain(
     database: SharedDatabase,
     utils: WorkerUtils,
@@ -65,7 +71,7 @@ async def drain(
     """Add jobs until there were enough and each worker has run some; the ids of all, when all have ended."""
 
     def is_shared() -> bool:
-        return all(len(each.ran) >= SOME for each in (*nodes, *ours)) and any(each.held for each in ours)
+        return all(len(ran) >= SOME for ran in ran_by(nodes, ours)) and any(each.held for each in ours)
 
     added = await add(utils, JOBS)
     for _ in range(MOST_WAVES):
@@ -74,7 +80,7 @@ async def drain(
             break
         added += await add(utils, WAVE)
     await database.runs.wait_until("NOT EXISTS (SELECT FROM {jobs})")
-    assert is_shared(), [(len(each.ran), getattr(each, "held", None)) for each in (*nodes, *ours)]
+    assert is_shared(), ([len(ran) for ran in ran_by(nodes, ours)], [each.held for each in ours])
     return added
 
 
@@ -92,8 +98,7 @@ async def test_they_drain_one_table_and_no_job_runs_twice(
             await stack.enter_async_context(our_tally(our_database, hold=HOLD)) for _ in range(ours)
         ]
         added = await drain(our_database, utils, node_workers, our_workers)
-    ran = [job_id for each in (*node_workers, *our_workers) for job_id in each.ran]
-    assert sorted(ran) == sorted(added)
+    assert sorted(chain(*ran_by(node_workers, our_workers))) == sorted(added)
     if not preset:  # with a local queue Node reports an error of its own when it is stopped while waiting
         assert [each.complaints for each in node_workers] == [[]] * nodes
 
@@ -181,7 +186,10 @@ async def test_a_held_job_is_left_alone_by_node(
 ) -> None:
     """A function that names it waits for the end of the batch, when the job has ended or is locked."""
     connection = our_database.connection
-    further = {"permanentlyFailJobs": ["not wanted"], "rescheduleJobs": [{"priority": 9}]}
+    further: dict[str, list[Any]] = {
+        "permanentlyFailJobs": ["not wanted"],
+        "rescheduleJobs": [{"priority": 9}],
+    }
     async with gated_worker(our_database, hold=2 if outlasts else 60) as worker:
         job_id = await worker.hold_one()
         pools = await connection.fetch("SELECT id FROM graphile_worker._private_py_workers")
