@@ -187,7 +187,7 @@ async def test_forbidden_flags_bypass_it(
 
 
 @pytest.mark.compat("LQ7")
-async def test_a_stop_returns_held_jobs_and_finishes_running_ones(
+async def test_a_stop_returns_prefetched_jobs_and_finishes_running_ones(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     await jobs.add_many("step", 6)

@@ -17,7 +17,7 @@ from graphile_worker.testing.recorder import EventRecorder
 from support.working import Gate, Jobs, Workers, until, until_listening
 
 
-async def held_jobs(jobs: Jobs, recorder: EventRecorder) -> int:
+async def prefetched_jobs(jobs: Jobs, recorder: EventRecorder) -> int:
     """How many locked jobs have not started; a job that ended is locked until its outcome is written."""
     rows = await jobs.all()
     started = {event.job.id for event in recorder.of(JobStarted)}
@@ -28,10 +28,10 @@ async def test_direct_mode_locks_a_job_only_when_a_slot_is_free(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     gate = Gate()
-    held: list[int] = []
+    prefetched: list[int] = []
 
     async def quick() -> None:
-        held.append(await held_jobs(jobs, recorder))
+        prefetched.append(await prefetched_jobs(jobs, recorder))
 
     async def slow(payload: Any) -> None:
         await gate(payload)
@@ -41,8 +41,8 @@ async def test_direct_mode_locks_a_job_only_when_a_slot_is_free(
     await jobs.add("quick", priority=2)
     await workers.start({"quick": quick, "slow": slow}, prefetch=0, events=recorder.events)
     await gate.until_inside(1)
-    assert held == [0] * 30
-    assert await held_jobs(jobs, recorder) == 0
+    assert prefetched == [0] * 30
+    assert await prefetched_jobs(jobs, recorder) == 0
 
 
 async def test_slow_jobs_are_not_prefetched(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
@@ -56,7 +56,7 @@ async def test_slow_jobs_are_not_prefetched(jobs: Jobs, workers: Workers, record
     await gate.until_inside(2)
     for n in range(5):
         await asyncio.sleep(0.06)  # longer than the prefetch
-        assert await held_jobs(jobs, recorder) == 0
+        assert await prefetched_jobs(jobs, recorder) == 0
         gate.open()
         await until(lambda n=n: len(gate.started) == n + 3)  # type: ignore[misc]
 

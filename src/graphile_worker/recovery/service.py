@@ -66,7 +66,7 @@ class RecoverablePool(Protocol):
     def lease(self) -> Lease: ...
 
     @property
-    def held(self) -> list[int]: ...
+    def locked(self) -> list[int]: ...
 
     @property
     def is_settled(self) -> bool: ...
@@ -299,11 +299,11 @@ class Recovery:
         return True
 
     async def _renew_locks(self) -> float:
-        held = self._pool.held
-        if held:
+        locked = self._pool.locked
+        if locked:
             now = self._clock.now() if self._options.use_local_time else None
             await self._pool.run_statement(
-                lambda connection: renew_locks(connection, self._schema, self._pool.id, held, now)
+                lambda connection: renew_locks(connection, self._schema, self._pool.id, locked, now)
             )
         return RENEW_INTERVAL
 

@@ -31,7 +31,7 @@ HELD_SHARE = 0.5  # of `hold` that the jobs of a held batch may take: it waits f
 HELD_RUN_TIME = 0.1  # of `hold` that a job may run on average: longer ones would outlast the batch
 FEWEST_HELD = 50  # jobs; fewer are not worth a transaction that stays open
 PACE_SAMPLE = 100  # jobs handed out between two fetches: fewer tell little about the pace
-OVERSTAY = 0.1  # seconds that a held job may wait beyond twice the prefetch
+OVERSTAY = 0.1  # seconds that a prefetched job may wait beyond twice the prefetch
 
 
 class Pace:
@@ -50,9 +50,9 @@ class Pace:
         self._handed_out = 0
         self._measured_at = 0.0
 
-    def measure(self, now: float, held: int) -> None:
-        """Update the pace after a fetch; `held` jobs of earlier ones have not been handed out."""
-        handed_out = self.received - held
+    def measure(self, now: float, prefetched: int) -> None:
+        """Update the pace after a fetch; `prefetched` jobs of earlier ones have not been handed out."""
+        handed_out = self.received - prefetched
         count = handed_out - self._handed_out
         if self.starved:
             self._seconds_per_job /= 2  # the true pace may be faster
@@ -95,7 +95,7 @@ class AdaptiveSource(BufferedSource):
         self._last_limit = 0
         self._last_found = 0
         self._prefetch_count = 0  # jobs that may be locked beyond the free slots
-        self._refill_at = 0  # fetch more when this few jobs are held
+        self._refill_at = 0  # fetch more when this few jobs are prefetched
         self._may_be_more = True  # whether the last fetch may have left ready jobs
         self._is_requested = False  # whether a fetch was requested since the last one began
         self._is_announced = False  # whether a job was announced since the last fetch began
@@ -106,16 +106,16 @@ class AdaptiveSource(BufferedSource):
     # -- for the slots -------------------------------------------------------------------------------------
 
     def take(self) -> Job | None:
-        held = self._held
-        if not held:
+        prefetched = self._prefetched
+        if not prefetched:
             if self._arrived:
                 self._unpack()
                 return self.take()
             self._pace.starved = True
             self._due.set()
             return None
-        job = held.popleft()
-        if len(held) <= self._refill_at and (self._may_be_more or self._is_requested):
+        job = prefetched.popleft()
+        if len(prefetched) <= self._refill_at and (self._may_be_more or self._is_requested):
             self._due.set()
         return job
 
@@ -134,14 +134,14 @@ class AdaptiveSource(BufferedSource):
 
     def adopt(self, jobs: Sequence[Job]) -> None:
         self._unpack()
-        if not self._held:
+        if not self._prefetched:
             self._received_at = self._clock.monotonic()
-        self._hold(self._without_paused(jobs))
-        self._watch_held()
+        self._add(self._without_paused(jobs))
+        self._watch_prefetched()
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
         self._unpack()
-        lost = self._held.drop(is_lost)
+        lost = self._prefetched.drop(is_lost)
         self._pace.received -= len(lost)
         self.pulse()
         return lost
@@ -183,7 +183,7 @@ class AdaptiveSource(BufferedSource):
             if not self._due.is_set():
                 await self._due.wait()
             self._due.clear()
-            if self._held or self._arrived:
+            if self._prefetched or self._arrived:
                 await self._return_overstayed()
             limit = self._limit()
             if self._released or limit <= 0 or not (self._may_be_more or self._is_requested):
@@ -211,11 +211,11 @@ class AdaptiveSource(BufferedSource):
         self._last_limit, self._last_found = limit, len(jobs)
         self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
-        self._pace.measure(self._clock.monotonic(), len(self._held))
+        self._pace.measure(self._clock.monotonic(), len(self._prefetched))
         self._arrived = jobs = self._without_paused(jobs)
         if jobs:
             self._received_at = self._clock.monotonic()
-            self._watch_held()
+            self._watch_prefetched()
         if self._may_be_more:
             # Send the next fetch first, so that the server does not wait while we unpack.
             asyncio.get_running_loop().call_soon(self._unpack)
@@ -232,17 +232,17 @@ class AdaptiveSource(BufferedSource):
     def _unpack(self) -> None:
         arrived, self._arrived = self._arrived, ()
         if arrived:
-            self._hold(arrived)
+            self._add(arrived)
 
-    def _hold(self, jobs: Sequence[Job]) -> None:
-        self._held.add(jobs)
+    def _add(self, jobs: Sequence[Job]) -> None:
+        self._prefetched.add(jobs)
         self._pace.received += len(jobs)
         self._wake(len(jobs))
 
     @property
     def _count(self) -> int:
-        """How many jobs are held."""
-        return len(self._held) + len(self._arrived)
+        """How many jobs are prefetched."""
+        return len(self._prefetched) + len(self._arrived)
 
     def _poll_in(self, seconds: float) -> None:
         if self._full_fetch_timer is not None:
@@ -262,13 +262,15 @@ class AdaptiveSource(BufferedSource):
         ahead = 0
         if 0 < self._run_time < self._prefetch and self._fetcher.may_prefetch:
             ahead = int(self._prefetch / self._run_time * self._concurrency)
-            # Twice the prefetch: more is fetched when half is left, and urgent jobs pass held ones.
+            # Twice the prefetch: more is fetched when half is left, and urgent jobs pass others.
             ahead = min(ahead, self._pace.jobs_in(2 * self._prefetch), self._last_limit * GROWTH)
         self._prefetch_count = ahead
         self._refill_at = ahead // 2
-        held = self._count
+        prefetched = self._count
         # Half a prefetch is worth a round trip. Less is not, unless a slot is free.
-        return min(free + ahead - held, MAX_FETCH) if held <= self._refill_at or free > held else 0
+        if prefetched > self._refill_at and free <= prefetched:
+            return 0
+        return min(free + ahead - prefetched, MAX_FETCH)
 
     def _may_hold(self, limit: int) -> bool:
         """Whether jobs are short and many, so that they can run inside the transaction that fetches them."""
@@ -286,20 +288,20 @@ class AdaptiveSource(BufferedSource):
     def _max_wait(self) -> float:
         return self._prefetch * 2 + OVERSTAY
 
-    def _watch_held(self) -> None:
-        """Check after a while whether a slow job blocks the held ones, and again while some are held."""
+    def _watch_prefetched(self) -> None:
+        """Check after a while whether a slow job blocks the prefetched ones, and again later."""
         if self._overstay_timer is None and self._count and not self._released:
             loop = asyncio.get_running_loop()
-            self._overstay_timer = loop.call_later(self._max_wait + 0.001, self._check_held)
+            self._overstay_timer = loop.call_later(self._max_wait + 0.001, self._check_prefetched)
 
-    def _check_held(self) -> None:
+    def _check_prefetched(self) -> None:
         self._overstay_timer = None
         if self._count:
             self._due.set()
-            self._watch_held()
+            self._watch_prefetched()
 
     async def _return_overstayed(self) -> None:
-        """Return the held jobs if they are stuck behind slow ones, so that other workers can run them."""
+        """Return prefetched jobs that are stuck behind slow ones, so that other workers can run them."""
         if not self._count or self._slots is None or self._slots.free > 0:
             return
         if self._clock.monotonic() - self._received_at > self._max_wait:
@@ -309,8 +311,8 @@ class AdaptiveSource(BufferedSource):
 
     async def _return_all(self) -> None:
         self._unpack()
-        self._pace.received -= len(self._held)
-        await self._return_held(PoolJobsReturned)
+        self._pace.received -= len(self._prefetched)
+        await self._return_prefetched(PoolJobsReturned)
 
     async def _pause(self, seconds: float) -> None:
         """Wait after an error; a release ends it early."""

@@ -22,7 +22,7 @@ from .holdings import Holdings
 logger = logging.getLogger("graphile_worker.worker")
 
 
-class HeldJobs(Protocol):
+class PrefetchedJobs(Protocol):
     """The part of a source that hands out no more of some jobs."""
 
     def drop(self, is_lost: Callable[[Job], bool], /) -> list[Job]: ...
@@ -57,7 +57,7 @@ class Cancellations:
         pool_id: str,
         *,
         holdings: Holdings,
-        source: HeldJobs,
+        source: PrefetchedJobs,
         executor: Executor,
         put: Callable[[Finished], None],
         look_again: Callable[[], None],

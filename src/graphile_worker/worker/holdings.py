@@ -2,8 +2,8 @@
 
 If a connection breaks during a statement, the statement may still have been committed. It then has locked
 jobs that this pool does not know of, and that stay locked while the pool is alive. The holdings tell them
-from the jobs that are held knowingly, so that they can be returned. They also record lost jobs, which were
-recovered by another worker while they ran here: this pool must not write their outcomes.
+from the jobs that were locked knowingly, so that they can be returned. They also record lost jobs, which
+were recovered by another worker while they ran here: this pool must not write their outcomes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Holdings:
 
     @property
     def count(self) -> int:
-        """How many jobs are held; may be read from any thread."""
+        """How many jobs are locked; may be read from any thread."""
         return len(self._jobs) + sum(map(len, self._added))
 
     def add(self, jobs: Sequence[Job]) -> None:
@@ -57,10 +57,10 @@ class Holdings:
 
     def remove(self, jobs: Iterable[Job]) -> None:
         """Forget jobs whose outcome was written or that were returned."""
-        held = self.jobs
+        jobs_by_id = self.jobs
         for job in jobs:
-            if held.get(job.id) is job:
-                del held[job.id]
+            if jobs_by_id.get(job.id) is job:
+                del jobs_by_id[job.id]
 
     def give_up(self, job: Job) -> None:
         """Leave a job locked: it has ended, but its outcome cannot be written."""

@@ -65,16 +65,16 @@ class AllSources:
             source.poll()
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the held jobs that belong to another worker now."""
+        """Remove and return the prefetched jobs that belong to another worker now."""
         return [job for source in self._sources for job in source.drop(is_lost)]
 
     async def release(self) -> None:
-        """Stop fetching and return the held jobs."""
+        """Stop fetching and return the prefetched jobs."""
         await asyncio.gather(*(source.release() for source in self._sources))
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no job is held, no fetch is in flight and none is due."""
+        """Whether no job is prefetched, no fetch is in flight and none is due."""
         return all(source.is_quiet for source in self._sources)
 
     async def quiet(self) -> None:

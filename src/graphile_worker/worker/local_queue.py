@@ -2,7 +2,7 @@
 
     STARTING ──▶ POLLING ──a fetch found more jobs than free slots──▶ WAITING
                    ▲ ▲                                                  │ │
-                   │ └────────────the last held job was taken───────────┘ │ ttl over: jobs are returned
+                   │ └────────────the last prefetched job was taken─────┘ │ ttl over: jobs are returned
                    └────────a slot wants a job───── TTL_EXPIRED ◀─────────┘
     any ──the pool stops──▶ RELEASED
 
@@ -68,9 +68,9 @@ class LocalQueue(BufferedSource):
     # -- for the slots -------------------------------------------------------------------------------------
 
     def take(self) -> Job | None:
-        if self._held:
-            job = self._held.popleft()
-            if not self._held:
+        if self._prefetched:
+            job = self._prefetched.popleft()
+            if not self._prefetched:
                 self._all_taken()
             return job
         if self._mode == TTL_EXPIRED:
@@ -93,15 +93,15 @@ class LocalQueue(BufferedSource):
 
     def adopt(self, jobs: Sequence[Job]) -> None:
         jobs = self._without_paused(jobs)
-        self._held.add(jobs)
+        self._prefetched.add(jobs)
         if self._mode == TTL_EXPIRED:
             self._set_mode(POLLING)
         self._wait_if_all_are_busy()
         self._wake(len(jobs))
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        lost = self._held.drop(is_lost)
-        if lost and not self._held:
+        lost = self._prefetched.drop(is_lost)
+        if lost and not self._prefetched:
             self._all_taken()
         return lost
 
@@ -115,7 +115,7 @@ class LocalQueue(BufferedSource):
 
     @property
     def is_quiet(self) -> bool:
-        return self._idle.is_set() and not self._held
+        return self._idle.is_set() and not self._prefetched
 
     async def fetch_once(self) -> None:
         if self._mode == TTL_EXPIRED:
@@ -140,14 +140,14 @@ class LocalQueue(BufferedSource):
         for timer in self._timers.values():
             timer.cancel()
         await self._end_loop()
-        await asyncio.gather(*self._returning, self._return_held(LocalQueueReturnJobs))
+        await asyncio.gather(*self._returning, self._return_prefetched(LocalQueueReturnJobs))
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
         while self._mode != RELEASED:
             await self._due.wait()
             self._due.clear()
-            if self._mode != POLLING or self._held or not self._is_requested:
+            if self._mode != POLLING or self._prefetched or not self._is_requested:
                 if self._mode != POLLING or not self._is_requested:
                     self._idle.set()
                 continue
@@ -170,7 +170,7 @@ class LocalQueue(BufferedSource):
         self._may_be_more = may_have_left_some(len(jobs), self._options.size) if self._delay is None else full
         self._events.emit(LocalQueueGetJobsComplete(pool_id=self._fetcher.pool_id, jobs=jobs))
         jobs = self._without_paused(jobs)
-        self._held.add(jobs)
+        self._prefetched.add(jobs)
         if not self._wait_if_all_are_busy() and self._may_be_more:
             self._is_requested = True
         self._wake(len(jobs))
@@ -183,9 +183,9 @@ class LocalQueue(BufferedSource):
         self._due.set()
 
     def _wait_if_all_are_busy(self) -> bool:
-        """Switch to WAITING and start the time to live if more jobs are held than slots are free."""
+        """Switch to WAITING and start the time to live if more jobs are prefetched than slots are free."""
         free = self._slots.free if self._slots is not None else 0
-        if self._mode != POLLING or len(self._held) <= free:
+        if self._mode != POLLING or len(self._prefetched) <= free:
             return False
         self._set_mode(WAITING)
         self._after("ttl", self._options.ttl, self._expire)
@@ -196,7 +196,7 @@ class LocalQueue(BufferedSource):
             self._cancel("ttl")
             self._set_mode(POLLING)
             self._want_fetch()
-        elif self._is_requested:  # the fetch had to wait until no job was held
+        elif self._is_requested:  # the fetch had to wait until no job was prefetched
             self._due.set()
 
     def _want_fetch(self) -> None:
@@ -258,9 +258,9 @@ class LocalQueue(BufferedSource):
             self._delay.ended()
 
     def _expire(self) -> None:
-        if self._mode == WAITING and self._held:
+        if self._mode == WAITING and self._prefetched:
             self._set_mode(TTL_EXPIRED)
-            self._return_soon(self._return_held(LocalQueueReturnJobs))
+            self._return_soon(self._return_prefetched(LocalQueueReturnJobs))
 
     def _set_mode(self, mode: str) -> None:
         old, self._mode = self._mode, mode

@@ -490,7 +490,7 @@ class WorkerPool:
     # -- while it runs -------------------------------------------------------------------------------------
 
     @property
-    def held(self) -> list[int]:
+    def locked(self) -> list[int]:
         """The ids of the jobs that this pool has locked, running or prefetched."""
         return list(self._sessions.holdings.jobs)
 
@@ -507,7 +507,7 @@ class WorkerPool:
             self._holds.allow(after)
 
     def running_report(self) -> tuple[int, dict[int, float]]:
-        """How many jobs are held, and when each running job was started; may be called from any thread."""
+        """How many jobs the pool has, and since when each one runs; may be called from any thread."""
         slots, held = self._slots, 0 if self._holds is None else self._holds.count
         return self._sessions.holdings.count + held, slots.running_since if slots is not None else {}
 
@@ -633,7 +633,7 @@ class WorkerPool:
         self._events.emit(event)
 
     def _distrust_schema(self) -> None:
-        """Forget what was read from the schema: task ids, and that held jobs exist."""
+        """Forget what was read from the schema: task ids, and that locked jobs exist."""
         for lane in self._lanes:
             lane.fetcher.forget()
         self.lease.doubt()

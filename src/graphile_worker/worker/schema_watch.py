@@ -32,7 +32,7 @@ class SchemaWatch:
         on_changed: Callable[[], None],
         on_too_new: Callable[[SchemaTooNewError], None],
     ) -> None:
-        """`on_changed`: task ids and held jobs may be stale; `on_too_new`: the worker must stop."""
+        """`on_changed`: task ids and locked jobs may be stale; `on_too_new`: the worker must stop."""
         self._schema = schema
         self._read_state = read_state
         self._clock = clock

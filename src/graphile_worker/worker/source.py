@@ -16,7 +16,7 @@ from ..hooks import Events
 from ..hooks.events import LocalQueueReturnJobs, PoolJobsReturned
 from ..job import Job
 from .fetcher import Fetcher
-from .held_jobs import HeldJobs
+from .prefetched_jobs import PrefetchedJobs
 
 RETRY_DELAYS = Delays(0.2, 5.0)  # seconds between attempts while the database is down
 
@@ -38,7 +38,7 @@ class JobSource(Protocol):
     """Hands out jobs that are locked for this pool."""
 
     def take(self) -> Job | None:
-        """The next job, or None if none is held; starts a fetch if one is due."""
+        """The next job, or None if none is prefetched; starts a fetch if one is due."""
         ...
 
     def ran(self, duration: float) -> None:
@@ -58,15 +58,15 @@ class JobSource(Protocol):
         ...
 
     def adopt(self, jobs: Sequence[Job]) -> None:
-        """Hold jobs that a write has locked; not to be called after a release."""
+        """Add jobs that a write has locked; not to be called after a release."""
         ...
 
     def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the held jobs that belong to another worker now."""
+        """Remove and return the prefetched jobs that belong to another worker now."""
         ...
 
     def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
-        """Return held jobs that are paused, and those that arrive later; None if nothing is paused."""
+        """Return prefetched jobs that are paused, and those that arrive later; None if nothing is paused."""
         ...
 
     def start(self, slots: IdleSlots) -> None:
@@ -74,7 +74,7 @@ class JobSource(Protocol):
         ...
 
     async def release(self) -> None:
-        """Stop fetching and return the held jobs."""
+        """Stop fetching and return the prefetched jobs."""
         ...
 
     @property
@@ -89,7 +89,7 @@ class JobSource(Protocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no job is held, no fetch is in flight and none is due."""
+        """Whether no job is prefetched, no fetch is in flight and none is due."""
         ...
 
     async def quiet(self) -> None:
@@ -102,7 +102,7 @@ class JobSource(Protocol):
 
 
 class BufferedSource:
-    """The common part of both sources: held jobs, the slots that wait for them, and a loop that fetches."""
+    """The common part of both sources: prefetched jobs, the slots that wait, and a loop that fetches."""
 
     _returned: type[PoolJobsReturned] | type[LocalQueueReturnJobs] = PoolJobsReturned
 
@@ -113,7 +113,7 @@ class BufferedSource:
         self._events = events
         self._clock = clock
         self._on_error = on_error
-        self._held = HeldJobs()
+        self._prefetched = PrefetchedJobs()
         self._due = asyncio.Event()  # wakes the loop
         self._idle = asyncio.Event()  # no fetch is in flight or due
         self._slots: IdleSlots | None = None
@@ -161,9 +161,9 @@ class BufferedSource:
         if self._slots is not None:
             self._slots.wake(count)
 
-    async def _return_held(self, event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]) -> None:
-        """Return all held jobs to the queue, and emit this event."""
-        await self._return(self._held.take_all(), event)
+    async def _return_prefetched(self, event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]) -> None:
+        """Return all prefetched jobs to the queue, and emit this event."""
+        await self._return(self._prefetched.take_all(), event)
 
     async def _return(
         self, jobs: Sequence[Job], event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]

@@ -1,4 +1,4 @@
-"""HeldJobs: locked jobs that wait for a slot, in the order in which they run: by priority, then by run_at."""
+"""PrefetchedJobs: jobs that wait for a slot, in the order in which they run: by priority, then by run_at."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..job import Job
 _run_order = attrgetter("priority", "raw_run_at")
 
 
-class HeldJobs(deque[Job]):
+class PrefetchedJobs(deque[Job]):
     """A deque, so that a slot takes the next job with a plain `popleft`."""
 
     __slots__ = ()
 
     def add(self, jobs: Sequence[Job]) -> None:
-        """Add jobs, which are in run order, to the ones held.
+        """Add jobs, which are in run order, to the others.
 
         Usually they come after all others, which costs one comparison.
         """
