@@ -14,7 +14,7 @@
     │   ├── SchemaMissingError       the Graphile Worker schema is not installed
     │   ├── PermissionDeniedError    the role lacks a privilege
     │   ├── JobNotAddedError         a keyed add returned no job, even when retried
-    │   ├── JobBusyError             another transaction holds the job, such as the one of a worker that runs it
+    │   ├── JobBusyError             a worker, or another transaction, holds the job at the moment
     │   └── MigrationError           the schema could not be installed or upgraded
     │       ├── SchemaTooOldError    too old for this package to upgrade
     │       └── SchemaTooNewError    has a breaking migration of a newer version

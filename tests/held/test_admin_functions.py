@@ -13,6 +13,7 @@ import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.queries.job_filter import JobFilter
+from graphile_worker.queries.maintenance import CleanupTask
 from support.holding import TASK, HoldingWorker
 from support.working import PATIENCE, SCHEMA, Jobs, until
 
@@ -138,9 +139,7 @@ async def test_force_unlock_workers_leaves_held_jobs_alone(holding: HoldingWorke
     await holding.start(hold=LONG)
     ids = await holding.hold()
     async with asyncio.timeout(PATIENCE):
-        await jobs.connection.execute(
-            f"select {SCHEMA}.force_unlock_workers($1)", [holding.runner.pool_id]
-        )
+        await jobs.connection.execute(f"select {SCHEMA}.force_unlock_workers($1)", [holding.runner.pool_id])
     assert await holding.held(ids) == ids
     await holding.let_end()
     await jobs.until_gone()
@@ -150,7 +149,9 @@ async def test_force_unlock_workers_leaves_held_jobs_alone(holding: HoldingWorke
 # -- adding ------------------------------------------------------------------------------------------------
 
 
-async def test_jobs_are_added_beside_a_held_batch(holding: HoldingWorker, utils: WorkerUtils, jobs: Jobs) -> None:
+async def test_jobs_are_added_beside_a_held_batch(
+    holding: HoldingWorker, utils: WorkerUtils, jobs: Jobs
+) -> None:
     await holding.start(hold=LONG)
     ids = await holding.hold()
     async with asyncio.timeout(PATIENCE):
@@ -229,7 +230,7 @@ async def test_cleanup_leaves_held_jobs_and_what_they_need(
     failed = await jobs.add("broken")
     await utils.permanently_fail_jobs([failed])
     await utils.complete_jobs([unused])
-    every = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
+    every: tuple[CleanupTask, ...] = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
     async with asyncio.timeout(PATIENCE):
         report = await utils.cleanup(every)
     assert report.permafailed_jobs == 1

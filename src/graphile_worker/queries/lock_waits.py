@@ -23,10 +23,10 @@ PAUSE = 0.05  # seconds
 ATTEMPTS = 20
 
 MOST = "5s"
-"""How long to wait for a named job. A worker holds its jobs for a fraction of a second unless it is blocked."""
+"""How long to wait for a named job. A worker that is not blocked holds its jobs for a fraction of that."""
 BUSY = (
-    "busy: a worker holds a job that was named, or another transaction is changing it; nothing was changed, "
-    "try again in a moment (`graphile-worker workers` shows a worker whose event loop is blocked)"
+    "busy: a worker holds one of these jobs at the moment, or another transaction is changing it; nothing "
+    "was changed, try again (if it lasts, `graphile-worker workers` says which worker is blocked)"
 )
 
 T = TypeVar("T")
