@@ -174,9 +174,7 @@ async def test_the_dashboard_says_that_the_job_is_busy(jobs: Jobs, database_url:
                 (skipped,) = answer.json()["skipped"]
                 assert (skipped["id"], skipped["why"]) == (job_id, "busy")
                 assert "try again" in skipped["detail"]
-            edited = await client.patch(
-                f"/api/v1/jobs/{job_id}", json={"payload": {"n": 1}, "revision": 0}
-            )
+            edited = await client.patch(f"/api/v1/jobs/{job_id}", json={"payload": {"n": 1}, "revision": 0})
             assert edited.status_code == 409, edited.text
             assert "holds it at the moment" in edited.text
             for page in ("/", "/jobs", f"/jobs/{job_id}", "/workers", "/tasks", "/queues"):

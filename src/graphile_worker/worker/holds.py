@@ -20,14 +20,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol
+from operator import itemgetter
+from typing import Any, Protocol
 
 from ..db.connection import Connection, Row
 from ..db.retry import is_refusal
 from ..error_text import message_of
 from ..job import Job
 from ..outcome import Finished
-from ..queries.hold import RowsKeptError, end_batch, get_held_jobs, warm_up
+from ..queries.hold import (
+    ID,
+    KEY,
+    RowsKeptError,
+    Ties,
+    end_batch,
+    get_held_jobs,
+    get_tied_jobs,
+    ties_of,
+    warm_up,
+)
 from ..queries.rows import JobBatch, taken_jobs
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
@@ -36,9 +47,12 @@ from .session import Session, Sessions
 
 SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
-SKIPPED = 50  # fetches that hold nothing after a batch that was of little use
+FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
+FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
+FIRST = 1000  # jobs of the first batch, at most
+GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
-ID, KEY = 0, 9  # columns
+MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -116,21 +130,30 @@ class Holds:
         self._warming: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._skip = 0  # fetches
+        self._skip_next = FEWEST_SKIPPED
+        self.most = FIRST
+        """How many jobs a batch may have: less after one that was too large, and then more and more."""
         self._not_before = math.inf  # monotonic
+        self._ties: Ties | None = None
+        self._continued = 0
         self._is_on = seconds > 0
         self._is_closing = False
         self.by_id: dict[int, HeldBatch] = {}
         """The batch of each held job that has not ended."""
+        self.unsettled = lost.jobs
+        """The jobs of lost batches."""
         self.put: Callable[[Finished], None] = lambda finished: None
         """Writes an outcome in the ordinary way."""
         self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
         """Takes jobs from the sources that have not started."""
+        self.deciders: Sequence[object] = ()
+        """Interceptors that decide about the jobs of dead workers. A held job would be free without them."""
 
     # -- whether to hold -----------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
         """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
-        if not self._is_on or self._is_closing:
+        if not self._is_on or self._is_closing or self.deciders:
             return False
         if self._skip > 0:
             self._skip -= 1
@@ -150,7 +173,9 @@ class Holds:
         self._not_before = time.monotonic() + after
 
     def _hold_less(self) -> None:
-        self._skip = SKIPPED
+        """The last batch was of little use; each further one costs more fetches."""
+        if not self._skip:
+            self._skip, self._skip_next = self._skip_next, min(2 * self._skip_next, MOST_SKIPPED)
 
     async def _warm_up(self) -> None:
         """Connect as many sessions as tasks can spare, all at once."""
@@ -208,19 +233,13 @@ class Holds:
         if seat is None or self._is_closing:
             return ()
         loop, epoch = asyncio.get_running_loop(), lease.epoch
-        began = loop.time()
 
         async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row]]:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                rows = await get_held_jobs(
-                    connection,
-                    self._schema,
-                    tasks=tasks,
-                    limit=limit,
-                    forbidden_flags=forbidden_flags,
-                    now=now,
+                rows = await self._get_jobs(
+                    connection, tasks=tasks, limit=limit, forbidden_flags=forbidden_flags, now=now
                 )
             except Exception:
                 with suppress(Exception):
@@ -246,16 +265,30 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return ()
-        if any(row[KEY] is not None for row in rows):
+        if any(map(itemgetter(KEY), rows)):
             # Others may want to replace or remove such a job, and would wait for the transaction.
             self._hold_less()
             return await self._lock_all(batch)
-        batch.timer = loop.call_at(began + self.seconds, self._end_soon, batch)
+        batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         return jobs
+
+    async def _get_jobs(self, connection: Connection, *, limit: int, **terms: Any) -> Sequence[Row]:
+        """The next rows. Jobs that were added together are continued by id, but not for ever."""
+        ties, self._ties = self._ties, None
+        rows: Sequence[Row] = ()
+        if ties is not None and self._continued < MOST_CONTINUED:
+            rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
+            self._continued += 1
+        if not rows:
+            rows = await get_held_jobs(connection, self._schema, limit=limit, **terms)
+            self._continued = 0
+        if len(rows) == limit:
+            self._ties = ties_of(rows)
+        return rows
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
-        ids = [row[ID] for row in rows]
+        ids = list(map(itemgetter(ID), rows))
         pool_id, by_id, lost = self._pool_id, self.by_id, self._lost.jobs
         batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
         # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
@@ -339,9 +372,13 @@ class Holds:
     def _release_waiting(self, batch: HeldBatch) -> None:
         by_id = self.by_id
         waiting = self.drop(lambda job: by_id.get(job.id) is batch)
-        if waiting:
-            self._hold_less()
-            self.release(waiting)
+        if waiting and not self._is_closing:
+            started = len(batch.jobs) - len(waiting)
+            self.most = max(started // 2, FEWEST)
+            if started < FEWEST:
+                self._hold_less()
+        self._ties = None
+        self.release(waiting)
 
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
@@ -383,6 +420,9 @@ class Holds:
             if not isinstance(error, Exception):
                 raise
         else:
+            if not outlasting and len(completed) == len(batch.jobs):
+                self.most = max(self.most, int(GROWTH * len(batch.jobs)))
+                self._skip_next = FEWEST_SKIPPED
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self.put(finished)
