@@ -13,7 +13,7 @@ from ..outcome import Completed, Finished
 class HeldBatch:
     """Jobs that run while their rows are locked by a transaction of this pool."""
 
-    __slots__ = ("connection", "ending", "finished", "jobs", "left", "seat", "timer", "transaction")
+    __slots__ = ("connection", "ending", "finished", "ids", "jobs", "left", "seat", "timer", "transaction")
 
     def __init__(self, seat: int, connection: Connection, transaction: Transaction) -> None:
         self.seat = seat
@@ -21,6 +21,8 @@ class HeldBatch:
         self.connection = connection
         self.transaction = transaction
         self.jobs: Sequence[Job] = ()
+        self.ids: set[int] = set()
+        """Of all jobs that were not released, until the batch has ended."""
         self.left = 0
         """How many of the jobs have neither ended nor been released."""
         self.finished: list[Finished] = []

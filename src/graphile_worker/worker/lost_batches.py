@@ -74,7 +74,7 @@ class LostBatches:
         for job in running:
             self.jobs[job.id] = job
         if may_be_committed:
-            self._may_be_committed.update(self.jobs)
+            self._may_be_committed.update(each.job.id for each in finished)
         self._start()
 
     def take(self, finished: Finished) -> bool:
@@ -88,6 +88,12 @@ class LostBatches:
         """Wait until every job is settled."""
         while self.jobs:
             await asyncio.wait((self._start(),))
+
+    def abandon(self) -> None:
+        """Settle nothing more."""
+        self.jobs.clear()
+        if self._task is not None:
+            self._task.cancel()
 
     def _start(self) -> asyncio.Task[None]:
         if self._task is None or self._task.done():
