@@ -565,8 +565,6 @@ class Holds:
             self._warming.cancel()
             await asyncio.wait((self._warming,))
         self._changed.set()
-        if self._warming is not None:
-            self._warming.cancel()
         await self.flush()
 
     def abandon(self) -> None:
