@@ -32,6 +32,7 @@ from ..outcome import Finished
 from ..queries.hold import (
     ID,
     KEY,
+    LAST_ERROR,
     RowsKeptError,
     Ties,
     end_batch,
@@ -41,6 +42,7 @@ from ..queries.hold import (
     warm_up,
 )
 from ..queries.rows import JobBatch, taken_jobs
+from ..recovery.orphaned_jobs import RECOVERED
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
 from .lost_batches import LostBatches
@@ -294,8 +296,9 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return ()
-        if any(map(itemgetter(KEY), rows)):
-            # Others may want to replace or remove such a job, and would wait for the transaction.
+        if any(map(itemgetter(KEY), rows)) or RECOVERED in map(itemgetter(LAST_ERROR), rows):
+            # Others may want to replace or remove a job with a key, and would wait for the transaction. A job
+            # that was recovered may kill this process too, which counts only if it is locked.
             self._hold_less()
             return await self._lock_all(batch)
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)

@@ -504,6 +504,11 @@ class WorkerPool:
         is_held = self._holds is not None and not self._holds.is_settled
         return not is_held and not holdings.jobs and not holdings.in_doubt and not holdings.given_up
 
+    @property
+    def can_hold(self) -> bool:
+        """Whether short jobs may be held at all."""
+        return self._holds is not None
+
     def allow_holds(self, after: float = 0.0) -> None:
         """Hold short jobs from now on, or after this many seconds; not before it is called."""
         if self._holds is not None:
