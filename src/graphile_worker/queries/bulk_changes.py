@@ -176,7 +176,7 @@ class BulkWalk:
             problem = why_workers_cannot_be_asked(error)
             if problem is None or self._change.otherwise is None:
                 raise
-            self._change = self._change.otherwise
+            self._change, self._comes_back = self._change.otherwise, False
             self._write_statement()
             self.report = replace(report, problem=problem)
             return await self.step(connection)
