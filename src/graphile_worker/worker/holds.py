@@ -29,6 +29,7 @@ from ..db.retry import is_refusal
 from ..error_text import message_of
 from ..job import Job
 from ..outcome import Finished
+from ..queries.fetch import Ranges
 from ..queries.hold import (
     ID,
     KEY,
@@ -145,6 +146,7 @@ class Holds:
         self._used_at = 0.0  # monotonic
         self._is_on = seconds > 0
         self._is_closing = False
+        self._is_abandoned = False
         self.by_id: dict[int, HeldBatch] = {}
         """The batch of each held job that has not ended."""
         self.unsettled = lost.jobs
@@ -251,6 +253,7 @@ class Holds:
         limit: int,
         forbidden_flags: Sequence[str] | None,
         now: datetime | None,
+        ranges: Ranges | None = None,
     ) -> Sequence[Job]:
         """Begin a batch of up to `limit` jobs; none if no session is free, or as `get_held_jobs` says."""
         lease, holdings = self._sessions.lease, self._sessions.holdings
@@ -268,7 +271,12 @@ class Holds:
             await transaction.start()
             try:
                 rows = await self._get_jobs(
-                    connection, tasks=tasks, limit=limit, forbidden_flags=forbidden_flags, now=now
+                    connection,
+                    ranges,
+                    tasks=tasks,
+                    limit=limit,
+                    forbidden_flags=forbidden_flags,
+                    now=now,
                 )
             except Exception:
                 with suppress(Exception):
@@ -303,16 +311,18 @@ class Holds:
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         return jobs
 
-    async def _get_jobs(self, connection: Connection, *, limit: int, **terms: Any) -> Sequence[Row]:
+    async def _get_jobs(
+        self, connection: Connection, ranges: Ranges | None, *, limit: int, **terms: Any
+    ) -> Sequence[Row]:
         """The next rows. Jobs that were added together are continued by id, but not for ever."""
         ties, self._ties = self._ties, None
         rows: Sequence[Row] = ()
         is_same = terms["tasks"] is self._tied_tasks  # and not those of another lane
-        if ties is not None and is_same and self._continued < MOST_CONTINUED:
+        if ties is not None and is_same and ranges is None and self._continued < MOST_CONTINUED:
             rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
             self._continued += 1
         if not rows:
-            rows = await get_held_jobs(connection, self._schema, limit=limit, **terms)
+            rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
             self._continued = 0
         if len(rows) == limit:
             self._ties, self._tied_tasks = ties_of(rows), terms["tasks"]
@@ -321,15 +331,26 @@ class Holds:
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
         ids = list(map(itemgetter(ID), rows))
-        pool_id, by_id, lost = self._pool_id, self.by_id, self._lost.jobs
+        pool_id = self._pool_id
         batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
         # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
-        if not by_id.keys().isdisjoint(ids) or not lost.keys().isdisjoint(ids):
-            batch.jobs = [job for job in batch.jobs if job.id not in by_id and job.id not in lost]
+        if own := self._own(ids):
+            batch.jobs = [job for job in batch.jobs if job.id not in own]
             ids = [job.id for job in batch.jobs]
         batch.left = len(ids)
-        by_id.update(dict.fromkeys(ids, batch))
+        batch.ids.update(ids)
+        self.by_id.update(dict.fromkeys(ids, batch))
         return batch.jobs
+
+    def _own(self, ids: Sequence[int]) -> set[int]:
+        """Those of these jobs that run here, or have ended here and are not written."""
+        own: set[int] = set()
+        if self._lost.jobs:
+            own.update(self._lost.jobs.keys() & ids)
+        for seat in self._seats:
+            if seat.batch is not None and not seat.batch.ids.isdisjoint(ids):
+                own.update(seat.batch.ids.intersection(ids))
+        return own
 
     async def _lock_all(self, batch: HeldBatch) -> Sequence[Job]:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
@@ -376,6 +397,7 @@ class Holds:
             if batch is None:
                 others.append(job)
                 continue
+            batch.ids.discard(job.id)
             batch.left -= 1
             if not batch.left:
                 self._end_soon(batch)
@@ -386,10 +408,10 @@ class Holds:
 
         The batch of such a job was lost, and the job is ours again: its first run goes on.
         """
-        by_id, lost = self.by_id, self._lost.jobs
-        if not by_id and not lost:
+        if not self._lost.jobs and all(seat.batch is None for seat in self._seats):
             return jobs
-        return [job for job in jobs if job.id not in by_id and job.id not in lost]
+        own = self._own([job.id for job in jobs])
+        return [job for job in jobs if job.id not in own] if own else jobs
 
     @property
     def count(self) -> int:
@@ -414,7 +436,7 @@ class Holds:
 
     def _ending_over(self, batch: HeldBatch) -> None:
         """A task that was cancelled before its first step has ended nothing."""
-        if self._seats[batch.seat].batch is batch:
+        if self._seats[batch.seat].batch is batch and not self._is_abandoned:
             batch.ending = None
             self._end_soon(batch)
 
@@ -556,3 +578,13 @@ class Holds:
             await asyncio.wait((self._warming,))
         self._changed.set()
         await self.flush()
+
+    def abandon(self) -> None:
+        """Drop everything that is unwritten: the transactions end with their connections."""
+        self._is_closing = self._is_abandoned = True
+        self._lost.abandon()
+        for batch in (seat.batch for seat in self._seats):
+            if batch is not None and batch.timer is not None:
+                batch.timer.cancel()
+            if batch is not None and batch.ending is not None:
+                batch.ending.cancel()

@@ -59,6 +59,7 @@ class LostBatches:
         self._finished: dict[int, Finished] = {}
         self._may_be_committed: set[int] = set()
         self._task: asyncio.Task[None] | None = None
+        self._is_abandoned = False
         self._session.holdings.unsettled = self.jobs
 
     @property
@@ -68,13 +69,15 @@ class LostBatches:
 
     def add(self, finished: Sequence[Finished], running: Sequence[Job], *, may_be_committed: bool) -> None:
         """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came."""
+        if self._is_abandoned:
+            return
         for each in finished:
             self.jobs[each.job.id] = each.job
             self._finished[each.job.id] = each
         for job in running:
             self.jobs[job.id] = job
         if may_be_committed:
-            self._may_be_committed.update(self.jobs)
+            self._may_be_committed.update(each.job.id for each in finished)
         self._start()
 
     def take(self, finished: Finished) -> bool:
@@ -88,6 +91,13 @@ class LostBatches:
         """Wait until every job is settled."""
         while self.jobs:
             await asyncio.wait((self._start(),))
+
+    def abandon(self) -> None:
+        """Settle nothing more."""
+        self._is_abandoned = True
+        self.jobs.clear()
+        if self._task is not None:
+            self._task.cancel()
 
     def _start(self) -> asyncio.Task[None]:
         if self._task is None or self._task.done():
