@@ -211,6 +211,11 @@ class Gate:
             waiter.set_exception(error)
         return payload
 
+    def open_all(self) -> None:
+        """Let every call that waits go on."""
+        while self.inside:
+            self.open()
+
 
 class Workers:
     """Starts workers on one database with settings for tests, and stops them at the end."""
