@@ -36,7 +36,7 @@ def cost(size: int, tasks: int) -> float:
     for _ in range(RUNS):
         began = time.thread_time()
         for _ in range(writes):
-            counter.count(batch, (), has_failures=False)
+            counter.count(batch, frozenset(), has_failures=False)
         best = min(best, (time.thread_time() - began) / writes / size)
     return best
 

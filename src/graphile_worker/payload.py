@@ -74,7 +74,7 @@ def _as_text(raw: bytes, payload: object) -> str:
 def decoder_for(annotation: Any) -> Decode:
     """A function that decodes JSON text to `annotation`, or raises PayloadError, which names the field."""
     if annotation in (Any, object, None):
-        return _decode_plain
+        return decode_plain
     if hasattr(annotation, "model_validate_json"):
         return _guard_pydantic(annotation.model_validate_json, annotation)
     try:
@@ -96,7 +96,8 @@ def decoder_for(annotation: Any) -> Decode:
     return decode
 
 
-def _decode_plain(text: str | bytes) -> Any:
+def decode_plain(text: str | bytes) -> Any:
+    """Decode JSON text of any shape. Raises PayloadError."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:

@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 import pytest
@@ -52,7 +53,7 @@ class Counting:
         self.time = NOW
         self.counter = FigureCounter(dict.fromkeys(tasks or ("step",)), lambda: self.time)
 
-    def count(self, batch: Sequence[Finished], final: Sequence[int] = ()) -> None:
+    def count(self, batch: Sequence[Finished], final: AbstractSet[int] = frozenset()) -> None:
         has_failures = any(finished.outcome is not COMPLETED for finished in batch)
         self.counter.count(batch, final, has_failures=has_failures)
 
@@ -67,7 +68,7 @@ class Counting:
 def test_completed_and_failed_jobs_are_counted_apart() -> None:
     counting = Counting()
     error = failed(ValueError("no"))
-    counting.count([ended(1), ended(2, outcome=error), ended(3, outcome=error), ended(4)], final=[3])
+    counting.count([ended(1), ended(2, outcome=error), ended(3, outcome=error), ended(4)], final={3})
     found = counting.only()
     assert (found.completed, found.failed, found.permanently_failed) == (2, 1, 1)
     assert sum(found.run_times) == sum(found.wait_times) == 4
@@ -81,9 +82,9 @@ def test_jobs_that_are_written_one_by_one_are_counted_like_a_batch() -> None:
         ended(3, took=1e5, waited=0.01, outcome=error),
     ]
     together, apart = Counting(), Counting()
-    together.count(jobs, final=[3])
+    together.count(jobs, final={3})
     for job in jobs:
-        apart.count([job], final=[3])
+        apart.count([job], final={3})
     one, other = together.only(), apart.only()
     for name in TaskFigures.__slots__:
         assert getattr(one, name) == getattr(other, name), name
@@ -231,7 +232,7 @@ def test_a_job_waits_from_the_time_when_it_could_run(
 def test_a_kept_job_is_a_completed_one(others: int) -> None:
     counting = Counting()
     failures = [ended(2 + number, outcome=failed(ValueError())) for number in range(others)]
-    counting.count([ended(1, outcome=Kept(keep=Keep(60.0))), *failures], final=[2])
+    counting.count([ended(1, outcome=Kept(keep=Keep(60.0))), *failures], final={2})
     (figures,) = counting.take().values()
     assert (figures.completed, figures.failed + figures.permanently_failed) == (1, others)
 
@@ -242,5 +243,5 @@ def test_a_clock_that_is_set_does_not_move_the_minutes(monkeypatch: pytest.Monke
     monkeypatch.setattr("time.time", lambda: 1.0)
     assert 0 <= counter.now() - before < 600
     assert not counter.is_active
-    counter.count([ended()], (), has_failures=False)
+    counter.count([ended()], frozenset(), has_failures=False)
     assert counter.is_active

@@ -46,15 +46,7 @@ class Plan:
     @property
     def touched(self) -> float:
         """Rows of the jobs table that were read, taken or not."""
-        return sum(
-            node["Actual Loops"]
-            * (
-                node["Actual Rows"]
-                + node.get("Rows Removed by Filter", 0)
-                + node.get("Rows Removed by Index Recheck", 0)
-            )
-            for node in self.job_scans
-        )
+        return sum(map(_rows, self.job_scans))
 
     @property
     def pages(self) -> int:
@@ -67,17 +59,35 @@ class Plan:
         return _pages(self.root)
 
     @property
+    def all_rows(self) -> float:
+        """Rows that were read of any table, taken or not."""
+        return sum(
+            _rows(node)
+            for node in self.nodes
+            if "Relation Name" in node and node["Node Type"] not in NO_SCANS
+        )
+
+    @property
     def kinds_of_scans(self) -> set[str]:
         """How the jobs table is read: Index Scan, Index Only Scan, Tid Scan, Seq Scan, ..."""
         return {node["Node Type"] for node in self.job_scans}
 
     def describe(self) -> str:
         """The scans of the jobs table, for messages."""
+        return self._describe(self.job_scans)
+
+    def describe_all(self) -> str:
+        """The scans of all tables."""
+        return self._describe([node for node in self.nodes if "Relation Name" in node])
+
+    @staticmethod
+    def _describe(nodes: Sequence[dict[str, Any]]) -> str:
         return "\n".join(
-            f"{node['Node Type']} {node.get('Index Name', '')} ({node.get('Subplan Name', '')}): "
+            f"{node['Node Type']} {node.get('Index Name', node['Relation Name'])} "
+            f"({node.get('Subplan Name', '')}): "
             f"{node['Actual Rows']} rows + {node.get('Rows Removed by Filter', 0)} removed, "
             f"{node['Actual Loops']} times; {_pages(node)} pages"
-            for node in self.job_scans
+            for node in nodes
             if node["Actual Loops"]
         )
 
@@ -85,8 +95,14 @@ class Plan:
 class ExplainingConnection:
     """A connection that explains each statement, rolls it back, and then runs it."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, *, keeps_plans: bool = False) -> None:
+        """`keeps_plans`: make the plan of a statement once, as a worker's session does.
+
+        Without it, a plan is always made for the tables as they are.
+        """
         self._connection = connection
+        self._keeps_plans = keeps_plans
+        self._prepared: dict[str, str] = {}
         self.plans: list[Plan] = []
 
     async def fetch(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
@@ -126,13 +142,19 @@ class ExplainingConnection:
         self.plans.append(min(runs, key=lambda plan: plan.pages))
 
     async def _explain_once(self, query: str, arguments: Sequence[Any]) -> Plan:
+        name = self._prepared.get(query)
         values = ", ".join(map(_literal, arguments))
-        execute = f"execute explained({values})" if values else "execute explained"
         undo = self._connection.transaction()
         await undo.start()
-        await self._connection.execute(f"prepare explained as {query}")
+        if name is None:
+            name = f"explained_{len(self._prepared)}"
+            await self._connection.execute(f"prepare {name} as {query}")
+        execute = f"execute {name}({values})" if values else f"execute {name}"
         found = await self._connection.fetchval(f"explain (analyze, buffers, format json) {execute}")
-        await self._connection.execute("deallocate explained")
+        if self._keeps_plans:
+            self._prepared[query] = name  # a rollback leaves it prepared
+        else:
+            await self._connection.execute(f"deallocate {name}")
         await undo.rollback()
         return Plan(json.loads(found)[0]["Plan"])
 
@@ -140,6 +162,11 @@ class ExplainingConnection:
 async def tune(connection: Any, schema: SchemaName) -> None:
     """Apply the settings of the worker's connections."""
     await connection.fetch(load("session/tune_session", schema))
+
+
+def _rows(node: dict[str, Any]) -> float:
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return float(node["Actual Loops"] * (node["Actual Rows"] + removed))
 
 
 def _pages(node: dict[str, Any]) -> int:
@@ -151,7 +178,7 @@ def _literal(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         items = ("null" if item is None else json.dumps(str(item)) for item in value)
         value = "{" + ",".join(items) + "}"
     return "'" + str(value).replace("'", "''") + "'"

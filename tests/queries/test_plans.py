@@ -321,7 +321,7 @@ async def test_returned_jobs_are_found_by_their_ids(desk: Desk) -> None:
     await desk.make_ready()
     found = await fetch(desk)
     returned = await return_jobs(desk.explaining, desk.schema, POOL, found)
-    assert returned == Written(missing=[], final=[])
+    assert returned == Written(missing=[], final=frozenset())
     assert_bounded(desk.explaining.plans[-1], 2 * len(found))
 
 

@@ -439,4 +439,4 @@ async def test_a_removed_job_is_returned_but_cannot_run(jobs: Jobs, statements: 
     fetched = await statements.fetch(10)
     await jobs.connection.execute(f"select {SCHEMA}.remove_job('k')")
     returned = await return_jobs(statements.connection, statements.schema, statements.pool_id, fetched)
-    assert returned == Written(missing=[], final=[removed])
+    assert returned == Written(missing=[], final=frozenset({removed}))

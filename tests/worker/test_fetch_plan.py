@@ -12,6 +12,7 @@ from graphile_worker import Job
 from graphile_worker.queries.fetch import MANY_PRIORITIES, Ranges
 from graphile_worker.worker.fetch_plan import (
     ANNOUNCED,
+    HELD,
     LIST_AGAIN_AFTER,
     LIST_PRIORITIES,
     MAY_QUEUES_BE_NEXT,
@@ -162,6 +163,45 @@ def test_an_error_of_the_database_ends_the_fetch(play: Play) -> None:
         play.fetch()
     play.fails = set()
     assert play.fetch() == [PLAIN, MAY_QUEUES_BE_NEXT]
+
+
+# -- held batches ------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_may_be_held_take_one_statement(play: Play) -> None:
+    play.found[HELD] = [job()]
+    assert play.fetch(may_hold=True) == [HELD]
+    assert play.fetch(may_hold=True, announced=True) == [HELD]
+    assert play.jobs == play.found[HELD]
+
+
+def test_what_cannot_be_held_is_locked_by_the_same_fetch(play: Play) -> None:
+    play.found[PLAIN] = [job()]
+    assert play.fetch(may_hold=True) == [HELD, PLAIN]
+    assert play.jobs == play.found[PLAIN]
+
+
+def test_nothing_is_held_for_a_while_after_named_queues_were_next(play: Play) -> None:
+    play.may_queues_be_next = True
+    play.found[WHOLE] = [job(queue=1)]
+    assert play.fetch(may_hold=True) == [HELD, PLAIN, MAY_QUEUES_BE_NEXT, WHOLE]
+    for _ in range(SKIPPED - 1):
+        assert play.fetch(may_hold=True) == [WHOLE]
+    assert play.fetch(may_hold=True)[0] == HELD
+
+
+def test_nothing_is_held_above_watermarks_nor_while_there_are_wide_queues(slow: Play) -> None:
+    assert slow.fetch(may_hold=True) == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
+    slow.plan.forget_watermarks()
+    slow.plan.is_wide = True
+    assert slow.fetch(may_hold=True) == ["wide"]
+
+
+def test_a_slow_fetch_of_held_jobs_sets_watermarks(play: Play) -> None:
+    play.seconds[HELD] = SLOW
+    play.found[HELD] = [job()]
+    assert play.fetch(may_hold=True) == [HELD, LIST_PRIORITIES]
+    assert play.fetch(may_hold=True)[0] == PLAIN_IN_RANGES
 
 
 # -- watermarks --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from math import frexp
 from typing import NamedTuple
 
@@ -81,7 +82,7 @@ class FigureCounter:
         self._turn = 0
         self._is_on = True
 
-    def count(self, batch: Sequence[Finished], final: Collection[int], *, has_failures: bool) -> None:
+    def count(self, batch: Sequence[Finished], final: AbstractSet[int], *, has_failures: bool) -> None:
         """Count completed and failed jobs that were written; failed ones in `final` are not retried."""
         if not self._is_on:
             return
@@ -134,7 +135,7 @@ class FigureCounter:
             figures = self._minutes[minute, task] = TaskFigures()
         return figures
 
-    def _count_one(self, figures: TaskFigures, finished: Finished, final: Collection[int]) -> None:
+    def _count_one(self, figures: TaskFigures, finished: Finished, final: AbstractSet[int]) -> None:
         """The same as for a batch, without what a single job does not need."""
         duration, wait = finished.duration, wait_of(finished.job)
         figures.run_seconds += duration
@@ -211,7 +212,7 @@ def waits_of(jobs: Iterable[Job]) -> list[float]:
     ]
 
 
-def _count_failures(figures: TaskFigures, batch: Sequence[Finished], final: Collection[int]) -> None:
+def _count_failures(figures: TaskFigures, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
     """Move failures out of `completed`."""
     for finished in batch:
         if not isinstance(finished.outcome, Completed):  # a kept job has a class of its own

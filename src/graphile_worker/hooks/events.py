@@ -145,7 +145,7 @@ class PoolJobsFetched(PoolEvent, frozen=True, kw_only=True):
     limit: int
     seconds: float
     kind: str
-    """The statement that ended it: announced, plain (both are fast paths), whole, wide or fair."""
+    """What ended it: held, announced, plain (all of them fast paths), whole, wide or fair."""
 
 
 class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ dead workers. And any pool that sees what the others left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -56,6 +56,15 @@ def end_statement(
         [each.job.locked_by if each.is_own else None for each in jobs],
         [each.job.id for each in jobs if is_awaited(each.job.raw_flags)],
     )
+
+
+async def cancelled_among(
+    connection: Connection, schema: SchemaName, job_ids: Collection[int]
+) -> frozenset[int]:
+    """Those of these jobs that were cancelled while a worker had them."""
+    teach_arrays(connection)
+    rows = await connection.fetch(load("control/cancelled_among", schema), list(job_ids))
+    return frozenset(row["job_id"] for row in rows)
 
 
 async def end_cancelled(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import msgspec
+
 from ..db.connection import Connection, Row
 from ..job import Job
 from ..schema_name import SchemaName
@@ -16,11 +18,48 @@ from ..sql import load
 from .fetch import _flags, _ids
 
 MANY = 100  # jobs; below that it does not matter how they are found
+ID, PRIORITY, RUN_AT, KEY = 0, 2, 3, 9  # columns
 NEAR = 2  # ids are close together if at least every second one is deleted
 
 
 class RowsKeptError(Exception):
     """Rows of a held batch did not change: a trigger or a policy kept them, without an error."""
+
+
+class Ties(msgspec.Struct, frozen=True):
+    """Jobs with the same priority and run_at, whose ids are close together: where to go on."""
+
+    priority: int
+    run_at: float
+    """Seconds since 1970."""
+    last_id: int
+
+
+def ties_of(rows: Sequence[Row]) -> Ties | None:
+    """Where the next batch goes on by id if these rows, in run order, are all alike."""
+    first, last = rows[0], rows[-1]
+    if (first[PRIORITY], first[RUN_AT]) != (last[PRIORITY], last[RUN_AT]):
+        return None
+    if not 0 <= last[ID] - first[ID] < NEAR * len(rows):
+        return None
+    return Ties(last[PRIORITY], last[RUN_AT], last[ID])
+
+
+async def get_tied_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    ties: Ties,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> Sequence[Row]:
+    """Like `get_held_jobs`, but go on after the last one; none if other jobs may be next."""
+    return await connection.fetch(
+        load("hold/get_tied_jobs", schema),
+        *(limit, _ids(tasks), _flags(forbidden_flags), now, ties.priority, ties.run_at, ties.last_id),
+    )
 
 
 async def get_held_jobs(
@@ -70,6 +109,7 @@ async def warm_up(connection: Connection, schema: SchemaName) -> None:
     """Make the plans of the statements, so that the first batch need not wait for them."""
     async with connection.transaction():
         await get_held_jobs(connection, schema, tasks={}, limit=0)
+        await get_tied_jobs(connection, schema, ties=Ties(0, 0.0, 0), tasks={}, limit=0)
         await connection.execute(load("hold/delete_adjacent_jobs", schema), [], 0, 0)
 
 

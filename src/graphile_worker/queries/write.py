@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from .add_many import add_jobs
-from .end_cancelled import CancelledJob, end_cancelled
+from .end_cancelled import CancelledJob, cancelled_among, end_cancelled
 from .rows import taken_jobs
 from .told_failures import mark_told
 from .write_plan import (
@@ -32,7 +33,7 @@ from .write_plan import (
 
 logger = logging.getLogger("graphile_worker.worker")
 
-Cancellable = Callable[[Collection[int]], Sequence[CancelledJob]]
+Cancellable = Callable[[AbstractSet[int]], Sequence[CancelledJob]]
 """How to end those of these jobs of a batch that turn out to be cancelled."""
 
 JOB_COLUMNS = len(Job.__struct_fields__) - 2  # all but the pool id and the task identifier
@@ -45,8 +46,11 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The next jobs of freed queues, now locked."""
     missing: Sequence[int] = ()
     """Ids of jobs that were not written: the row is gone, or another pool holds it."""
-    final: Sequence[int] = ()
-    """Ids of failed or returned jobs that will not run again, without those in `cancelled`."""
+    final: frozenset[int] = frozenset()
+    """Ids of failed or returned jobs that will not run again, without those in `cancelled`.
+
+    A set: every job of the batch is looked up in it, several times.
+    """
     cancelled: Mapping[int, str | None] = {}
     """Ids of jobs that were cancelled and are deleted, and the reasons."""
 
@@ -79,7 +83,7 @@ async def write(
         rows = await connection.fetch(statement, *_arguments(connection, plan))
         written = _READERS[plan.answer](plan, rows)
         if cancellable is not None and written.final:
-            return await _with_cancelled(connection, schema, written, cancellable(written.final))
+            return await _with_cancelled(connection, schema, written, cancellable)
         return written
     if plan.if_incomplete is None:
         deleted = await connection.execute(statement, *plan.arguments)
@@ -94,7 +98,7 @@ async def write(
 
 
 async def _with_cancelled(
-    connection: Connection, schema: SchemaName, written: Written, jobs: Sequence[CancelledJob]
+    connection: Connection, schema: SchemaName, written: Written, cancellable: Cancellable
 ) -> Written:
     """End those of the jobs that were cancelled. What goes wrong here must not undo the write.
 
@@ -103,16 +107,23 @@ async def _with_cancelled(
     try:
         if connection.is_in_transaction():
             async with connection.transaction():  # a savepoint
-                cancelled = await end_cancelled(connection, schema, jobs)
+                cancelled = await _end_cancelled(connection, schema, written.final, cancellable)
         else:
-            cancelled = await end_cancelled(connection, schema, jobs)
+            cancelled = await _end_cancelled(connection, schema, written.final, cancellable)
     except Exception as error:
         logger.debug("whether jobs were cancelled cannot be read now: %s", message_of(error))
         return written
     if not cancelled:
         return written
-    final = [job_id for job_id in written.final if job_id not in cancelled]
-    return msgspec.structs.replace(written, final=final, cancelled=cancelled)
+    return msgspec.structs.replace(written, final=written.final.difference(cancelled), cancelled=cancelled)
+
+
+async def _end_cancelled(
+    connection: Connection, schema: SchemaName, final: AbstractSet[int], cancellable: Cancellable
+) -> dict[int, str | None]:
+    """Look first: hardly ever was one of them cancelled, and to describe how to end each costs more."""
+    asked = await cancelled_among(connection, schema, final)
+    return await end_cancelled(connection, schema, cancellable(asked)) if asked else {}
 
 
 async def _write_and_add(
@@ -123,7 +134,7 @@ async def _write_and_add(
         written = await write(connection, schema, plan, cancellable=cancellable, may_add=False)
         if written.final and (specs := plan.jobs_to_add(written.final)):
             await add_jobs(connection, schema, specs, return_jobs=False)
-            told = {finished.job.id for finished in plan.outcomes.handled} & set(written.final)
+            told = {finished.job.id for finished in plan.outcomes.handled} & written.final
             await mark_told(connection, schema, sorted(told))
     return written
 
@@ -176,7 +187,7 @@ def _read_next_jobs(plan: WritePlan, rows: Sequence[Row]) -> Written:
     return Written(
         jobs=_next_jobs(plan, rows),
         missing=missing,
-        final=[-job_id for job_id in failed if job_id < 0],
+        final=frozenset(-job_id for job_id in failed if job_id < 0),
     )
 
 
@@ -190,7 +201,7 @@ def _read_returned(plan: WritePlan, rows: Sequence[Row]) -> Written:
     returned = [row[0] for row in rows]
     return Written(
         missing=list(set(plan.outcomes.returned).difference(map(abs, returned))),
-        final=[-job_id for job_id in returned if job_id < 0],
+        final=frozenset(-job_id for job_id in returned if job_id < 0),
     )
 
 

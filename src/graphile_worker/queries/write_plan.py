@@ -14,7 +14,8 @@ column of both statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -173,7 +174,7 @@ class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
     if_incomplete: WritePlan | None = None
     """After ROW_COUNT: what to run instead if rows are missing, to learn which."""
 
-    def jobs_to_add(self, final: Collection[int]) -> list[JobSpec]:
+    def jobs_to_add(self, final: AbstractSet[int]) -> list[JobSpec]:
         """What the handlers of the tasks get for those failures that are permanent."""
         return [
             outcome._on_failure.spec(finished.job, outcome.message, outcome.remaining_payload)

@@ -21,6 +21,7 @@ from ..hooks import Events
 from ..hooks.events import PoolJobsReturned
 from ..job import Job
 from .fetcher import Fetcher
+from .holds import FEWEST
 from .source import RETRY_DELAYS, BufferedSource, IdleSlots
 
 MAX_FETCH = 2000  # jobs; larger fetches gain nothing
@@ -29,7 +30,6 @@ RECENT = 1 / 16  # the weight of the latest job in the average run time
 GROWTH = 16  # times the last limit, at most: the first jobs show how long they take
 HELD_SHARE = 0.5  # of `hold` that the jobs of a held batch may take: it waits for the batch before it
 HELD_RUN_TIME = 0.1  # of `hold` that a job may run on average: longer ones would outlast the batch
-FEWEST_HELD = 50  # jobs; fewer are not worth a transaction that stays open
 PACE_SAMPLE = 100  # jobs handed out between two fetches: fewer tell little about the pace
 OVERSTAY = 0.1  # seconds that a prefetched job may wait beyond twice the prefetch
 
@@ -196,7 +196,7 @@ class AdaptiveSource(BufferedSource):
             announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
                 if may_hold := self._may_hold(limit):
-                    limit = min(limit, self._pace.jobs_in(self._fetcher.hold * HELD_SHARE))
+                    limit = min(limit, self._most_held())
                 jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
             except Exception as error:
                 self._on_error(error)
@@ -277,10 +277,13 @@ class AdaptiveSource(BufferedSource):
         hold = self._fetcher.hold
         return (
             0 < self._run_time < hold * HELD_RUN_TIME
-            and limit >= FEWEST_HELD
-            and self._last_found >= min(self._last_limit, FEWEST_HELD)
-            and self._pace.jobs_in(hold * HELD_SHARE) >= FEWEST_HELD
+            and limit >= FEWEST
+            and self._last_found >= min(self._last_limit, FEWEST)
+            and self._most_held() >= FEWEST
         )
+
+    def _most_held(self) -> int:
+        return min(self._pace.jobs_in(self._fetcher.hold * HELD_SHARE), self._fetcher.most_held)
 
     # -- returning jobs ------------------------------------------------------------------------------------
 

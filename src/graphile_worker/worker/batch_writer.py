@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
@@ -218,7 +219,7 @@ class BatchWriter:
             self._maybe_written.difference_update(outcomes.returned)
             self._events.returned(batch, missing, written.final, seconds)
             return
-        final: Collection[int] = written.final
+        final: AbstractSet[int] = written.final
         if written.missing or self._maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
         if outcomes.cancelled:
@@ -268,7 +269,7 @@ class BatchWriter:
         self._on_written()
         return written, jobs, seconds
 
-    def _cancellable(self, batch: Sequence[Finished], job_ids: Collection[int]) -> list[CancelledJob]:
+    def _cancellable(self, batch: Sequence[Finished], job_ids: AbstractSet[int]) -> list[CancelledJob]:
         """How to end those of these jobs that were cancelled before this pool knew."""
         jobs, recorder = [], self._recorder
         for finished in batch:

@@ -79,7 +79,7 @@ class Executor:
         """Of tasks that have one."""
         self._job_timeout = job_timeout
         self.learn_options(tasks)
-        self._services = services
+        self.services = services
         self._threads = threads
         self._before_run = hooks._before_run
         self._after_run = hooks._after_run
@@ -112,10 +112,6 @@ class Executor:
                 self.max_attempts[identifier] = own
             else:
                 self.max_attempts.pop(identifier, None)
-
-    def helpers(self, job: Job, worker_id: str) -> JobHelpers:
-        """The helpers for the task of this job."""
-        return JobHelpers(job, self._services, worker_id)
 
     def time_limit(self, job: Job) -> TimeLimit:
         """The time limit of this job: its own, that of its task, or that of the worker."""
@@ -159,7 +155,11 @@ class Executor:
             else:
                 if job.raw_flags is not None and EXPIRES_FLAG in job.raw_flags:
                     check_job_expiry(job)
-                result = await call_task(task, task._decode(job.raw_payload), helpers, self._threads)
+                payload = task._decode(job.raw_payload)
+                if task.is_async:
+                    result = await task._invoke(payload, helpers)
+                else:
+                    result = await call_task(task, payload, helpers, self._threads)
                 outcome = COMPLETED
                 if result is not None:
                     outcome = await self._judge(job, result, helpers, is_kept=is_wrapped)

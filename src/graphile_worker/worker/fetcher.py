@@ -158,6 +158,11 @@ class Fetcher:
         """Seconds for which short jobs may be held by the transaction that fetches them; 0 if none are."""
         return 0.0 if self._holds is None or self.one_at_a_time else self._holds.seconds
 
+    @property
+    def most_held(self) -> int:
+        """How many jobs may be held together."""
+        return 0 if self._holds is None else self._holds.most
+
     async def fetch(self, limit: int, *, announced: bool = False, may_hold: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one.
 

@@ -13,7 +13,17 @@ from ..outcome import Completed, Finished
 class HeldBatch:
     """Jobs that run while their rows are locked by a transaction of this pool."""
 
-    __slots__ = ("connection", "ending", "finished", "jobs", "left", "seat", "timer", "transaction")
+    __slots__ = (
+        "connection",
+        "ending",
+        "finished",
+        "is_committing",
+        "jobs",
+        "left",
+        "seat",
+        "timer",
+        "transaction",
+    )
 
     def __init__(self, seat: int, connection: Connection, transaction: Transaction) -> None:
         self.seat = seat
@@ -26,6 +36,8 @@ class HeldBatch:
         self.finished: list[Finished] = []
         """Outcomes that are not part of the end yet."""
         self.timer: asyncio.TimerHandle | None = None
+        self.is_committing = False
+        """Whether the commit was sent."""
         self.ending: asyncio.Task[None] | None = None
 
     def take_finished(self) -> tuple[list[Finished], list[Finished]]:

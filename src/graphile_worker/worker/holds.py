@@ -20,14 +20,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol
+from functools import partial
+from operator import itemgetter
+from typing import Any, Protocol
 
 from ..db.connection import Connection, Row
 from ..db.retry import is_refusal
 from ..error_text import message_of
 from ..job import Job
 from ..outcome import Finished
-from ..queries.hold import RowsKeptError, end_batch, get_held_jobs, warm_up
+from ..queries.hold import (
+    ID,
+    KEY,
+    RowsKeptError,
+    Ties,
+    end_batch,
+    get_held_jobs,
+    get_tied_jobs,
+    ties_of,
+    warm_up,
+)
 from ..queries.rows import JobBatch, taken_jobs
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
@@ -36,9 +48,13 @@ from .session import Session, Sessions
 
 SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
-SKIPPED = 50  # fetches that hold nothing after a batch that was of little use
+FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
+FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
+FIRST = 1000  # jobs of the first batch, at most
+GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
-ID, KEY = 0, 9  # columns
+IDLE = 60.0  # seconds without a batch after which the sessions are closed
+MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -116,21 +132,33 @@ class Holds:
         self._warming: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._skip = 0  # fetches
+        self._skip_next = FEWEST_SKIPPED
+        self.most = FIRST
+        """How many jobs a batch may have: less after one that was too large, and then more and more."""
         self._not_before = math.inf  # monotonic
+        self._ties: Ties | None = None
+        self._tied_tasks: Mapping[int, str] = {}
+        self._continued = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._used_at = 0.0  # monotonic
         self._is_on = seconds > 0
         self._is_closing = False
         self.by_id: dict[int, HeldBatch] = {}
         """The batch of each held job that has not ended."""
+        self.unsettled = lost.jobs
+        """The jobs of lost batches."""
         self.put: Callable[[Finished], None] = lambda finished: None
         """Writes an outcome in the ordinary way."""
         self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
         """Takes jobs from the sources that have not started."""
+        self.deciders: Sequence[object] = ()
+        """Interceptors that decide about the jobs of dead workers. A held job would be free without them."""
 
     # -- whether to hold -----------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
         """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
-        if not self._is_on or self._is_closing:
+        if not self._is_on or self._is_closing or self.deciders:
             return False
         if self._skip > 0:
             self._skip -= 1
@@ -150,7 +178,9 @@ class Holds:
         self._not_before = time.monotonic() + after
 
     def _hold_less(self) -> None:
-        self._skip = SKIPPED
+        """The last batch was of little use; each further one costs more fetches."""
+        if not self._skip:
+            self._skip, self._skip_next = self._skip_next, min(2 * self._skip_next, MOST_SKIPPED)
 
     async def _warm_up(self) -> None:
         """Connect as many sessions as tasks can spare, all at once."""
@@ -160,25 +190,47 @@ class Holds:
                 self._spare.put_back()
             self._hold_less()
             return
-        results = await asyncio.gather(*map(self._warm_up_seat, seats), return_exceptions=True)
-        for seat, error in zip(seats, results, strict=True):
-            if error is None:
-                seat.is_warm = True
-                continue
-            self._spare.put_back()
-            self._hold_less()
-            logger.debug("no session for held batches: %r", error)
-        self._changed.set()
+        await asyncio.gather(*map(self._warm_up_seat, seats))
 
     async def _warm_up_seat(self, seat: Seat) -> None:
-        await seat.session.run(lambda connection: warm_up(connection, self._schema))
+        try:
+            await seat.session.run(lambda connection: warm_up(connection, self._schema))
+            seat.is_warm = True
+        except Exception as error:
+            self._hold_less()
+            logger.debug("no session for held batches: %r", error)
+        finally:
+            if not seat.is_warm:
+                self._spare.put_back()
+            self._changed.set()
 
     async def _cool_down(self, seat: Seat) -> None:
         """Leave the connection to the tasks."""
         seat.is_warm = False
-        self._hold_less()
-        await seat.session.close()
-        self._spare.put_back()
+        try:
+            await seat.session.close()
+        finally:
+            self._spare.put_back()
+
+    def _watch_idle(self) -> None:
+        self._used_at = time.monotonic()
+        if self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(IDLE, self._check_idle)
+
+    def _check_idle(self) -> None:
+        """Close the sessions when nothing was held for a while."""
+        self._idle_timer = None
+        left = self._used_at + IDLE - time.monotonic()
+        if left > 0:
+            self._idle_timer = asyncio.get_running_loop().call_later(left, self._check_idle)
+            return
+        self._warming = asyncio.get_running_loop().create_task(
+            self._cool_all_down(), name="graphile-worker idle sessions"
+        )
+
+    async def _cool_all_down(self) -> None:
+        idle = [seat for seat in self._seats if seat.is_free]
+        await asyncio.gather(*map(self._cool_down, idle), return_exceptions=True)
 
     # -- fetching ------------------------------------------------------------------------------------------
 
@@ -208,19 +260,13 @@ class Holds:
         if seat is None or self._is_closing:
             return ()
         loop, epoch = asyncio.get_running_loop(), lease.epoch
-        began = loop.time()
 
         async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row]]:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                rows = await get_held_jobs(
-                    connection,
-                    self._schema,
-                    tasks=tasks,
-                    limit=limit,
-                    forbidden_flags=forbidden_flags,
-                    now=now,
+                rows = await self._get_jobs(
+                    connection, tasks=tasks, limit=limit, forbidden_flags=forbidden_flags, now=now
                 )
             except Exception:
                 with suppress(Exception):
@@ -230,6 +276,7 @@ class Holds:
                 await transaction.commit()
             return HeldBatch(self._seats.index(seat), connection, transaction), rows
 
+        self._watch_idle()
         seat.is_fetching = True
         try:
             async with seat.session.lock:
@@ -246,16 +293,31 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return ()
-        if any(row[KEY] is not None for row in rows):
+        if any(map(itemgetter(KEY), rows)):
             # Others may want to replace or remove such a job, and would wait for the transaction.
             self._hold_less()
             return await self._lock_all(batch)
-        batch.timer = loop.call_at(began + self.seconds, self._end_soon, batch)
+        batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         return jobs
+
+    async def _get_jobs(self, connection: Connection, *, limit: int, **terms: Any) -> Sequence[Row]:
+        """The next rows. Jobs that were added together are continued by id, but not for ever."""
+        ties, self._ties = self._ties, None
+        rows: Sequence[Row] = ()
+        is_same = terms["tasks"] is self._tied_tasks  # and not those of another lane
+        if ties is not None and is_same and self._continued < MOST_CONTINUED:
+            rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
+            self._continued += 1
+        if not rows:
+            rows = await get_held_jobs(connection, self._schema, limit=limit, **terms)
+            self._continued = 0
+        if len(rows) == limit:
+            self._ties, self._tied_tasks = ties_of(rows), terms["tasks"]
+        return rows
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
-        ids = [row[ID] for row in rows]
+        ids = list(map(itemgetter(ID), rows))
         pool_id, by_id, lost = self._pool_id, self.by_id, self._lost.jobs
         batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
         # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
@@ -268,11 +330,21 @@ class Holds:
 
     async def _lock_all(self, batch: HeldBatch) -> Sequence[Job]:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
-        self._end_soon(batch, is_released=False)
-        assert batch.ending is not None  # noqa: S101 - just started
-        await asyncio.wait((batch.ending,))
-        held = self._sessions.holdings.jobs
-        return [job for job in batch.jobs if held.get(job.id) is job]
+        jobs = list(batch.jobs)
+        seat = self._seats[batch.seat]
+        try:
+            async with seat.session.lock:
+                await seat.session.run_locked(partial(self._commit, batch, (), jobs))
+                self._sessions.holdings.add(jobs)
+        except Exception:
+            self._sessions.holdings.in_doubt = True  # it may have been committed, but nothing has started
+            raise
+        finally:
+            self._forget(batch, jobs)
+            self._seat_lost_if_gone(seat)
+            seat.batch = None
+            self._changed.set()
+        return jobs
 
     # -- outcomes ------------------------------------------------------------------------------------------
 
@@ -323,25 +395,36 @@ class Holds:
 
     # -- the end of a batch --------------------------------------------------------------------------------
 
-    def _end_soon(self, batch: HeldBatch, *, is_released: bool = True) -> None:
-        """End a batch, if that has not begun; `is_released`: without jobs that have not started."""
+    def _end_soon(self, batch: HeldBatch) -> None:
+        """End a batch, if that has not begun."""
         if batch.timer is not None:
             batch.timer.cancel()
             batch.timer = None
         if batch.ending is None:
-            if batch.left and is_released:
+            if batch.left:
                 self._release_waiting(batch)
             if batch.ending is None:
                 batch.ending = asyncio.get_running_loop().create_task(
                     self._end(batch), name="graphile-worker end of a held batch"
                 )
+                batch.ending.add_done_callback(lambda _: self._ending_over(batch))
+
+    def _ending_over(self, batch: HeldBatch) -> None:
+        """A task that was cancelled before its first step has ended nothing."""
+        if self._seats[batch.seat].batch is batch:
+            batch.ending = None
+            self._end_soon(batch)
 
     def _release_waiting(self, batch: HeldBatch) -> None:
         by_id = self.by_id
         waiting = self.drop(lambda job: by_id.get(job.id) is batch)
-        if waiting:
-            self._hold_less()
-            self.release(waiting)
+        if waiting and not self._is_closing:
+            started = len(batch.jobs) - len(waiting)
+            self.most = max(started // 2, FEWEST)
+            if started < FEWEST:
+                self._hold_less()
+        self._ties = None
+        self.release(waiting)
 
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
@@ -351,38 +434,20 @@ class Holds:
         outlasting = [*running, *(each.job for each in others)]
         if len(outlasting) > MOST_OUTLASTING * len(batch.jobs):
             self._hold_less()
-        is_committing = False
         began = time.monotonic()
-
-        async def statement(connection: Connection) -> None:
-            nonlocal is_committing
-            if connection is not batch.connection or not connection.is_in_transaction():
-                raise BatchLostError
-            try:
-                await end_batch(
-                    connection,
-                    self._schema,
-                    self._pool_id,
-                    completed=[each.job.id for each in completed],
-                    outlasting=[job.id for job in outlasting],
-                    now=self._now(),
-                )
-            except Exception:
-                await batch.transaction.rollback()
-                raise
-            is_committing = True
-            await batch.transaction.commit()
-
         try:
             async with seat.session.lock:  # until the holdings know what was locked
-                await seat.session.run_locked(statement)
+                await seat.session.run_locked(partial(self._commit, batch, completed, outlasting))
                 if outlasting:
                     self._sessions.holdings.add(outlasting)
         except BaseException as error:
-            self._batch_lost(batch, [*completed, *others], running, error, may_be_committed=is_committing)
+            self._batch_lost(batch, [*completed, *others], running, error)
             if not isinstance(error, Exception):
                 raise
         else:
+            if not outlasting and len(completed) == len(batch.jobs):
+                self.most = max(self.most, int(GROWTH * len(batch.jobs)))
+                self._skip_next = FEWEST_SKIPPED
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self.put(finished)
@@ -392,8 +457,35 @@ class Holds:
         finally:
             seat.batch = None
             self._changed.set()
-        if self._spare.are_wanted and seat.is_warm:
+        if self._spare.are_wanted and seat.is_free:
+            self._hold_less()
             await self._cool_down(seat)
+
+    async def _commit(
+        self,
+        batch: HeldBatch,
+        completed: Sequence[Finished],
+        outlasting: Sequence[Job],
+        connection: Connection,
+    ) -> None:
+        """Delete completed jobs, lock those that outlast the batch, and commit."""
+        if connection is not batch.connection or not connection.is_in_transaction():
+            raise BatchLostError("the connection was lost while its jobs ran")
+        try:
+            await end_batch(
+                connection,
+                self._schema,
+                self._pool_id,
+                completed=[each.job.id for each in completed],
+                outlasting=[job.id for job in outlasting],
+                now=self._now(),
+            )
+        except Exception:
+            with suppress(Exception):  # the connection may be gone
+                await batch.transaction.rollback()
+            raise
+        batch.is_committing = True
+        await batch.transaction.commit()
 
     def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:
         """The jobs that still run are locked in the ordinary way now."""
@@ -407,8 +499,6 @@ class Holds:
         finished: Sequence[Finished],
         running: Sequence[Job],
         error: BaseException,
-        *,
-        may_be_committed: bool,
     ) -> None:
         """Nothing of the batch was written, as far as is known: settle it on another session."""
         self._forget(batch, running)
@@ -416,7 +506,7 @@ class Holds:
         batch.finished = []
         over = {each.job.id for each in ended}
         self._lost.add(
-            ended, [job for job in running if job.id not in over], may_be_committed=may_be_committed
+            ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
         )
         self._seat_lost_if_gone(self._seats[batch.seat])
         if isinstance(error, RowsKeptError) or is_refusal(error):
@@ -424,7 +514,7 @@ class Holds:
             is_kept = isinstance(error, RowsKeptError)
             reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
             logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
-        elif not isinstance(error, BatchLostError):
+        else:
             self._on_error(error)
 
     def _seat_lost_if_gone(self, seat: Seat) -> None:
@@ -456,5 +546,10 @@ class Holds:
     async def let_go(self) -> None:
         """Hold nothing from now on, and end all batches."""
         self._is_closing = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait((self._warming,))
         self._changed.set()
         await self.flush()

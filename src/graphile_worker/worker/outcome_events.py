@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from ..clock import Clock
 from ..errors import JobError
@@ -46,7 +47,7 @@ class OutcomeEvents:
         """Whether to measure how long writes take."""
         return PoolOutcomesWritten in self._events._observed
 
-    def written(self, batch: Sequence[Finished], final: Collection[int], seconds: float | None) -> None:
+    def written(self, batch: Sequence[Finished], final: AbstractSet[int], seconds: float | None) -> None:
         """These completed and failed jobs are written; failed ones in `final` are not retried.
 
         `seconds`: how long the write took; None if it was not measured.
@@ -69,7 +70,7 @@ class OutcomeEvents:
                 error = finished.outcome.error
                 self._emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
 
-    def ended(self, batch: Sequence[Finished], final: Collection[int]) -> None:
+    def ended(self, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
         """The snoozed and expired ones of these jobs are written; those in `final` cannot run again."""
         for finished in batch:
             outcome = finished.outcome
@@ -117,8 +118,8 @@ class OutcomeEvents:
     def returned(
         self,
         batch: Sequence[Finished],
-        missing: Collection[int],
-        final: Collection[int],
+        missing: AbstractSet[int],
+        final: AbstractSet[int],
         seconds: float | None,
     ) -> None:
         """These interrupted jobs are unlocked, except `missing`; those in `final` cannot run again."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 from .. import sqlstates
 from ..db.connection import Connection
@@ -115,7 +116,7 @@ class HistoryRecorder:
         raw = outcome.remaining_payload or job.raw_payload
         return redacted_json(self.redactors, "payload", job.task_identifier, raw)
 
-    def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: Collection[int]) -> None:
+    def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
         """Count the failures of a batch that was written; those in `final` are permanent."""
         if self.counts is None:
             return

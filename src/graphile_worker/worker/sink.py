@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..clock import Clock
 from ..db.retry import Backoff, Delays
@@ -116,6 +116,8 @@ class Sink:
         """Called with the outcomes that were written; None if nothing has to know."""
         self.holds: Holds | None = None
         """Takes the outcomes of held jobs; None if none are held."""
+        self._held: Collection[int] = ()
+        self._unsettled: Collection[int] = ()
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
@@ -124,6 +126,7 @@ class Sink:
     def hold_with(self, holds: Holds) -> None:
         """Leave the outcomes of held jobs to `holds`, which passes on what it does not write."""
         self.holds = holds
+        self._held, self._unsettled = holds.by_id, holds.unsettled
         holds.put = self.accept
 
     def completed_held(self, batch: list[Finished], began: float | None = None) -> None:
@@ -181,8 +184,7 @@ class Sink:
     def put(self, finished: Finished) -> None:
         """Accept the outcome of one job; does not block."""
         self.accepted += 1
-        holds = self.holds
-        if holds is not None and holds.take(finished):
+        if (self._held or self._unsettled) and self.holds is not None and self.holds.take(finished):
             return
         self.accept(finished)
 

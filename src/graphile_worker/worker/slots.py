@@ -32,7 +32,7 @@ from ..job import Job
 from ..observability.job_context import job_fields
 from ..outcome import Finished, Interrupted, Outcome, failed
 from ..spec import DEFAULT_MAX_ATTEMPTS
-from ..tasks.helpers import current_helpers
+from ..tasks.helpers import JobHelpers, current_helpers
 from ..time_limit import TimeLimit
 from .around import execute_around
 from .causes import TAKEN_AWAY, Cause, TimedOut
@@ -332,6 +332,7 @@ class Slots:
         observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
         around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
         time_limits, run_watchers = executor.time_limits, executor.run_watchers
+        services = executor.services
         while True:
             if WorkerGetJobStart in observed:
                 events.emit(WorkerGetJobStart(worker_id=slot.id))
@@ -349,7 +350,7 @@ class Slots:
             slot.job = job
             self._running += 1
             slot.started = started = monotonic()
-            helpers = executor.helpers(job, slot.id)
+            helpers = JobHelpers(job, services, slot.id)
             current_helpers.set(helpers)
             context = copy_context()
             if job.raw_flags is not None or (time_limits and job.task_identifier in time_limits):

@@ -20,11 +20,19 @@ details as materialized (
     $10::text[], $11::text[]
   ) as details (job_id, keep_seconds, keep_payload, redacted_payload, seconds, attempt, own_key, pool_id)
 ),
+-- A session plans this once, maybe while the history is empty. A join would then read all failed ends for every job, and
+-- `is true` keeps the planner from an index over states: what is left is to look up each job by its id.
 known as (
   update :GRAPHILE_WORKER_SCHEMA._private_py_history history
-  set state = 'cancelled', error = ended.reason, job_key = coalesce(history.job_key, details.own_key)
-  from ended join details on details.job_id = ended.id
-  where history.job_id = ended.id and history.state = 'failed' and history.finished_at >= ended.asked_at
+  set
+    state = 'cancelled',
+    error = (select ended.reason from ended where ended.id = history.job_id),
+    job_key = coalesce(
+      history.job_key, (select details.own_key from details where details.job_id = history.job_id limit 1)
+    )
+  where history.job_id = any (array(select ended.id from ended))
+    and (history.state = 'failed') is true
+    and history.finished_at >= (select ended.asked_at from ended where ended.id = history.job_id)
   returning history.job_id
 ),
 kept as (

@@ -12,11 +12,7 @@ with recursive
 ,
 :include queues
 select
-  found.id, found.payload::text, found.priority, date_part('epoch', found.run_at), found.attempts + 1, found.max_attempts,
-  found.last_error, date_part('epoch', nullif(found.created_at, found.run_at)),
-  date_part('epoch', nullif(found.updated_at, found.created_at)),
-  found.key, date_part('epoch', coalesce($4::timestamptz, now())), found.revision, found.flags::text, found.task_id,
-  found.job_queue_id
+:include held_columns
 from plain_priority cross join lateral (
   select job.*
   from :GRAPHILE_WORKER_SCHEMA._private_jobs job

@@ -12,16 +12,18 @@ asked as materialized (
 ended as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs job
   using unnest($2::bigint[], $3::text[]) as wanted (job_id, reason) left join asked on asked.job_id = wanted.job_id
-  where job.id = wanted.job_id
+  where job.id = any (array[wanted.job_id]) -- see write_outcomes
     and (job.locked_by = $1::text or job.locked_at is null and asked.job_id is not null)
   returning job.*, coalesce(asked.reason, wanted.reason) as reason, asked.asked_at
 ),
 forgotten as (
-  delete from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel using ended where cancel.job_id = ended.id
+  delete from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
+  where cancel.job_id = any (array(select ended.id from ended))
 ),
 -- Only of jobs that were locked: the queue of another one may run the next job by now.
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1 and queue.id in (select job_queue_id from ended where locked_by is not null)
+  where queue.locked_by = $1
+    and queue.id = any (array(select job_queue_id from ended where locked_by is not null and job_queue_id is not null))
 )

@@ -1,6 +1,6 @@
 -- write_outcomes for batches that leave something behind: the ends of kept jobs, and the errors of failed attempts. One
 -- statement, so that an end and its history are committed together. A write that is repeated because its answer was lost
--- finds no job and inserts nothing.
+-- finds no job and inserts nothing. For arrays of one id see write_outcomes.
 --
 -- $1 to $9: see write_outcomes; $2 are the completed jobs that are not kept
 -- failed jobs, in the order of $6:
@@ -38,7 +38,7 @@ with
 kept as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_jobs job
   using unnest($18::bigint[], $19::double precision[], $20::text[], $26::text[]) as ran (job_id, seconds, result, payload)
-  where job.id = ran.job_id and (job.locked_by = $1::text or job.key is null)
+  where job.id = any (array[ran.job_id]) and (job.locked_by = $1::text or job.key is null)
   returning
     job.id, job.task_id, job.job_queue_id, job.key, job.priority, job.attempts, job.max_attempts, job.created_at,
     job.run_at, job.flags, case when $22::boolean then coalesce(ran.payload::json, job.payload) end as payload,
@@ -56,7 +56,7 @@ failed as (
     job_id, message, new_payload, own_max_attempts, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
     fingerprint, due_at, redacted_payload, verdict, delay, attempt
   )
-  where job.id = failure.job_id and job.locked_by = $1::text
+  where job.id = any (array[failure.job_id]) and job.locked_by = $1::text
   returning job.*, failure.*
 ),
 kept_end as (

@@ -1,0 +1,132 @@
+"""Jobs that were added together have the same run_at: batches go on by id, unless another job is next."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker.queries.hold import ID, Ties, get_held_jobs, get_tied_jobs, ties_of
+from queries.explaining import ExplainingConnection, tune
+from queries.statements import Statements, statements_on
+from support.working import SCHEMA, Jobs
+
+COUNT = 3000
+BATCH = 500
+
+
+@pytest.fixture
+async def statements(connection: Any) -> Statements:
+    return await statements_on(connection)
+
+
+@pytest.fixture
+async def other(database_url: str, statements: Statements) -> AsyncIterator[Any]:
+    """A session of another batch."""
+    connection = await asyncpg.connect(database_url)
+    await tune(connection, statements.schema)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def tied(statements: Statements) -> Statements:
+    """Many jobs that were added by one statement."""
+    task_id = next(iter(statements.tasks))
+    await statements.connection.execute(
+        f"insert into {SCHEMA}._private_jobs (task_id, payload) select $1, '{{}}' "
+        "from generate_series(1, $2::integer)",
+        task_id,
+        COUNT,
+    )
+    await tune(statements.connection, statements.schema)
+    return statements
+
+
+async def held(statements: Statements, connection: Any = None, limit: int = BATCH) -> Sequence[Any]:
+    return await get_held_jobs(
+        connection or statements.connection, statements.schema, tasks=statements.tasks, limit=limit
+    )
+
+
+async def go_on(statements: Statements, ties: Ties | None, connection: Any = None) -> list[int]:
+    assert ties is not None
+    rows = await get_tied_jobs(
+        connection or statements.connection,
+        statements.schema,
+        ties=ties,
+        tasks=statements.tasks,
+        limit=BATCH,
+    )
+    return [row[ID] for row in rows]
+
+
+async def test_a_batch_goes_on_after_the_last_one_and_reads_none_of_its_rows(
+    tied: Statements, other: Any
+) -> None:
+    async with other.transaction():
+        rows = await held(tied, other)
+        ties = ties_of(rows)
+        explaining = ExplainingConnection(tied.connection)
+        async with tied.connection.transaction():
+            found = await go_on(tied, ties, explaining)
+    assert found == list(range(rows[-1][ID] + 1, rows[-1][ID] + 1 + BATCH))
+    assert explaining.plans[0].touched <= BATCH + 10, explaining.plans[0].describe()
+    assert "Seq Scan" not in explaining.plans[0].kinds_of_scans
+
+
+async def test_the_rows_are_locked_and_unchanged(tied: Statements, other: Any) -> None:
+    ties = ties_of(await held(tied))
+    async with tied.connection.transaction():
+        found = await go_on(tied, ties)
+        free = await other.fetch(
+            f"select id from {SCHEMA}._private_jobs where id = any ($1) for update skip locked", found
+        )
+        assert free == []
+    untouched = await tied.connection.fetchval(
+        f"select count(*) from {SCHEMA}._private_jobs where locked_at is null and attempts = 0"
+    )
+    assert untouched == COUNT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("set priority = -1", id="better priority"),
+        pytest.param("set run_at = run_at - interval '1 second'", id="earlier"),
+    ],
+)
+async def test_a_job_that_comes_first_ends_it(tied: Statements, change: str) -> None:
+    rows = await held(tied)
+    late = rows[-1][ID] + 1000
+    await tied.connection.execute(f"update {SCHEMA}._private_jobs {change} where id = $1", late)
+    assert await go_on(tied, ties_of(rows)) == []
+    assert (await held(tied))[0][ID] == late
+
+
+async def test_a_named_queue_that_may_be_next_ends_it(tied: Statements, jobs: Jobs) -> None:
+    ties = ties_of(await held(tied))
+    await jobs.add("hello", queue="named")
+    assert await go_on(tied, ties) == []
+
+
+async def test_only_jobs_with_the_same_run_at_are_taken(tied: Statements) -> None:
+    rows = await held(tied)
+    last = rows[-1][ID]
+    await tied.connection.execute(
+        f"update {SCHEMA}._private_jobs set run_at = run_at + interval '1 microsecond' where id > $1",
+        last + 10,
+    )
+    assert await go_on(tied, ties_of(rows)) == list(range(last + 1, last + 11))
+
+
+async def test_rows_that_are_alike_and_close_together_are_ties(tied: Statements) -> None:
+    rows = await held(tied, limit=4)
+    assert ties_of(rows) == Ties(0, rows[0][3], rows[3][ID])
+    other_priority = [*rows[:3], (rows[3][0], None, 1, rows[3][3])]
+    other_time = [*rows[:3], (rows[3][0], None, 0, rows[3][3] + 1)]
+    far_away = [*rows[:3], (rows[3][0] + 100, None, 0, rows[3][3])]
+    backwards = rows[::-1]
+    assert [ties_of(each) for each in (other_priority, other_time, far_away, backwards)] == [None] * 4
