@@ -13,7 +13,7 @@ from datetime import datetime
 
 from ..clock import Clock
 from ..db.connection import Connection
-from ..db.retry import Backoff, Delays
+from ..db.retry import Backoff, Delays, is_refusal
 from ..job import Job
 from ..outcome import Completed, Finished
 from ..queries.hold import settle_jobs
@@ -59,6 +59,8 @@ class LostBatches:
         self._finished: dict[int, Finished] = {}
         self._may_be_committed: set[int] = set()
         self._task: asyncio.Task[None] | None = None
+        self._is_abandoned = False
+        self._one_at_a_time = False  # the database has refused some job
         self._session.holdings.unsettled = self.jobs
 
     @property
@@ -68,14 +70,23 @@ class LostBatches:
 
     def add(self, finished: Sequence[Finished], running: Sequence[Job], *, may_be_committed: bool) -> None:
         """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came."""
+        if self._is_abandoned:
+            return
         for each in finished:
             self.jobs[each.job.id] = each.job
             self._finished[each.job.id] = each
         for job in running:
             self.jobs[job.id] = job
         if may_be_committed:
-            self._may_be_committed.update(self.jobs)
+            self._may_be_committed.update(each.job.id for each in finished)
         self._start()
+
+    def abandon(self) -> None:
+        """Forget everything: the pool ends, and the database cannot be reached."""
+        self._is_abandoned = True
+        self.jobs.clear()
+        if self._task is not None:
+            self._task.cancel()
 
     def take(self, finished: Finished) -> bool:
         """Accept the outcome of a job that is not settled; False if there is no such job."""
@@ -99,15 +110,26 @@ class LostBatches:
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
         while self.jobs:
-            try:
-                await self._settle()
-            except Exception as error:
-                self._on_error(error)
+            jobs = list(self.jobs.values())
+            for some in [[job] for job in jobs] if self._one_at_a_time else [jobs]:
+                try:
+                    await self._settle(some)
+                except Exception as error:
+                    self._failed(some, error)
+                    if not is_refusal(error):
+                        break
             if self.jobs:
                 await self._clock.sleep(backoff.next_delay())
 
-    async def _settle(self) -> None:
-        jobs = list(self.jobs.values())
+    def _failed(self, jobs: list[Job], error: Exception) -> None:
+        """Let go of a job that the database refuses to lock; find out which of several it is."""
+        self._on_error(error)
+        if is_refusal(error):
+            if len(jobs) == 1:
+                self._let_go(jobs)
+            self._one_at_a_time = True
+
+    async def _settle(self, jobs: list[Job]) -> None:
         found: dict[int, bool] = {}
 
         async def statement(connection: Connection) -> Sequence[Job]:

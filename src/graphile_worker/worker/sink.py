@@ -265,6 +265,8 @@ class Sink:
     def abandon(self) -> None:
         """Drop everything that is unwritten."""
         self._is_closing = True
+        if self.holds is not None:
+            self.holds.abandon()
         if self._loop_task is not None:
             self._loop_task.cancel()
 
