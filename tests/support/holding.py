@@ -41,12 +41,16 @@ class Holding:
             await self.warm_up()
         return runner
 
-    async def warm_up(self, *, task: str = "quick") -> None:
-        """Add short jobs until the worker holds some."""
+    async def warm_up(self, *, task: str = "quick", left: int = 0) -> None:
+        """Add short jobs until the worker holds some; `left`: how many other jobs are in the queue."""
         before = len(self.held_fetches)
+
+        async def have_ended() -> bool:
+            return await self.jobs.count() == left
+
         for _ in range(ROUNDS):
             await self.add_load(LOAD, task=task)
-            await self.jobs.until_gone()
+            await until(have_ended)
             if len(self.held_fetches) > before:
                 return
         raise AssertionError("the worker holds nothing")
@@ -58,10 +62,10 @@ class Holding:
             return await add()
 
     async def add_load(self, count: int, *, task: str = "quick") -> None:
-        """Add short jobs that are due before all others."""
+        """Add short jobs that are due before all others, at different times: see get_tied_jobs."""
         await self.jobs.connection.execute(
-            f"select {SCHEMA}.add_job($2, '{{}}', run_at => now() - interval '1 day') "
-            "from generate_series(1, $1)",
+            f"select {SCHEMA}.add_job($2, '{{}}', run_at => now() - interval '1 day' + n * interval '1 ms') "
+            "from generate_series(1, $1) n",
             count,
             task,
         )
