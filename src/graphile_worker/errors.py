@@ -14,6 +14,7 @@
     │   ├── SchemaMissingError       the Graphile Worker schema is not installed
     │   ├── PermissionDeniedError    the role lacks a privilege
     │   ├── JobNotAddedError         a keyed add returned no job, even when retried
+    │   ├── JobBusyError             a worker, or another transaction, holds the job at the moment
     │   └── MigrationError           the schema could not be installed or upgraded
     │       ├── SchemaTooOldError    too old for this package to upgrade
     │       └── SchemaTooNewError    has a breaking migration of a newer version
@@ -153,6 +154,13 @@ class PermissionDeniedError(DatabaseError):
 
 class JobNotAddedError(DatabaseError):
     """A keyed add returned no job, even when retried."""
+
+
+class JobBusyError(DatabaseError):
+    """Another transaction holds a job that was to be changed: that of a worker that runs it, usually.
+
+    Nothing was changed. The same call succeeds when the other transaction has ended.
+    """
 
 
 class MigrationError(DatabaseError):

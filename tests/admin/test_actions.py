@@ -153,7 +153,11 @@ async def test_a_row_that_stays_locked_is_skipped(
         await holder.close()
     assert answer["changed"] == [free]
     assert answer["skipped"] == [
-        {"id": held, "why": "changed", "detail": "another transaction is changing it; try again"}
+        {
+            "id": held,
+            "why": "busy",
+            "detail": "a worker or another transaction holds it at the moment; try again",
+        }
     ]
 
 

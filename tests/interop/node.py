@@ -41,14 +41,14 @@ class Node:
         """`graphile-worker -c URL …`, run to its end in `folder`."""
         script = str(self.packages.command_line(package))
         full = [script, "-c", self.url, "-s", self.schema, *arguments]
-        async with self._process(full, folder=folder, stdin=DEVNULL) as process:
+        async with self.process(full, folder=folder, stdin=DEVNULL) as process:
             output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert process.returncode is not None
         return Ended(process.returncode, output.decode())
 
     async def call(self, *calls: Sequence[Any]) -> list[Any]:
         """Call library functions, each given as `(name, *arguments)`; one result each, rows as objects."""
-        async with self._process([str(SCRIPTS / "call.mjs")], stdin=PIPE, stderr=PIPE) as process:
+        async with self.process([str(SCRIPTS / "call.mjs")], stdin=PIPE, stderr=PIPE) as process:
             output, complaints = await asyncio.wait_for(
                 process.communicate(json.dumps(calls).encode()), PATIENCE
             )
@@ -61,16 +61,17 @@ class Node:
         """A worker with recording tasks of these names, running while the block runs."""
         given = json.dumps({"tasks": tasks, "options": options})
         arguments = [str(SCRIPTS / "work.mjs"), given]
-        async with self._process(arguments, stdin=PIPE, stderr=STDOUT) as process:
+        async with self.process(arguments, stdin=PIPE, stderr=STDOUT) as process:
             worker = NodeWorker(process)
             await worker.wait_for_line("ready")
             yield worker
             await worker.stop()
 
     @asynccontextmanager
-    async def _process(
+    async def process(
         self, arguments: list[str], *, folder: Path | None = None, stdin: int, stderr: int = STDOUT
     ) -> AsyncIterator[Process]:
+        """Node with a script and its arguments, until the block ends."""
         process = await asyncio.create_subprocess_exec(
             self.packages.binary, *arguments, stdin=stdin, stdout=PIPE, stderr=stderr,
             cwd=folder, env=self._environment(),

@@ -44,6 +44,7 @@ TEXTS = {
     "own_objects/0021_days": "b02b8b4d0522c9fa",
     "own_objects/0022_monitoring": "71d8bdf45f0f9988",
     "own_objects/0023_mended_functions": "1ae2e8494d949c7e",
+    "own_objects/0024_last_death": "0dba25ce421bbcd0",
     "migrations/functions/add_job": "c48c9a25dd2ac85e",
     "migrations/functions/add_jobs": "59dda3b651fe9c22",
     "migrations/functions/complete_jobs": "91bd40be8897376e",

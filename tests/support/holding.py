@@ -1,115 +1,86 @@
-"""What tests of held batches share: a worker that holds the jobs which a test adds next.
-
-A worker holds jobs only while they are short and many. `Holding` keeps one busy with short jobs until it
-holds them, and adds the jobs of a test behind a further load of them, in the same transaction.
-"""
+"""A worker that holds jobs in an open transaction for as long as a test needs it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+import asyncio
+from typing import Any
 
-from graphile_worker import Runner
-from graphile_worker.hooks.events import PoolJobsFetched
-from graphile_worker.testing.recorder import EventRecorder
-from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
+from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers
 
-LOAD = 4500  # jobs: the first fetch after a pause holds none, and takes 2,000 at most
-ROUNDS = 20  # loads after which a worker that has held nothing never will
-T = TypeVar("T")
+TASK = "held"
+SHORT = 2_000  # jobs that end at once, so that the worker begins to hold
 
-FREE_ROWS = f"select id from {SCHEMA}._private_jobs where id = any($1::bigint[]) for update skip locked"
+FREE = f"select id from {SCHEMA}._private_jobs where id = any ($1) and locked_at is null"
+LOCKABLE = f"{FREE} for update skip locked"
 
 
-async def quick() -> None:
-    """The task of the load."""
+class HoldingWorker:
+    """Runs jobs of the task `held`: those with `{"wait": true}` end when the test lets them."""
 
-
-class Holding:
-    """A worker that holds jobs, for as long as a test likes."""
-
-    def __init__(self, jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
-        self.jobs = jobs
-        self.recorder = recorder
+    def __init__(self, workers: Workers, jobs: Jobs) -> None:
         self._workers = workers
+        self._jobs = jobs
+        self.gate = Gate()
+        self.ran: list[int] = []
+        """Ids of waiting jobs, each time that one was started."""
+        self.runner: Any = None
 
-    async def start(self, tasks: dict[str, Any], *, is_warm: bool = True, **options: Any) -> Runner:
-        """A worker with the task "quick" and these; `is_warm`: wait until it holds jobs."""
-        options = {"hold": SELDOM, "prefetch": SELDOM, "events": self.recorder.events, **options}
-        runner = await self._workers.start({"quick": quick, **tasks}, **options)
-        if is_warm:
-            await self.warm_up()
-        return runner
-
-    async def warm_up(self, *, task: str = "quick", left: int = 0) -> None:
-        """Add short jobs until the worker holds some; `left`: how many other jobs are in the queue."""
-        before = len(self.held_fetches)
-
-        async def have_ended() -> bool:
-            return await self.jobs.count() == left
-
-        for _ in range(ROUNDS):
-            await self.add_load(LOAD, task=task)
-            await until(have_ended)
-            if len(self.held_fetches) > before:
-                return
-        raise AssertionError("the worker holds nothing")
-
-    async def add(self, add: Callable[[], Awaitable[T]]) -> T:
-        """Add jobs behind a load of short ones, so that they are held; the answer of `add`."""
-        async with self.jobs.connection.transaction():
-            await self.add_load(LOAD)
-            return await add()
-
-    async def add_load(self, count: int, *, task: str = "quick") -> None:
-        """Add short jobs that are due before all others, at different times: see get_tied_jobs."""
-        await self.jobs.connection.execute(
-            f"select {SCHEMA}.add_job($2, '{{}}', run_at => now() - interval '1 day' + n * interval '1 ms') "
-            "from generate_series(1, $1) n",
-            count,
-            task,
+    async def start(self, *, hold: float, **options: Any) -> None:
+        """`hold`: for how many seconds."""
+        self.runner = await self._workers.start(
+            {TASK: self._run}, hold=hold, **{"concurrency": 20, "max_pool_size": 20, **options}
         )
+        for _ in range(2):  # it measures how short they are, and opens its sessions
+            await self._jobs.add_many(TASK, SHORT)
+            await self._jobs.until_gone()
 
-    # -- what has happened ---------------------------------------------------------------------------------
+    async def _run(self, payload: Any, helpers: Any) -> None:
+        if payload.get("wait"):
+            self.ran.append(helpers.job.id)
+            await self.gate(helpers.job.id)
 
-    @property
-    def held_fetches(self) -> list[int]:
-        """How many jobs each fetch so far has held."""
-        return [event.count for event in self._fetches if event.kind == "held"]
+    async def hold(self, count: int = 3, *, started: int | None = None) -> list[int]:
+        """Let the worker hold this many waiting jobs in one transaction, of which so many start; their ids.
 
-    @property
-    def last_fetch(self) -> str:
-        """The kind of the last fetch that found jobs."""
-        return self._fetches[-1].kind
+        It holds only while short jobs are many, and which fetch finds the waiting ones is a matter of chance:
+        if they were locked in the ordinary way, others are added.
+        """
+        started = count if started is None else started
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                ids = await self._add(count)
+                await self.gate.until_inside(started)
+                if await self.held(ids) == ids:
+                    return ids
+                await self.let_end()
+                await self._jobs.until_gone()
 
-    @property
-    def _fetches(self) -> list[PoolJobsFetched]:
-        return [event for event in self.recorder.of(PoolJobsFetched) if event.count]
+    async def _add(self, count: int) -> list[int]:
+        connection = self._jobs.connection
+        async with connection.transaction():
+            await self._jobs.add_many(TASK, SHORT)
+            ids = [await self._jobs.add(TASK, {"wait": True}) for _ in range(count)]
+        return ids
 
-    def of(self, kind: type[Any], ids: Iterable[int]) -> list[int]:
-        """Which of these jobs had an event of this class, in the order of the events."""
-        wanted = set(ids)
-        return [event.job.id for event in self.recorder.of(kind) if event.job.id in wanted]
+    async def held(self, ids: list[int]) -> list[int]:
+        """Which of these look free, but cannot be locked."""
+        connection = self._jobs.connection
+        free = {row["id"] for row in await connection.fetch(FREE, ids)}
+        lockable = {row["id"] for row in await connection.fetch(LOCKABLE, ids)}
+        return sorted(free - lockable)
 
-    async def rows(self, task: str) -> list[Any]:
-        """The rows of this task's jobs."""
-        return [row for row in await self.jobs.all() if row["identifier"] == task]
+    async def let_end(self) -> None:
+        """Let every waiting job end, also those that start meanwhile."""
+        while self.gate.inside or await self._waiting():
+            while self.gate.inside:
+                self.gate.open()
+            await asyncio.sleep(0.005)
 
-    async def are_locked(self, task: str, count: int) -> bool:
-        """Whether this many jobs of the task are locked in the ordinary way."""
-        return sum(row["locked_by"] is not None for row in await self.rows(task)) == count
-
-    async def row_locked(self, ids: Iterable[int]) -> list[int]:
-        """Which of these jobs have a row that a transaction has locked."""
-        ids = list(ids)
-        free = {row["id"] for row in await self.jobs.connection.fetch(FREE_ROWS, ids)}
-        return [job_id for job_id in ids if job_id not in free]
-
-    async def open_until_gone(self, gate: Gate) -> None:
-        """Let every call through until no job is left."""
-
-        async def is_empty() -> bool:
-            gate.open_all()
-            return await self.jobs.count() == 0
-
-        await until(is_empty)
+    async def _waiting(self) -> bool:
+        connection = self._jobs.connection
+        return bool(
+            await connection.fetchval(
+                f"select exists (select from {SCHEMA}._private_jobs where payload->>'wait' = 'true' "
+                "and attempts < max_attempts)"
+            )
+        )

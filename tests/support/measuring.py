@@ -18,6 +18,7 @@ NOT_MEASURED = (
     "tests/docs/",
     "tests/examples/",
     "tests/fuzz/",
+    "tests/interop/test_held_batches.py",
     "tests/typing/",
     "tests/worker/test_run_order.py",
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 CHUNK = 1 << 16
+BACKEND_KEY = b"K\x00\x00\x00\x0c"
 
 
 class Link:
@@ -21,6 +22,13 @@ class Link:
         """What the server has sent so far."""
         self.requests = 0
         """How often the client has sent something: at least once for each statement."""
+        self.needle: bytes | None = None
+        """Cut this connection once, like `Proxy.needle`."""
+        self.pid = 0
+        """Of the server's process."""
+        self.flows = asyncio.Event()
+        """While it is not set, nothing that the server says reaches the client, not even its end."""
+        self.flows.set()
 
 
 class Proxy:
@@ -34,12 +42,24 @@ class Proxy:
         self.cuts = 0
         self.is_silent = False
         """New connections are taken, and nothing is ever said on them."""
+        self.is_away = False
+        """New connections end at once."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def requests(self) -> int:
         """How often clients have sent something, on all connections."""
         return sum(link.requests for link in self.links)
+
+    def link(self, pid: int) -> Link:
+        """The connection to this process of the server."""
+        (found,) = [link for link in self.links if link.pid == pid]
+        return found
+
+    async def go_away(self) -> None:
+        """End all connections, and new ones until `is_away` is reset."""
+        self.is_away = True
+        await self.close()
 
     def url(self, folder: Path) -> str:
         parts = urlsplit(self._target)
@@ -56,6 +76,9 @@ class Proxy:
         self._tasks.discard(current)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_away:
+            writer.transport.abort()
+            return
         server_reader, server_writer = await self._connect()
         link = Link()
         link.is_silent = self.is_silent
@@ -91,8 +114,15 @@ class Proxy:
             while data := await reader.read(CHUNK):
                 if link.is_silent:
                     continue
+                if is_answer:
+                    link.pid = link.pid or _pid(data)
+                    await link.flows.wait()
                 if is_answer and self.needle is not None and self.needle in data:
                     self.needle = None
+                    self.cuts += 1
+                    return
+                if is_answer and link.needle is not None and link.needle in data:
+                    link.needle = None
                     self.cuts += 1
                     return
                 if is_answer:
@@ -101,6 +131,13 @@ class Proxy:
                     link.requests += 1
                 writer.write(data)
                 await writer.drain()
+        await link.flows.wait()
+
+
+def _pid(data: bytes) -> int:
+    """The process that the server names after the login; 0 if this is something else."""
+    place = data.find(BACKEND_KEY)
+    return int.from_bytes(data[place + 5 : place + 9], "big") if place >= 0 else 0
 
 
 class HalfOpenProxy(Proxy):

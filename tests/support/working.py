@@ -205,16 +205,24 @@ class Gate:
     def open(self, error: BaseException | None = None) -> Any:
         """Let the call that waits longest go on (or fail); its payload."""
         payload, waiter = next(entry for entry in self._waiting if not entry[1].done())
-        if error is None:
-            waiter.set_result(None)
-        else:
-            waiter.set_exception(error)
+        _end(waiter, error)
         return payload
 
     def open_all(self) -> None:
         """Let every call that waits go on."""
         while self.inside:
             self.open()
+
+    def open_one(self, payload: Any, error: BaseException | None = None) -> None:
+        """Let the call with this payload go on (or fail)."""
+        _end(next(each for found, each in self._waiting if found == payload and not each.done()), error)
+
+
+def _end(waiter: asyncio.Future[None], error: BaseException | None) -> None:
+    if error is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(error)
 
 
 class Workers:

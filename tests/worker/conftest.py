@@ -8,7 +8,7 @@ import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.testing.recorder import EventRecorder
-from support.holding import Holding
+from support.held_load import Holding
 from support.working import SELDOM, Gate, Jobs, Workers
 
 

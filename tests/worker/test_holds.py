@@ -1,6 +1,6 @@
 """Held batches: short jobs run inside the transaction that fetched them, and nothing shows but the speed.
 
-The batches of most tests here are held for as long as the test likes; see `support.holding`.
+The batches of most tests here are held for as long as the test likes; see `support.held_load`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from support.holding import Holding
+from support.held_load import Holding
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
 ROWS = (
@@ -298,7 +298,7 @@ async def test_a_workers_own_time_decides_what_is_due(
 ) -> None:
     ahead = await connection.fetchval("select now() + interval '3 days'")
     clock = FakeClock(ahead)
-    options = {"use_local_time": True, "clock": clock, "hold": SHORTLY}
+    options: dict[str, Any] = {"use_local_time": True, "clock": clock, "hold": SHORTLY}
     await holding.start({"step": gate.__call__}, concurrency=10, **options)
 
     async def add() -> list[int]:

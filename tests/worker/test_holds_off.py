@@ -9,7 +9,7 @@ import pytest
 
 from graphile_worker import Lane, run_once, task
 from graphile_worker.testing.recorder import EventRecorder
-from support.holding import LOAD, Holding
+from support.held_load import LOAD, Holding
 from support.working import Jobs
 
 OPTIONS: dict[str, dict[str, Any]] = {

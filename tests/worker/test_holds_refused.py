@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.hooks.events import JobOutcomeDiscarded, JobSucceeded, PoolEvicted
-from support.holding import Holding
+from support.held_load import Holding
 from support.working import IS_LOCKED_OUT, SCHEMA, Gate, Jobs, Workers, until
 
 HOLDERS = (

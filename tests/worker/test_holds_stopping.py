@@ -9,7 +9,7 @@ from typing import Any
 from graphile_worker import WorkerUtils, run_once
 from graphile_worker.hooks.events import JobStarted, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
-from support.holding import LOAD, Holding
+from support.held_load import LOAD, Holding
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 

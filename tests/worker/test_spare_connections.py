@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from support.holding import Holding
+from support.held_load import Holding
 from support.working import Gate, Jobs, until
 
 

@@ -95,7 +95,10 @@ class Sampler:
     def _rates(
         self, now: datetime, counters: tuple[int, int, int, int]
     ) -> tuple[float, float, float] | tuple[None, None, None]:
-        """Jobs added, deleted and failed per minute. Each lock and each failure is an update."""
+        """Jobs added, deleted and failed per minute. Each lock and each failure is an update.
+
+        Jobs that completed in the transaction that fetched them had none: then more may have failed.
+        """
         unknown = None, None, None
         recent = [each for each in self.samples if 0 < (now - each.at).total_seconds() <= RATES_OVER + 15]
         if not recent:
@@ -110,9 +113,10 @@ class Sampler:
 
 
 def _running(backlog: Backlog, workers: dict[str, int] | None) -> Count:
-    """Jobs of other runtimes are known only by their locks."""
+    """Jobs of other runtimes are known only by their locks. Pools may have jobs that they have not locked."""
     if workers is None:
         return Count(backlog.locked, "exact" if backlog.is_scanned else "estimate")
     if backlog.is_scanned:
-        return Count(workers["running"] + max(backlog.locked - workers["held"], 0))
+        others = backlog.locked - workers["held"]
+        return Count(workers["running"] + max(others, 0), "exact" if others >= 0 else "at_least")
     return Count(workers["running"])

@@ -18,7 +18,7 @@ from ..sql import load
 from .fetch import _flags, _ids
 
 MANY = 100  # jobs; below that it does not matter how they are found
-ID, PRIORITY, RUN_AT, KEY = 0, 2, 3, 9  # columns
+ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
 NEAR = 2  # ids are close together if at least every second one is deleted
 
 

@@ -1,4 +1,9 @@
-"""Changes of several queues at once, beside workers that lock the same rows in an order of their own."""
+"""How long changes wait for rows that other transactions have locked.
+
+`bounded_waits` is for jobs that are named: a worker may hold them in its own transaction while they run, and
+one whose event loop is blocked cannot end it. `yielding_locks` is for changes of several queues at once,
+beside workers that lock the same rows in an order of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import TypeVar
 from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
+from ..errors import JobBusyError
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -16,7 +22,33 @@ BRIEFLY = "250ms"
 PAUSE = 0.05  # seconds
 ATTEMPTS = 20
 
+MOST = "5s"
+"""How long to wait for a named job. A worker that is not blocked holds its jobs for a fraction of that."""
+BUSY = (
+    "busy: a worker holds one of these jobs at the moment, or another transaction is changing it; nothing "
+    "was changed, try again (if it lasts, `graphile-worker workers` says which worker is blocked)"
+)
+
 T = TypeVar("T")
+
+
+async def bounded_waits(connection: Connection, schema: SchemaName, change: Callable[[], Awaitable[T]]) -> T:
+    """The result of `change` in a transaction, or a savepoint. Raises JobBusyError after a long wait.
+
+    A shorter `lock_timeout` of the session applies instead.
+    """
+    is_inside = connection.is_in_transaction()
+    try:
+        async with connection.transaction():
+            earlier = await connection.fetchval(load("session/bound_lock_waits", schema), MOST)
+            result = await change()
+            if is_inside:  # the rest of the transaction is the caller's
+                await _limit_waits(connection, schema, earlier)
+            return result
+    except Exception as error:
+        if sqlstate_of(error) != sqlstates.LOCK_NOT_AVAILABLE:
+            raise
+        raise JobBusyError(BUSY, sqlstate=sqlstates.LOCK_NOT_AVAILABLE) from error
 
 
 async def yielding_locks(connection: Connection, schema: SchemaName, change: Callable[[], Awaitable[T]]) -> T:

@@ -34,6 +34,7 @@ from .connections import from_dsn, from_pool
 from .describe import Description, describe_worker
 from .duties import Duties, Duty
 from .heartbeat import UNAVAILABLE, Heartbeat
+from .hold_guard import PROVEN_AFTER, HoldGuard
 from .lease import Lease
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
@@ -81,6 +82,9 @@ class RecoverablePool(Protocol):
     async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
+
+    @property
+    def can_hold(self) -> bool: ...
 
     def allow_holds(self, after: float = 0.0) -> None: ...
 
@@ -196,6 +200,9 @@ class Recovery:
             self._warn_off(f"max_pool_size is {size}; it needs {SMALLEST_POOL_FOR_RECOVERY}")
             return
         sent_at = uptime()
+        guard = HoldGuard(
+            self._pool, self._pool.run_statement, self._schema, interval=self._options.sweep_interval
+        )
         try:
             async with self._database.acquire() as connection:
                 self._started_at = await register_worker(
@@ -203,6 +210,7 @@ class Recovery:
                 )
                 if self._description is not None:
                     await describe_worker(connection, self._schema, self._pool.id, self._description)
+                await guard.begin(connection)
         except Exception as error:
             if sqlstate_of(error) not in UNAVAILABLE:
                 raise
@@ -210,7 +218,10 @@ class Recovery:
             return
         self._pool.lease.begin(self._registration.grace * LEASE_SHARE, sent_at)
         self._pool.before_rerun(self._note_rerun)
-        self._pool.allow_holds()
+        if self._pool.can_hold:
+            self._loops.append(
+                Periodic("the search for dead workers", guard.look, self._clock, first_after=PROVEN_AFTER)
+            )
         if self._dsn is None:
             # The first job may block the loop before the lock is taken.
             self._start_heartbeat()

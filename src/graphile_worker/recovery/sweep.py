@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..db.retry import is_refusal
@@ -44,6 +45,7 @@ from .orphaned_jobs import (
 from .worker_rows import (
     UnreachablePool,
     deregister_rust_workers,
+    end_held_batches,
     has_rust_workers,
     list_workers,
     mark_unreachable_workers,
@@ -188,6 +190,7 @@ class Sweep:
             pools = sorted(deleted | keep)
             if not pools:
                 return set(), {}
+            await self._end_held_batches(connection, pools)
             queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
             recovered = await self._apply(connection, pools, decisions, queues)
             await self._end_cancelled(connection, recovered, jobs)
@@ -197,6 +200,17 @@ class Sweep:
             if deleted and await has_rust_workers(connection, schema):
                 await deregister_rust_workers(connection, schema, sorted(deleted))
             return deleted, recovered
+
+    async def _end_held_batches(self, connection: Connection, pools: Sequence[str]) -> None:
+        """Free the rows that suspended or cut-off processes keep locked."""
+        for pool_id in pools:
+            try:
+                async with connection.transaction():
+                    await end_held_batches(connection, self._schema, pool_id)
+            except Exception as error:
+                if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
+                    raise
+                logger.debug("sessions of the dead worker %s stay: %s", pool_id, message_of(error))
 
     async def _end_cancelled(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]

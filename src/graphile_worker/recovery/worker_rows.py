@@ -215,6 +215,12 @@ async def end_old_session(connection: Connection, schema: SchemaName, pool_id: s
     return count
 
 
+async def end_held_batches(connection: Connection, schema: SchemaName, pool_id: str) -> int:
+    """Terminate the sessions in which a dead pool holds jobs; return how many."""
+    count: int = await connection.fetchval(load("recovery/end_held_batches", schema), schema.name, pool_id)
+    return count
+
+
 # -- queries -----------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ class HeldBatch:
         "connection",
         "ending",
         "finished",
+        "ids",
         "is_committing",
         "jobs",
         "left",
@@ -33,6 +34,8 @@ class HeldBatch:
         self.connection = connection
         self.transaction = transaction
         self.jobs: Sequence[Job] = ()
+        self.ids: set[int] = set()
+        """Of all jobs that were not released, until the batch has ended."""
         self.left = 0
         """How many of the jobs have neither ended nor been released."""
         self.finished: list[Finished] = []

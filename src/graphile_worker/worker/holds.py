@@ -32,6 +32,7 @@ from ..outcome import Finished
 from ..queries.hold import (
     ID,
     KEY,
+    LAST_ERROR,
     RowsKeptError,
     Ties,
     end_batch,
@@ -41,6 +42,7 @@ from ..queries.hold import (
     warm_up,
 )
 from ..queries.rows import JobBatch, taken_jobs
+from ..recovery.orphaned_jobs import RECOVERED
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
 from .lost_batches import LostBatches
@@ -148,6 +150,7 @@ class Holds:
         self._used_at = 0.0  # monotonic
         self._is_on = seconds > 0
         self._is_closing = False
+        self._is_abandoned = False
         self.by_id: dict[int, HeldBatch] = {}
         """The batch of each held job that has not ended."""
         self.unsettled = lost.jobs
@@ -310,8 +313,9 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return ()
-        if any(map(itemgetter(KEY), rows)):
-            # Others may want to replace or remove such a job, and would wait for the transaction.
+        if any(map(itemgetter(KEY), rows)) or RECOVERED in map(itemgetter(LAST_ERROR), rows):
+            # Others may want to replace or remove a job with a key, and would wait for the transaction. A job
+            # that was recovered may kill this process too, which counts only if it is locked.
             self._hold_less()
             return await self._lock_all(batch)
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
@@ -335,15 +339,26 @@ class Holds:
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
         ids = list(map(itemgetter(ID), rows))
-        pool_id, by_id, lost = self._pool_id, self.by_id, self._lost.jobs
+        pool_id = self._pool_id
         batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
         # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
-        if not by_id.keys().isdisjoint(ids) or not lost.keys().isdisjoint(ids):
-            batch.jobs = [job for job in batch.jobs if job.id not in by_id and job.id not in lost]
+        if own := self._own(ids):
+            batch.jobs = [job for job in batch.jobs if job.id not in own]
             ids = [job.id for job in batch.jobs]
         batch.left = len(ids)
-        by_id.update(dict.fromkeys(ids, batch))
+        batch.ids.update(ids)
+        self.by_id.update(dict.fromkeys(ids, batch))
         return batch.jobs
+
+    def _own(self, ids: Sequence[int]) -> set[int]:
+        """Those of these jobs that run here, or have ended here and are not written."""
+        own: set[int] = set()
+        if self._lost.jobs:
+            own.update(self._lost.jobs.keys() & ids)
+        for seat in self._seats:
+            if seat.batch is not None and not seat.batch.ids.isdisjoint(ids):
+                own.update(seat.batch.ids.intersection(ids))
+        return own
 
     async def _lock_all(self, batch: HeldBatch) -> Sequence[Job]:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
@@ -400,6 +415,7 @@ class Holds:
                 batch.released.add(job.id)
             if holdings.jobs.pop(job.id, None) is not None:
                 holdings.in_doubt = True  # locked by an ordinary fetch, see `without_own`
+            batch.ids.discard(job.id)
             batch.left -= 1
             batches.add(batch)
         for batch in batches:
@@ -411,10 +427,10 @@ class Holds:
 
         The batch of such a job was lost, and the job is ours again: its first run goes on.
         """
-        by_id, lost = self.by_id, self._lost.jobs
-        if not by_id and not lost:
+        if not self._lost.jobs and all(seat.batch is None for seat in self._seats):
             return jobs
-        return [job for job in jobs if job.id not in by_id and job.id not in lost]
+        own = self._own([job.id for job in jobs])
+        return [job for job in jobs if job.id not in own] if own else jobs
 
     @property
     def count(self) -> int:
@@ -439,7 +455,7 @@ class Holds:
 
     def _ending_over(self, batch: HeldBatch) -> None:
         """A task that was cancelled before its first step has ended nothing."""
-        if self._seats[batch.seat].batch is batch:
+        if self._seats[batch.seat].batch is batch and not self._is_abandoned:
             batch.ending = None
             self._end_soon(batch)
 
@@ -598,5 +614,11 @@ class Holds:
         await self.flush()
 
     def abandon(self) -> None:
-        """Settle nothing any more: the jobs of lost batches are left to other workers."""
+        """Drop everything that is unwritten: the transactions end with their connections."""
+        self._is_closing = self._is_abandoned = True
         self._lost.abandon()
+        for batch in (seat.batch for seat in self._seats):
+            if batch is not None and batch.timer is not None:
+                batch.timer.cancel()
+            if batch is not None and batch.ending is not None:
+                batch.ending.cancel()

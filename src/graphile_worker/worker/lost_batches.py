@@ -81,13 +81,6 @@ class LostBatches:
             self._may_be_committed.update(each.job.id for each in finished)
         self._start()
 
-    def abandon(self) -> None:
-        """Forget everything: the pool ends, and the database cannot be reached."""
-        self._is_abandoned = True
-        self.jobs.clear()
-        if self._task is not None:
-            self._task.cancel()
-
     def take(self, finished: Finished) -> bool:
         """Accept the outcome of a job that is not settled; False if there is no such job."""
         if self.jobs.get(finished.job.id) is not finished.job:
@@ -99,6 +92,13 @@ class LostBatches:
         """Wait until every job is settled."""
         while self.jobs:
             await asyncio.wait((self._start(),))
+
+    def abandon(self) -> None:
+        """Settle nothing more."""
+        self._is_abandoned = True
+        self.jobs.clear()
+        if self._task is not None:
+            self._task.cancel()
 
     def _start(self) -> asyncio.Task[None]:
         if self._task is None or self._task.done():

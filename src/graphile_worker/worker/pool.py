@@ -261,7 +261,7 @@ class WorkerPool:
         schema, sink = options.schema_name, self._sink
         now = self._clock.now if options.use_local_time else lambda: None
         lost = LostBatches(
-            self._write_session,
+            self._fetch_session,  # not while a fetch is in flight that may have locked the same jobs
             schema,
             self._clock,
             pool_id=self.id,
@@ -289,6 +289,8 @@ class WorkerPool:
         holdings = self._sessions.holdings
         holdings.lose(jobs)
         self._events.emit(PoolEvicted(pool_id=self.id, jobs=jobs))
+        for job in self._source.drop(holdings.is_lost):
+            holdings.forget(job)
         if self._slots is not None:
             self._slots.cancel_lost(holdings.is_lost)
 
@@ -501,6 +503,11 @@ class WorkerPool:
         holdings = self._sessions.holdings
         is_held = self._holds is not None and not self._holds.is_settled
         return not is_held and not holdings.jobs and not holdings.in_doubt and not holdings.given_up
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether short jobs may be held at all."""
+        return self._holds is not None
 
     def allow_holds(self, after: float = 0.0) -> None:
         """Hold short jobs from now on, or after this many seconds; not before it is called."""

@@ -227,8 +227,9 @@ class Shutdown:
         try:
             await self._within_grace(write())
         except TimeoutError:
+            holdings = self._sessions.holdings
+            held = len(holdings.jobs) + len(holdings.unsettled)
             self._sink.abandon()
-            held = len(self._sessions.holdings.jobs)
             raise WorkerStoppedError(
                 f"{self._database_problem()}: {held} jobs could not be written or returned; they stay locked "
                 f"by this worker ({self._pool_id}) and run again once it counts as dead"

@@ -23,7 +23,7 @@ PERMISSION_FOR: dict[ActionName, Permission] = {
 MAX_IDS = 200
 """Jobs of one action; more are an operation."""
 
-Why = Literal["running", "gone", "changed", "not allowed"]
+Why = Literal["running", "gone", "changed", "busy", "not allowed"]
 """Why a job was left as it was."""
 Smallint = Annotated[int, msgspec.Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, msgspec.Meta(ge=0, le=32767)]

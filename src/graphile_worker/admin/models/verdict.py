@@ -11,6 +11,7 @@ VerdictKind = Literal[
     "running",
     "running_long",
     "prefetched",
+    "held",
     "cancelling",
     "dead_worker",
     "unknown_worker",

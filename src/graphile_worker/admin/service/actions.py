@@ -26,6 +26,7 @@ DONE: dict[ActionName, str] = {
     "cancel": "Cancelled",
     "add_again": "Added again",
 }
+BUSY = "a worker or another transaction holds it at the moment; try again"
 MAY_BE_RUNNING: tuple[ActionName, ...] = ("cancel", "add_again")
 
 
@@ -77,7 +78,7 @@ def _why_not(
     job = found.get(job_id)
     if job is None:
         if job_id in busy:
-            return Skipped(job_id, "changed", "another transaction is changing it; try again")
+            return Skipped(job_id, "busy", BUSY)
         return Skipped(job_id, "gone", "it has completed, or was deleted")
     if job.state == "locked" and request.action not in MAY_BE_RUNNING:
         return Skipped(job_id, "running", f"on {job.locked_by}" if job.locked_by else "")

@@ -96,6 +96,7 @@ def decide(facts: Facts) -> Verdict:
     if job.state == "scheduled":
         return _scheduled(facts)
     reasons = (
+        _held(facts),
         _paused(facts),
         _queue(facts),
         _without_worker(facts),
@@ -109,6 +110,33 @@ def decide(facts: Facts) -> Verdict:
         for verdict in reason:
             return verdict
     return _soon(facts)
+
+
+def _held(facts: Facts) -> Iterator[Verdict]:
+    """It looks ready while it runs in the transaction that fetched it."""
+    for pool in facts.able:
+        started = next((one.started_at for one in pool.running or () if one.id == facts.job.id), None)
+        if started is None or started < _ready_since(facts.job):  # an earlier attempt
+            continue
+        evidence = [f"Its last report, {_ago(facts, pool)}, has it among its running jobs."]
+        if pool.blocked is not None:
+            evidence.append(
+                f"The event loop of this pool has been blocked for {duration(pool.blocked.seconds)}: until "
+                "that ends, no one can change the job."
+            )
+        yield Verdict(
+            kind="held",
+            tone="run" if pool.blocked is None else "warn",
+            worker=pool.id,
+            headline=f"{_where(pool)} runs it, and holds it in an open transaction.",
+            evidence=evidence,
+            remedies=[DOCTOR] if pool.blocked is not None else [],
+        )
+        return
+
+
+def _ago(facts: Facts, pool: WorkerSummary) -> str:
+    return "just now" if pool.last_seen_at is None else f"{duration(facts.since(pool.last_seen_at))} ago"
 
 
 def _locked(facts: Facts) -> Verdict:

@@ -41,6 +41,8 @@ async def list_command(
     States: ready (can run now), scheduled (for later), locked (taken by a worker),
     failed (permanently: no attempts left).
 
+    A short job looks ready while it runs in the transaction that fetched it.
+
     \b
     graphile-worker list
     graphile-worker list --state failed --task send_email --limit 200

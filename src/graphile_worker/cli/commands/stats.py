@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...db.errors import sqlstate_of
 from ...json_shapes import queue_as_json, statistics_as_json
 from ...text import count
 from ..support.command import Output, client_command
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ...queries.inspection import JobCounts, QueueSummary, Statistics
 
 ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
+HELD = "By their last reports, workers have {}: short ones run before they are locked, and count as ready."
 EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 
 
@@ -57,7 +59,23 @@ async def stats_command(
         report = await read_report(utils, since, task)
         return Output(report.as_json, report.print)
     found = await utils.statistics(exact=exact)
-    return Output(lambda: statistics_as_json(found), lambda: _print_statistics(found))
+    held = await _reported_jobs(utils)
+    notes = [HELD.format(count(held, "job"))] if held > found.jobs.locked else []
+    return Output(lambda: statistics_as_json(found), lambda: _print_statistics(found), notes=notes)
+
+
+async def _reported_jobs(utils: WorkerUtils) -> int:
+    """How many jobs workers have by their last reports; 0 if these cannot be read."""
+    from ...figures.database_gauges import count_pools
+    from ...queries.pauses import UNAVAILABLE
+
+    try:
+        async with utils.with_pg_client() as connection:
+            return (await count_pools(connection, utils.schema))["held"]
+    except Exception as error:
+        if sqlstate_of(error) not in UNAVAILABLE:
+            raise
+        return 0
 
 
 @client_command("queues")

@@ -170,7 +170,7 @@ class ManagingJobs(ClientBase):
             )
             return await self._change_in_batches(job_ids, filter, change, connection, options)
         ids = _job_ids(job_ids, options)
-        return await self._manage(
+        return await self._change_named(
             connection,
             lambda session: manage_jobs.reschedule_jobs(
                 session,
@@ -318,14 +318,23 @@ class ManagingJobs(ClientBase):
         """
 
         async def both(session: Connection) -> T:
-            async with session.transaction():
-                result: Any = await work(session)
-                jobs = result if ended is None else ended(result)
-                if any(job.raw_flags is not None for job in jobs):
-                    await self._keep_ends(session, jobs, end)
+            result: Any = await work(session)
+            jobs = result if ended is None else ended(result)
+            if any(job.raw_flags is not None for job in jobs):
+                await self._keep_ends(session, jobs, end)
             return result  # type: ignore[no-any-return]
 
-        return await self._manage(connection, both)
+        return await self._change_named(connection, both)
+
+    async def _change_named(
+        self, connection: UserConnection | None, work: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """Change jobs that are named by id or key, in one transaction that does not wait for long."""
+        from ...queries.lock_waits import bounded_waits
+
+        return await self._manage(
+            connection, lambda session: bounded_waits(session, self.schema, lambda: work(session))
+        )
 
     async def _keep_ends(self, session: Connection, jobs: Sequence[Job], end: ManualEnd) -> None:
         from ...history.removed import keep_removed

@@ -1,0 +1,22 @@
+"""Fixtures of the tests of held batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from graphile_worker import WorkerUtils, make_worker_utils
+from support.holding import HoldingWorker
+from support.working import Jobs, Workers
+
+
+@pytest.fixture
+async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
+    async with make_worker_utils(connection_string=database_url) as utils:
+        yield utils
+
+
+@pytest.fixture
+def holding(workers: Workers, jobs: Jobs) -> HoldingWorker:
+    return HoldingWorker(workers, jobs)
