@@ -237,15 +237,6 @@ async def test_the_announced_fetch_reads_no_more_than_its_batch(
     assert_bounded(plan, 4 * limit + 4)
 
 
-@pytest.mark.parametrize("limit", [BATCH, READY])
-async def test_the_held_fetch_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog, limit: int) -> None:
-    await desk.make_ready()
-    found = await get_held_jobs(desk.explaining, desk.schema, tasks=desk.tasks, limit=limit)
-    assert len(found) == (0 if backlog.queues_may_be_next else limit)
-    (plan,) = desk.explaining.plans
-    assert_bounded(plan, 4 * limit + 4 * backlog.priorities + QUEUE_PROBES)
-
-
 async def test_the_end_of_a_held_batch_reads_its_jobs_only(desk: Desk, backlog: Backlog) -> None:
     await desk.make_ready()
     rows = await get_held_jobs(desk.connection, desk.schema, tasks=desk.tasks, limit=BATCH)

@@ -41,12 +41,12 @@ class Holding:
             await self.warm_up()
         return runner
 
-    async def warm_up(self, *, task: str = "quick", left: int = 0) -> None:
-        """Add short jobs until the worker holds some; `left`: how many other jobs are in the queue."""
+    async def warm_up(self, *, task: str = "quick") -> None:
+        """Add short jobs until the worker holds some."""
         before = len(self.held_fetches)
 
         async def have_ended() -> bool:
-            return await self.jobs.count() == left
+            return not await self.rows(task)
 
         for _ in range(ROUNDS):
             await self.add_load(LOAD, task=task)

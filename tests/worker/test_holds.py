@@ -388,7 +388,7 @@ async def test_two_lanes_hold_jobs_at_the_same_time(holding: Holding, jobs: Jobs
     job_id = await holding.add(lambda: jobs.add("main"))
     await gate.until_inside(1)
     assert await holding.row_locked([job_id]) == [job_id]
-    await holding.warm_up(task="side_quick", left=1)
+    await holding.warm_up(task="side_quick")
     assert await holding.row_locked([job_id]) == [job_id]
     gate.open_all()
     await jobs.until_gone()
