@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from graphile_worker import ConfigError, WorkerOptions
+from graphile_worker.errors import ConfigError
+from graphile_worker.options import WorkerOptions
 
 
 def test_it_takes_seconds_or_a_timedelta() -> None:
