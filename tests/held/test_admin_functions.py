@@ -6,12 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
+from graphile_worker.queries import lock_waits
 from graphile_worker.queries.job_filter import JobFilter
 from graphile_worker.queries.maintenance import CleanupTask
 from support.holding import TASK, HoldingWorker
@@ -211,13 +213,44 @@ async def test_a_change_by_filter_does_not_wait_and_counts_what_it_skipped(
             await utils.complete_jobs(filter=only),
             await utils.permanently_fail_jobs(filter=only),
             await utils.reschedule_jobs(filter=only, priority=7),
-            await utils.cancel_jobs(filter=only),
+            await utils.cancel_jobs(filter=replace(only, state="ready")),
         ):
             assert (report.changed, report.skipped, report.is_complete) == (0, len(ids), True)
     assert await holding.held(ids) == ids
     await holding.let_end()
     await jobs.until_gone()
     assert sorted(id for id in holding.ran if id in ids) == ids
+
+
+async def test_a_cancel_by_filter_comes_back_for_held_jobs(
+    holding: HoldingWorker, utils: WorkerUtils, jobs: Jobs
+) -> None:
+    """It promises to cancel running jobs, and these run."""
+    await holding.start(hold=HOLD)
+    ids = await holding.hold()
+    waiting = await jobs.add("other", flags=["py:keep"])
+    only = JobFilter(id_from=ids[0], id_to=waiting)
+    changed: list[int] = []
+    async with asyncio.timeout(PATIENCE):
+        report = await utils.cancel_jobs(filter=only, on_batch=lambda _, ids: changed.extend(ids))
+        await jobs.until_gone()
+    assert (report.changed, report.asked, report.skipped) == (len(ids) + 1, len(ids), 0)
+    assert report.tasks == {TASK: len(ids), "other": 1}
+    assert changed == [*ids, waiting]
+    assert not set(holding.gate.ended) & set(ids)
+
+
+async def test_a_cancel_by_filter_leaves_jobs_that_stay_held(
+    holding: HoldingWorker, utils: WorkerUtils, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_waits, "MOST", "200ms")
+    await holding.start(hold=LONG)
+    ids = await holding.hold()
+    async with asyncio.timeout(PATIENCE):
+        report = await utils.cancel_jobs(filter=JobFilter(id_from=ids[0], id_to=ids[-1]))
+    assert (report.changed, report.skipped, report.is_complete) == (0, len(ids), True)
+    await holding.let_end()
+    await jobs.until_gone()
 
 
 async def test_cleanup_leaves_held_jobs_and_what_they_need(

@@ -190,8 +190,14 @@ def test_nothing_is_held_for_a_while_after_named_queues_were_next(play: Play) ->
     assert play.fetch(may_hold=True)[0] == HELD
 
 
-def test_nothing_is_held_above_watermarks_nor_while_there_are_wide_queues(slow: Play) -> None:
-    assert slow.fetch(may_hold=True) == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
+def test_jobs_above_watermarks_are_held_too(slow: Play) -> None:
+    slow.found[HELD] = [job()]
+    assert slow.fetch(may_hold=True) == ["held in ranges"]
+    slow.found = {}
+    assert slow.fetch(may_hold=True) == ["held in ranges", PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
+
+
+def test_nothing_is_held_while_there_are_wide_queues(slow: Play) -> None:
     slow.plan.forget_watermarks()
     slow.plan.is_wide = True
     assert slow.fetch(may_hold=True) == ["wide"]
@@ -201,7 +207,7 @@ def test_a_slow_fetch_of_held_jobs_sets_watermarks(play: Play) -> None:
     play.seconds[HELD] = SLOW
     play.found[HELD] = [job()]
     assert play.fetch(may_hold=True) == [HELD, LIST_PRIORITIES]
-    assert play.fetch(may_hold=True)[0] == PLAIN_IN_RANGES
+    assert play.fetch(may_hold=True)[0] == "held in ranges"
 
 
 # -- watermarks --------------------------------------------------------------------------------------------

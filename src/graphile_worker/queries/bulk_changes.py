@@ -2,7 +2,8 @@
 
 Each batch is one statement in a short transaction of its own. A statement reads a bounded number of jobs by
 ascending id: along the index of failed jobs if only those match, else along the primary key. Jobs that are
-locked are skipped, unless they are cancelled, and jobs that are added after the start are not touched.
+locked are skipped, unless they are cancelled, and jobs that are added after the start are not touched. Rows
+that another transaction has locked are skipped, too; a cancel comes back for them, see `cancel_left`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .along_indexes import along_indexes
 from .cancel import why_workers_cannot_be_asked
+from .cancel_left import cancel_left
 from .job_filter import JobFilter, with_conditions, with_parts
 from .manage_jobs import failure_values, schedule_values
 
@@ -97,6 +99,7 @@ OnKept = Callable[[Connection, list[Job]], Awaitable[None]]
 """Called in the transaction of a batch with the jobs in it that ask to be kept."""
 
 COMPLETE = BulkChange("bulk_complete")
+LOOK = BulkChange("bulk_look")
 
 
 def cancellation(reason: str | None, schema: SchemaName) -> BulkChange:
@@ -146,6 +149,8 @@ class BulkWalk:
         self._has_failed_index = False
         self._statement = ""
         self._more: tuple[object, ...] = ()
+        # A filter by state may be about waiting jobs only, and a held one that looks ready may be running.
+        self._comes_back = self._change.changes_locked and filter.state is None
         after = filter.after.id if isinstance(filter.after, Job) else filter.after
         start = max(after or 0, (filter.id_from or 1) - 1)
         self.report = BulkReport(last_id=start, is_dry_run=is_dry_run)
@@ -171,7 +176,7 @@ class BulkWalk:
             problem = why_workers_cannot_be_asked(error)
             if problem is None or self._change.otherwise is None:
                 raise
-            self._change = self._change.otherwise
+            self._change, self._comes_back = self._change.otherwise, False
             self._write_statement()
             self.report = replace(report, problem=problem)
             return await self.step(connection)
@@ -191,7 +196,38 @@ class BulkWalk:
             last_id=last_id,
             is_complete=last_id >= report.up_to or changed == limit,
         )
-        return sorted(int(job_id) for row in rows for job_id in row["ids"] or ())
+        ids = _ids(rows)
+        if self.report.skipped > report.skipped and self._comes_back and not connection.is_in_transaction():
+            ids += await self._cancel_left(connection, report.last_id, ids)
+        return sorted(ids)
+
+    async def _cancel_left(self, connection: Connection, after: int, changed: list[int]) -> list[int]:
+        """Cancel the jobs of this step whose rows were locked; returns the ids of those that it changed."""
+        statement, more = self._statement_of(LOOK)
+        position = (after, self.report.last_id, READ)
+        async with _along_indexes(connection, self._schema):
+            rows = await connection.fetch(statement, READ, *self._filter.values, *position, *more)
+        left = sorted(set(_ids(rows)) - set(changed))
+        if self._filter.limit is not None:
+            left = left[: self._filter.limit - self.report.changed]
+        if not left:
+            return []
+        reason: Any = self._change.values[0]
+        found = await cancel_left(connection, self._schema, left, reason, self._on_kept)
+        if found is None:
+            self._comes_back = False  # a worker is blocked; the other steps need not wait for it
+            return []
+        report, ended = self.report, [*found.removed, *found.asked]
+        changed_now = report.changed + len(ended)
+        self.report = replace(
+            report,
+            changed=changed_now,
+            asked=report.asked + len(found.asked),
+            skipped=report.skipped - len(left) + len(found.running),
+            tasks=dict(Counter(report.tasks) + Counter(job.task_identifier for job in ended)),
+            is_complete=report.is_complete or changed_now == self._filter.limit,
+        )
+        return [job.id for job in ended]
 
     async def _run(self, connection: Connection, size: int, position: tuple[int, int, int]) -> Sequence[Row]:
         async with _along_indexes(connection, self._schema):
@@ -203,17 +239,22 @@ class BulkWalk:
         return rows
 
     def _write_statement(self) -> None:
-        """A statement that walks along the index that has the fewest jobs."""
+        self._statement, self._more = self._statement_of(self._change)
+
+    def _statement_of(self, change: BulkChange) -> tuple[str, tuple[object, ...]]:
+        """A statement that walks along the index that has the fewest jobs, and its last parameters."""
         walked = []
         if self._filter.job_key is not None:
             walked = ["listed_with_key"]
         elif self._filter.required_state == "failed" and self._has_failed_index:
             walked = ["listed_failed"]
-        statement = with_parts(
-            load(f"manage/{self._change.statement}", self._schema), WALKED, walked, self._schema
-        )
-        used = 1 + len(self._filter.values) + 3 + len(self._change.values)
-        self._statement, self._more = with_conditions(statement, self._filter, self._schema, used)
+        statement = with_parts(load(f"manage/{change.statement}", self._schema), WALKED, walked, self._schema)
+        used = 1 + len(self._filter.values) + 3 + len(change.values)
+        return with_conditions(statement, self._filter, self._schema, used)
+
+
+def _ids(rows: Sequence[Row]) -> list[int]:
+    return [int(job_id) for row in rows for job_id in row["ids"] or ()]
 
 
 def _kept_jobs(rows: Sequence[Row]) -> list[Job]:

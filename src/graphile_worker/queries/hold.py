@@ -15,7 +15,7 @@ from ..db.connection import Connection, Row
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .fetch import _flags, _ids
+from .fetch import Ranges, _flags, _ids
 
 MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
@@ -70,10 +70,15 @@ async def get_held_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
+    ranges: Ranges | None = None,
 ) -> Sequence[Row]:
-    """Lock the rows of the next jobs without a queue; none if a named queue may be next."""
+    """Lock the rows of the next jobs without a queue; none if a named queue may be next.
+
+    With `ranges`, read jobs in these ranges only.
+    """
+    statement = "hold/get_held_jobs" if ranges is None else "hold/get_held_jobs_above_watermarks"
     return await connection.fetch(
-        load("hold/get_held_jobs", schema), limit, _ids(tasks), _flags(forbidden_flags), now
+        load(statement, schema), *(limit, _ids(tasks), _flags(forbidden_flags), now, *(ranges or ()))
     )
 
 

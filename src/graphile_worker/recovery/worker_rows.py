@@ -252,6 +252,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
     state = decode_state(row["state"])
     jobs_held, job_ids, locked_since = row["jobs_held"], row["job_ids"], _instant(row["locked_since"])
     if is_scanned:
+        job_ids = sorted([*job_ids, *row["held_ids"]])
         jobs_held = len(job_ids)
     elif running:
         job_ids, locked_since = sorted(job.id for job in running), running[0].started_at

@@ -164,9 +164,10 @@ class BatchWriter:
     def completed_held(self, batch: list[Finished], began: float | None) -> None:
         """Count completed jobs that a held batch has deleted, and emit their events."""
         if self._figures is not None:
-            self._figures.count(batch, (), has_failures=False)
+            self._figures.count(batch, frozenset(), has_failures=False)
         is_timed = began is not None and self._events.is_write_observed
-        self._events.written(batch, (), time.monotonic() - began if is_timed and began is not None else None)
+        seconds = time.monotonic() - began if is_timed and began is not None else None
+        self._events.written(batch, frozenset(), seconds)
 
     def discarded(self, finished: Finished) -> None:
         """Emit that an outcome was not written because the job is not ours any more."""

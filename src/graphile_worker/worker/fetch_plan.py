@@ -133,9 +133,7 @@ class FetchPlan:
         self._is_awaited = self._is_announced = False
         jobs: Sequence[Job] = ()
         ended = began
-        if demand.may_hold and self._skip_plain <= 0 and not self.is_wide and self._all_ranges is None:
-            jobs, ended = yield Fetch(HELD, demand.limit)
-        elif try_announced:
+        if try_announced and not demand.may_hold:
             if self._skip_announced > 0:
                 self._skip_announced -= 1
             elif self._skip_plain <= 0:
@@ -144,14 +142,14 @@ class FetchPlan:
         if not jobs:
             if self._all_ranges is not None and began > self._listed_at + LIST_AGAIN_AFTER:
                 yield from self._list_priorities()
-            jobs, ended = yield from self._lock(demand.limit, self._all_ranges)
+            jobs, ended = yield from self._lock(demand, self._all_ranges)
         if self._watermarks.full_fetch_took(ended - began, len(jobs), ended):
             yield from self._set_watermarks(demand, jobs, began, ended)
         return jobs
 
     def _fetch_above_watermarks(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
         read_up_to = self._time_of(demand, began)
-        jobs, ended = yield from self._lock(demand.limit, self._watermarks.ranges())
+        jobs, ended = yield from self._lock(demand, self._watermarks.ranges())
         self._watermarks.advance(jobs, read_up_to, full=self._is_full(demand, jobs))
         if jobs:
             self._is_awaited = False
@@ -159,11 +157,16 @@ class FetchPlan:
             return (yield from self._fetch_all(demand, ended))
         return jobs
 
-    def _lock(self, limit: int, ranges: Ranges | None) -> Steps[tuple[Sequence[Job], float]]:
-        """PLAIN if it may be of use, which finds nothing if a named queue may be next; then WHOLE."""
+    def _lock(self, demand: Demand, ranges: Ranges | None) -> Steps[tuple[Sequence[Job], float]]:
+        """HELD and PLAIN, which find nothing if a named queue may be next; then WHOLE."""
+        limit = demand.limit
         if self.is_wide:
             return (yield Fetch(WIDE, limit, ranges))
         if self._skip_plain <= 0:
+            if demand.may_hold:
+                jobs, ended = yield Fetch(HELD, limit, ranges)
+                if jobs:
+                    return jobs, ended
             jobs, ended = yield Fetch(PLAIN, limit, ranges)
             if jobs:
                 return jobs, ended

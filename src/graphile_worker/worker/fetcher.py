@@ -206,6 +206,7 @@ class Fetcher:
                                 limit=step.limit,
                                 forbidden_flags=demand.forbidden_flags,
                                 now=demand.now,
+                                ranges=step.ranges,
                             )
                             ended = time.monotonic()
                             step = steps.send((answer, ended))

@@ -29,6 +29,7 @@ from ..db.retry import is_refusal
 from ..error_text import message_of
 from ..job import Job
 from ..outcome import Finished
+from ..queries.fetch import Ranges
 from ..queries.hold import (
     ID,
     KEY,
@@ -252,6 +253,7 @@ class Holds:
         limit: int,
         forbidden_flags: Sequence[str] | None,
         now: datetime | None,
+        ranges: Ranges | None = None,
     ) -> Sequence[Job]:
         """Begin a batch of up to `limit` jobs; none if no session is free, or as `get_held_jobs` says."""
         lease, holdings = self._sessions.lease, self._sessions.holdings
@@ -269,7 +271,12 @@ class Holds:
             await transaction.start()
             try:
                 rows = await self._get_jobs(
-                    connection, tasks=tasks, limit=limit, forbidden_flags=forbidden_flags, now=now
+                    connection,
+                    ranges,
+                    tasks=tasks,
+                    limit=limit,
+                    forbidden_flags=forbidden_flags,
+                    now=now,
                 )
             except Exception:
                 with suppress(Exception):
@@ -304,16 +311,18 @@ class Holds:
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         return jobs
 
-    async def _get_jobs(self, connection: Connection, *, limit: int, **terms: Any) -> Sequence[Row]:
+    async def _get_jobs(
+        self, connection: Connection, ranges: Ranges | None, *, limit: int, **terms: Any
+    ) -> Sequence[Row]:
         """The next rows. Jobs that were added together are continued by id, but not for ever."""
         ties, self._ties = self._ties, None
         rows: Sequence[Row] = ()
         is_same = terms["tasks"] is self._tied_tasks  # and not those of another lane
-        if ties is not None and is_same and self._continued < MOST_CONTINUED:
+        if ties is not None and is_same and ranges is None and self._continued < MOST_CONTINUED:
             rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
             self._continued += 1
         if not rows:
-            rows = await get_held_jobs(connection, self._schema, limit=limit, **terms)
+            rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
             self._continued = 0
         if len(rows) == limit:
             self._ties, self._tied_tasks = ties_of(rows), terms["tasks"]

@@ -66,12 +66,10 @@ async def stats_command(
 
 async def _reported_jobs(utils: WorkerUtils) -> int:
     """How many jobs workers have by their last reports; 0 if these cannot be read."""
-    from ...figures.database_gauges import count_pools
     from ...queries.pauses import UNAVAILABLE
 
     try:
-        async with utils.with_pg_client() as connection:
-            return (await count_pools(connection, utils.schema))["held"]
+        return sum(worker.jobs_held or 0 for worker in await utils.list_workers())
     except Exception as error:
         if sqlstate_of(error) not in UNAVAILABLE:
             raise

@@ -49,6 +49,19 @@ select
   pg_catalog.to_jsonb(worker) ->> 'state'::text as state,
   pg_catalog.to_jsonb(worker) ->> 'forbidden_flags'::text as forbidden_flags,
   coalesce(held.job_ids, '{}') as job_ids,
+  -- Jobs of held batches: their pool reports that it runs them, and they look ready.
+  array(
+    select job.id
+    from pg_catalog.jsonb_array_elements(
+      case
+        when pg_catalog.jsonb_typeof(pg_catalog.to_jsonb(worker) -> 'running'::text) = 'array'::text
+        then pg_catalog.to_jsonb(worker) -> 'running'::text else '[]'::jsonb
+      end
+    ) as reported (job)
+    join :GRAPHILE_WORKER_SCHEMA._private_jobs as job on job.id = (reported.job ->> 0)::bigint
+    where scan.is_scanned and worker.is_alive and job.is_available and job.run_at <= now()
+    order by job.id
+  ) as held_ids,
   date_part('epoch', held.locked_since) as locked_since
 from scan left join (worker full join held using (id)) on true
 order by worker.started_at nulls last, id
