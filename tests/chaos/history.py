@@ -151,7 +151,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     write_within: float = 5.0
     """How a task ended is written so soon if nothing interferes."""
     hold_within: float = 2.5
-    """The same for a job that was held: the longest `hold`, and the time that a busy machine needs to end the batch."""
+    """The same for a held job: the longest `hold`, and what a busy machine needs to end the batch."""
     dead_within: float = 30.0
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0
