@@ -32,6 +32,10 @@ SMALLEST_POOL_FOR_RECOVERY = 4
 """The same for a worker that also listens and sends heartbeats."""
 
 
+MOST_HOLD = 60.0
+"""Seconds: functions that name a held job wait for it, and vacuum for its transaction."""
+
+
 class RefetchDelayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Pause after a fetch that found few jobs, so that many idle workers do not overload the server."""
 
@@ -172,6 +176,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("min_reset_locked_interval: must be more than 0 seconds")
         if self.max_reset_locked_interval < self.min_reset_locked_interval:
             raise ConfigError("max_reset_locked_interval: must not be less than min_reset_locked_interval")
+        if self.hold > MOST_HOLD:
+            raise ConfigError(f"hold: must be at most {MOST_HOLD:.0f} seconds; others wait for held jobs")
         if self.job_timeout == 0:
             raise ConfigError("job_timeout: must be more than 0 seconds")
         _at_least(self.max_tasks_left_behind, 0, "max_tasks_left_behind")

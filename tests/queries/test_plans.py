@@ -27,6 +27,7 @@ from graphile_worker.queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
+from graphile_worker.queries.hold import ID, end_batch, get_held_jobs
 from graphile_worker.queries.write import Written, return_jobs, write
 from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.spec import JobSpec
@@ -234,6 +235,15 @@ async def test_the_announced_fetch_reads_no_more_than_its_batch(
     assert len(found) == (limit if backlog.is_plain else 0)
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 4 * limit + 4)
+
+
+async def test_the_end_of_a_held_batch_reads_its_jobs_only(desk: Desk, backlog: Backlog) -> None:
+    await desk.make_ready()
+    rows = await get_held_jobs(desk.connection, desk.schema, tasks=desk.tasks, limit=BATCH)
+    ids = [row[ID] for row in rows]
+    await end_batch(desk.explaining, desk.schema, POOL, completed=ids[:-5], outlasting=ids[-5:])
+    for plan in desk.explaining.plans:
+        assert_bounded(plan, 4 * len(ids))
 
 
 async def test_the_plain_fetch_above_watermarks_reads_no_more_than_its_batch(

@@ -29,11 +29,12 @@ class Supervisor:
         self._url = url
         self._jobs = jobs
         self._count = count
+        self._urgency = 2  # hours that jobs are overdue: those of a later start come first
         self._deadline = time.monotonic() + PATIENCE
         self.workers: list[WorkerProcess] = []
         self.deaths = 0
         self.without_trace = 0
-        """Deaths after which no job was locked by the pool that died."""
+        """Deaths after which the pool that died had not locked a deadly job."""
         self.added: list[int] = []
 
     async def step(self) -> None:
@@ -72,9 +73,11 @@ class Supervisor:
     async def add_urgent(self) -> None:
         rows = await self._jobs.connection.fetch(
             f"select job.id from generate_series(1, $1::integer) n, {SCHEMA}.add_job('short', "
-            "run_at => now() - interval '1 day' + n * interval '1 millisecond') job",
+            "run_at => now() - $2 * interval '1 hour' + n * interval '1 millisecond') job",
             URGENT,
+            self._urgency,
         )
+        self._urgency += 1
         self.added += [row["id"] for row in rows]
 
     async def add_deadly(self) -> int:
@@ -83,8 +86,9 @@ class Supervisor:
             await self.add_urgent()
             job_id: int = await self._jobs.connection.fetchval(
                 f"select id from {SCHEMA}.add_job('poison', "
-                "run_at => now() - interval '1 day' + $1 * interval '1 millisecond')",
+                "run_at => now() - $2 * interval '1 hour' + $1 * interval '1 millisecond')",
                 URGENT - 500,
+                self._urgency - 1,
             )
         self._deadline = time.monotonic() + PATIENCE
         return job_id
@@ -92,7 +96,9 @@ class Supervisor:
     async def _has_locked(self, worker: WorkerProcess) -> Any:
         return await self._jobs.connection.fetchval(
             f"select exists (select from {SCHEMA}._private_jobs job "
-            f"join {SCHEMA}._private_py_workers worker on worker.id = job.locked_by where worker.pid = $1)",
+            f"join {SCHEMA}._private_tasks task on task.id = job.task_id "
+            f"join {SCHEMA}._private_py_workers worker on worker.id = job.locked_by "
+            "where worker.pid = $1 and task.identifier = 'poison')",
             worker.pid,
         )
 
@@ -133,6 +139,6 @@ async def test_among_many_others_it_is_given_up_and_they_all_run(
     for row in await jobs.all():
         assert row["attempts"] == row["max_attempts"]
         assert f"died {MAX_RECOVERIES + 1} times" in row["last_error"]
-    # Each process that knew of no death may hold the job, once.
-    assert supervisor.without_trace <= count
-    assert supervisor.deaths <= len(deadly) * (MAX_RECOVERIES + 1) + count
+    # Each process that knew of no death may hold a deadly job, once.
+    assert supervisor.without_trace <= count * len(deadly)
+    assert supervisor.deaths <= len(deadly) * (MAX_RECOVERIES + 1) + supervisor.without_trace

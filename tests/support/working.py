@@ -208,6 +208,11 @@ class Gate:
         _end(waiter, error)
         return payload
 
+    def open_all(self) -> None:
+        """Let every call that waits go on."""
+        while self.inside:
+            self.open()
+
     def open_one(self, payload: Any, error: BaseException | None = None) -> None:
         """Let the call with this payload go on (or fail)."""
         _end(next(each for found, each in self._waiting if found == payload and not each.done()), error)

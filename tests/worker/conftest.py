@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
+from graphile_worker.testing.recorder import EventRecorder
+from support.held_load import Holding
+from support.working import SELDOM, Gate, Jobs, Workers
 
 
 @pytest.fixture
@@ -14,3 +17,19 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
     """A client of the test's own database."""
     async with make_worker_utils(connection_string=database_url) as utils:
         yield utils
+
+
+@pytest.fixture
+def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetches of a loaded machine set no watermarks, above which nothing is held."""
+    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
+
+
+@pytest.fixture
+def holding(never_slow: None, jobs: Jobs, workers: Workers, recorder: EventRecorder) -> Holding:
+    return Holding(jobs, workers, recorder)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()

@@ -7,14 +7,14 @@ from graphile_worker.hooks.events import PoolJobsFetched
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import SELDOM, Jobs, Workers
 
-ROUND = 500  # jobs
+ROUND = 4500  # jobs: more than one fetch takes
 
 
 async def quick() -> None: ...
 
 
 async def test_nothing_is_held_while_there_is_an_interceptor_for_recovered_jobs(
-    jobs: Jobs, workers: Workers
+    never_slow: None, jobs: Jobs, workers: Workers
 ) -> None:
     async def run_round(recorder: EventRecorder) -> bool:
         """Whether some of the jobs so far were held."""

@@ -49,6 +49,7 @@ LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers ma
 DUTIES_AFTER = 3.0  # seconds after the start
 ONCE_DELAY = 0.5  # seconds until a run that may be short opens a connection for heartbeats
 RENEW_INTERVAL = 1800.0  # seconds between renewals of locks that are more than an hour old
+WRITE_TIMEOUT = 0.5  # seconds to write earlier outcomes before a job is run again
 RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
 STOP_TIMEOUT = 3.0  # seconds to deregister
 
@@ -82,6 +83,8 @@ class RecoverablePool(Protocol):
     async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
+
+    async def write_outcomes(self) -> None: ...
 
     @property
     def can_hold(self) -> bool: ...
@@ -341,6 +344,10 @@ class Recovery:
         return Duties(self._duties, run, self._schema, self._clock, pool_id=self._pool.id, is_alive=is_alive)
 
     async def _note_rerun(self, job: Job) -> None:
+        # A job that has just ended must not be blamed if this one kills the process.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WRITE_TIMEOUT):
+                await self._pool.write_outcomes()
         try:
             async with asyncio.timeout(RERUN_TIMEOUT):
                 await self._pool.run_statement(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ..db.connection import Connection, Pool
@@ -33,10 +33,14 @@ class Lending:
         self._size = max(1, database.get_max_size() - self.kept)
         self._for_tasks = _Permits(self._size)
         self._used = 0  # of those for tasks, by tasks and by the worker
+        self.on_wanted: Callable[[], None] = lambda: None
+        """Called when a task must wait."""
 
     @asynccontextmanager
     async def to_task(self) -> AsyncIterator[Connection]:
         """Never the last ones: a worker that loses its own connections must be able to replace them."""
+        if self._for_tasks.locked():
+            self.on_wanted()
         async with self._for_tasks:
             self._used += 1
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from ..db.borrowed import is_gone
 from ..db.connection import Connection, Transaction
 from ..job import Job
 from ..outcome import Completed, Finished
@@ -21,6 +22,7 @@ class HeldBatch:
         "is_committing",
         "jobs",
         "left",
+        "released",
         "seat",
         "timer",
         "transaction",
@@ -42,6 +44,13 @@ class HeldBatch:
         self.is_committing = False
         """Whether the commit was sent."""
         self.ending: asyncio.Task[None] | None = None
+        self.released: set[int] = set()
+        """Ids of jobs that were released after the end had begun, which may lock them all the same."""
+
+    def abandon(self) -> None:
+        """Make sure that the transaction does not stay open: the next batch would become a part of it."""
+        if not is_gone(self.connection) and self.connection.is_in_transaction():
+            self.connection.terminate()
 
     def take_finished(self) -> tuple[list[Finished], list[Finished]]:
         """The outcomes so far: those that need nothing but a delete, and the others."""

@@ -78,6 +78,9 @@ class SpareConnections(Protocol):
         """Whether tasks wait for a connection."""
         ...
 
+    on_wanted: Callable[[], None]
+    """Called when a task must wait for a connection."""
+
 
 class BatchLostError(Exception):
     """The connection of a batch is not the one that has its transaction."""
@@ -132,6 +135,8 @@ class Holds:
         self._on_error = on_error
         self._now = now
         self._seats = [Seat(sessions.open(hold=True)) for _ in range(SEATS)]
+        spare.on_wanted = self._make_room
+        self._cooling: set[asyncio.Task[None]] = set()
         self._warming: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._skip = 0  # fetches
@@ -215,6 +220,18 @@ class Holds:
             await seat.session.close()
         finally:
             self._spare.put_back()
+
+    def _make_room(self) -> None:
+        """Leave a session that has no batch to a task; the end of a batch leaves it the others."""
+        seat = next((seat for seat in self._seats if seat.is_free), None)
+        if seat is not None and not self._is_closing:
+            self._hold_less()
+            seat.is_warm = False
+            task = asyncio.get_running_loop().create_task(
+                self._cool_down(seat), name="graphile-worker session for a task"
+            )
+            self._cooling.add(task)
+            task.add_done_callback(self._cooling.discard)
 
     def _watch_idle(self) -> None:
         self._used_at = time.monotonic()
@@ -360,11 +377,14 @@ class Holds:
             async with seat.session.lock:
                 await seat.session.run_locked(partial(self._commit, batch, (), jobs))
                 self._sessions.holdings.add(jobs)
-        except Exception:
+        except Exception as error:
             self._sessions.holdings.in_doubt = True  # it may have been committed, but nothing has started
-            raise
+            if not self._is_refused(error):
+                raise
+            return ()
         finally:
             self._forget(batch, jobs)
+            batch.abandon()
             self._seat_lost_if_gone(seat)
             seat.batch = None
             self._changed.set()
@@ -387,20 +407,28 @@ class Holds:
         return True
 
     def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Let go of held jobs that were not started; returns those that are not held."""
-        by_id = self.by_id
+        """Let go of held jobs that were not started; returns those that are not held.
+
+        Their batches are ended: the rows are locked until then.
+        """
+        by_id, holdings = self.by_id, self._sessions.holdings
         if not by_id:
             return jobs
-        others = []
+        others, batches = [], set()
         for job in jobs:
             batch = by_id.pop(job.id, None)
             if batch is None:
                 others.append(job)
                 continue
+            if batch.ending is not None:
+                batch.released.add(job.id)
+            if holdings.jobs.pop(job.id, None) is not None:
+                holdings.in_doubt = True  # locked by an ordinary fetch, see `without_own`
             batch.ids.discard(job.id)
             batch.left -= 1
-            if not batch.left:
-                self._end_soon(batch)
+            batches.add(batch)
+        for batch in batches:
+            self._end_soon(batch)
         return others
 
     def without_own(self, jobs: Sequence[Job]) -> Sequence[Job]:
@@ -464,7 +492,7 @@ class Holds:
             async with seat.session.lock:  # until the holdings know what was locked
                 await seat.session.run_locked(partial(self._commit, batch, completed, outlasting))
                 if outlasting:
-                    self._sessions.holdings.add(outlasting)
+                    self._locked(batch, outlasting)
         except BaseException as error:
             self._batch_lost(batch, [*completed, *others], running, error)
             if not isinstance(error, Exception):
@@ -512,6 +540,14 @@ class Holds:
         batch.is_committing = True
         await batch.transaction.commit()
 
+    def _locked(self, batch: HeldBatch, jobs: Sequence[Job]) -> None:
+        """The commit has locked these jobs. Those that were released meanwhile must be returned."""
+        holdings = self._sessions.holdings
+        if batch.released:
+            jobs = [job for job in jobs if job.id not in batch.released]
+            holdings.in_doubt = True
+        holdings.add(jobs)
+
     def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:
         """The jobs that still run are locked in the ordinary way now."""
         for job in running:
@@ -526,21 +562,28 @@ class Holds:
         error: BaseException,
     ) -> None:
         """Nothing of the batch was written, as far as is known: settle it on another session."""
+        batch.abandon()
         self._forget(batch, running)
         ended = [*finished, *batch.finished]
         batch.finished = []
-        over = {each.job.id for each in ended}
+        over = {each.job.id for each in ended} | batch.released
         self._lost.add(
             ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
         )
         self._seat_lost_if_gone(self._seats[batch.seat])
-        if isinstance(error, RowsKeptError) or is_refusal(error):
-            self._is_on = False
-            is_kept = isinstance(error, RowsKeptError)
-            reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
-            logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
-        else:
+        if not self._is_refused(error):
             self._on_error(error)
+
+    def _is_refused(self, error: BaseException) -> bool:
+        """Whether the database refuses what a batch writes; nothing is held from then on."""
+        is_kept = isinstance(error, RowsKeptError)
+        is_ours = isinstance(error, BatchLostError) or not isinstance(error, Exception)
+        if not is_kept and (is_ours or not is_refusal(error)):
+            return False
+        self._is_on = False
+        reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
+        logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
+        return True
 
     def _seat_lost_if_gone(self, seat: Seat) -> None:
         if seat.is_warm and not seat.session.is_connected:

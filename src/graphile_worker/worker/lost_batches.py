@@ -13,7 +13,7 @@ from datetime import datetime
 
 from ..clock import Clock
 from ..db.connection import Connection
-from ..db.retry import Backoff, Delays
+from ..db.retry import Backoff, Delays, is_refusal
 from ..job import Job
 from ..outcome import Completed, Finished
 from ..queries.hold import settle_jobs
@@ -60,6 +60,7 @@ class LostBatches:
         self._may_be_committed: set[int] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_abandoned = False
+        self._one_at_a_time = False  # the database has refused some job
         self._session.holdings.unsettled = self.jobs
 
     @property
@@ -109,15 +110,26 @@ class LostBatches:
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
         while self.jobs:
-            try:
-                await self._settle()
-            except Exception as error:
-                self._on_error(error)
+            jobs = list(self.jobs.values())
+            for some in [[job] for job in jobs] if self._one_at_a_time else [jobs]:
+                try:
+                    await self._settle(some)
+                except Exception as error:
+                    self._failed(some, error)
+                    if not is_refusal(error):
+                        break
             if self.jobs:
                 await self._clock.sleep(backoff.next_delay())
 
-    async def _settle(self) -> None:
-        jobs = list(self.jobs.values())
+    def _failed(self, jobs: list[Job], error: Exception) -> None:
+        """Let go of a job that the database refuses to lock; find out which of several it is."""
+        self._on_error(error)
+        if is_refusal(error):
+            if len(jobs) == 1:
+                self._let_go(jobs)
+            self._one_at_a_time = True
+
+    async def _settle(self, jobs: list[Job]) -> None:
         found: dict[int, bool] = {}
 
         async def statement(connection: Connection) -> Sequence[Job]:

@@ -591,6 +591,10 @@ class WorkerPool:
         """Call `function` before a job is run again after its worker died."""
         self._executor.before_rerun = function
 
+    async def write_outcomes(self) -> None:
+        """Wait until the outcomes of all jobs that have ended are committed."""
+        await self._sink.flush()
+
     async def run_statement(self, statement: Statement[T]) -> T:
         """Run one statement, without retries, on a connection that tasks cannot occupy."""
         if self._is_closed:

@@ -5,7 +5,8 @@
 -- $3 integer[]    the attempts that each would have now
 -- $4 timestamptz  the worker's time, or null for the server's
 -- Returns id, and whether it is locked by this pool now; the others are free, but a transaction has locked their rows,
--- perhaps the lost one. No row for a job that has ended or that another worker has locked.
+-- perhaps the lost one. No row for a job that has ended, that another worker has locked, or whose row does not change
+-- because a trigger or a policy keeps it.
 with
 wanted as materialized (
   select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
@@ -26,4 +27,8 @@ select job.id, job.locked_by is not null or taken.id is not null as is_ours
 from wanted
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
 left join taken on taken.id = job.id
-where job.locked_by = $1 or (job.locked_at is null and job.attempts::integer = wanted.attempts - 1)
+where job.locked_by = $1 or taken.id is not null
+  or (
+    job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+    and job.id <> all (array(select id from free))
+  )

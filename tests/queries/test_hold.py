@@ -1,0 +1,163 @@
+"""The statements of held batches: what they lock, write and find out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+from msgspec.structs import replace
+
+from graphile_worker.job import Job
+from graphile_worker.queries.hold import ID, RowsKeptError, end_batch, get_held_jobs, settle_jobs, warm_up
+from graphile_worker.queries.rows import taken_jobs
+from queries.explaining import tune
+from queries.statements import Statements, statements_on
+from support.working import SCHEMA, Jobs
+
+POOL = "pool under test"
+ROWS = f"select id, attempts, locked_by, locked_at from {SCHEMA}._private_jobs order by id"
+
+
+@pytest.fixture
+async def statements(connection: Any) -> Statements:
+    return await statements_on(connection)
+
+
+@pytest.fixture
+async def session(database_url: str, statements: Statements) -> AsyncIterator[Any]:
+    """A session with a transaction, like that of a batch."""
+    connection = await asyncpg.connect(database_url)
+    await tune(connection, statements.schema)
+    await warm_up(connection, statements.schema)
+    transaction = connection.transaction()
+    await transaction.start()
+    yield connection
+    await connection.close()
+
+
+async def add(statements: Statements, count: int, changes: str = "") -> list[int]:
+    """Jobs that were due before the transaction began; `changes`: what else to set."""
+    rows = await statements.connection.fetch(
+        f"insert into {SCHEMA}._private_jobs (task_id, run_at) "
+        "select $1, now() - interval '1 hour' from generate_series(1, $2::integer) returning id",
+        next(iter(statements.tasks)),
+        count,
+    )
+    ids = [row["id"] for row in rows]
+    if changes:
+        await statements.connection.execute(
+            f"update {SCHEMA}._private_jobs set {changes} where id = any($1::bigint[])", ids
+        )
+    return ids
+
+
+async def held(statements: Statements, session: Any, limit: int = 100, **terms: Any) -> Sequence[Any]:
+    return await get_held_jobs(session, statements.schema, tasks=statements.tasks, limit=limit, **terms)
+
+
+def jobs_of(statements: Statements, rows: Sequence[Any]) -> Sequence[Job]:
+    return taken_jobs(rows, POOL, statements.tasks)
+
+
+async def test_rows_are_locked_and_come_as_if_they_were_written(statements: Statements, session: Any) -> None:
+    ids = await add(statements, 5)
+    rows = await held(statements, session)
+    jobs = jobs_of(statements, rows)
+    assert [(job.id, job.attempts, job.locked_by) for job in jobs] == [(id_, 1, POOL) for id_ in ids]
+    assert {tuple(row)[1:] for row in await statements.connection.fetch(ROWS)} == {(0, None, None)}
+    assert await held(statements, statements.connection) == []  # another worker skips them
+
+
+async def test_what_must_not_run_is_not_held(statements: Statements, session: Any) -> None:
+    await add(statements, 1, "run_at = now() + interval '1 hour'")
+    await add(statements, 1, "attempts = 25")
+    await add(statements, 1, "locked_at = now(), locked_by = 'other'")
+    await add(statements, 1, """flags = '{"no": true}'""")
+    (free,) = await add(statements, 1)
+    rows = await held(statements, session, forbidden_flags=["no"])
+    assert [row[ID] for row in rows] == [free]
+
+
+async def test_nothing_is_held_if_a_named_queue_may_be_next(
+    statements: Statements, session: Any, connection: Any
+) -> None:
+    await add(statements, 5)
+    await Jobs(connection).add(next(iter(statements.tasks.values())), queue="q", priority=-1)
+    assert await held(statements, session) == []
+
+
+async def test_the_end_deletes_and_locks(statements: Statements, session: Any) -> None:
+    ids = await add(statements, 300)
+    await held(statements, session, limit=299)
+    await end_batch(session, statements.schema, POOL, completed=ids[:250], outlasting=ids[250:260])
+    await session.execute("commit")
+    rows = await statements.connection.fetch(ROWS)
+    assert [row["id"] for row in rows] == ids[250:]
+    assert [(row["attempts"], row["locked_by"]) for row in rows[:10]] == [(1, POOL)] * 10
+    assert [(row["attempts"], row["locked_by"]) for row in rows[10:]] == [(0, None)] * 40
+    assert all(row["locked_at"] is not None for row in rows[:10])
+
+
+@pytest.mark.parametrize("event", ["delete", "update"])
+async def test_a_row_that_stays_is_noticed(statements: Statements, session: Any, event: str) -> None:
+    ids = await add(statements, 3)
+    await held(statements, session)
+    await session.execute(
+        f"create function {SCHEMA}.keep() returns trigger language plpgsql as $$ begin return null; end $$; "
+        f"create trigger keep before {event} on {SCHEMA}._private_jobs for each row "
+        f"when (old.id = {ids[1]}) execute function {SCHEMA}.keep()"
+    )
+    completed, outlasting = (ids, []) if event == "delete" else ([], ids)
+    with pytest.raises(RowsKeptError):
+        await end_batch(session, statements.schema, POOL, completed=completed, outlasting=outlasting)
+
+
+async def test_a_lost_job_is_locked_only_if_it_is_as_the_batch_has_found_it(
+    statements: Statements, session: Any
+) -> None:
+    connection = statements.connection
+    ids = await add(statements, 6)
+    free, gone, taken, failed, ours, busy = jobs_of(statements, await held(statements, session))
+    await session.execute("rollback")
+    update = f"update {SCHEMA}._private_jobs set"
+    await connection.execute(f"delete from {SCHEMA}._private_jobs where id = $1", gone.id)
+    await connection.execute(f"{update} locked_at = now(), locked_by = 'other' where id = $1", taken.id)
+    await connection.execute(f"{update} attempts = 1 where id = $1", failed.id)
+    await connection.execute(
+        f"{update} locked_at = now(), locked_by = $2, attempts = 1 where id = $1", ours.id, POOL
+    )
+    await session.execute("begin")
+    await session.execute(f"select from {SCHEMA}._private_jobs where id = {busy.id} for update")
+    lost = [free, gone, taken, failed, ours, busy]
+    found = await settle_jobs(connection, statements.schema, POOL, lost)
+    assert found == {free.id: True, ours.id: True, busy.id: False}
+    rows = {row["id"]: row for row in await connection.fetch(ROWS)}
+    assert (rows[free.id]["attempts"], rows[free.id]["locked_by"]) == (1, POOL)
+    assert rows[ours.id]["attempts"] == 1  # and not a second one
+    await session.execute("rollback")
+    assert await settle_jobs(connection, statements.schema, POOL, lost) == dict.fromkeys(
+        (free.id, ours.id, busy.id), True
+    )
+    assert ids == [job.id for job in lost]
+
+
+async def test_a_lost_job_with_other_attempts_is_not_ours(statements: Statements, session: Any) -> None:
+    await add(statements, 1)
+    (job,) = jobs_of(statements, await held(statements, session))
+    await session.execute("rollback")
+    found = await settle_jobs(statements.connection, statements.schema, POOL, [replace(job, attempts=2)])
+    assert found == {}
+
+
+async def test_a_lost_job_whose_row_does_not_change_is_let_go(statements: Statements, session: Any) -> None:
+    ids = await add(statements, 2)
+    jobs = jobs_of(statements, await held(statements, session))
+    await session.execute("rollback")
+    await statements.connection.execute(
+        f"create function {SCHEMA}.keep() returns trigger language plpgsql as $$ begin return null; end $$; "
+        f"create trigger keep before update on {SCHEMA}._private_jobs for each row "
+        f"when (old.id = {ids[1]}) execute function {SCHEMA}.keep()"
+    )
+    assert await settle_jobs(statements.connection, statements.schema, POOL, jobs) == {ids[0]: True}

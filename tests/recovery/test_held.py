@@ -1,0 +1,100 @@
+"""Held batches of workers that hang: suspended ones lose their jobs, blocked ones keep them."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphile_worker import JobHelpers
+from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
+from recovery.holding import HELD, HOLD_LONG
+from support.worker_process import Start, recorded
+from support.working import SCHEMA, Jobs, Workers, until
+
+TASKS = Path(__file__).with_name("short_tasks.py")
+QUIET = ("--log-level", "warning")
+LONG = {"GRAPHILE_WORKER_HOLD": "30"}
+"""Longer than a test waits, so that a batch is held when the process is stopped."""
+
+
+async def until_holding(jobs: Jobs) -> None:
+    """Add short jobs until a worker holds some."""
+
+    async def is_holding() -> bool:
+        if await jobs.count() < 1_000:
+            await jobs.add_many("short", 2_000)
+        return bool(await jobs.connection.fetchval(HELD))
+
+    await until(is_holding)
+
+
+async def test_the_jobs_of_a_suspended_worker_run_elsewhere_after_its_grace(
+    start: Start, database_url: str, jobs: Jobs, graveyard: Graveyard, folder: Path
+) -> None:
+    first = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG)
+    await until_holding(jobs)
+    await graveyard.holding()
+    first.send(signal.SIGSTOP)
+    assert await jobs.connection.fetchval(HELD)
+    # While the server keeps its lock the worker counts as alive, as one that is busy does.
+    await jobs.connection.execute(
+        f"select pg_terminate_backend(backend_pid) from {SCHEMA}._private_py_workers where pid = $1",
+        first.pid,
+    )
+    second = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG)
+    second.wait_for("is dead")
+    await jobs.until_gone()
+    assert not await jobs.connection.fetchval(HELD)
+    first.send(signal.SIGCONT)
+
+    async def is_back() -> bool:
+        return {row["pid"] for row in (await graveyard.workers()).values()} == {first.pid, second.pid}
+
+    await until(is_back)
+    more = await jobs.add_many("short", 100)
+    await jobs.until_gone()
+    assert set(more) <= set(recorded(folder))
+    first.send(signal.SIGTERM)
+    assert first.ended() == 143
+
+
+async def test_a_blocked_event_loop_loses_no_job_and_none_runs_twice(
+    start: Start, database_url: str, jobs: Jobs, folder: Path
+) -> None:
+    # The server would end the transaction after a second.
+    database = await jobs.connection.fetchval("select current_database()")
+    await jobs.connection.execute(
+        f"alter role current_user in database {database} set idle_in_transaction_session_timeout = '1s'"
+    )
+    first = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **HOLD_LONG)
+    start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **HOLD_LONG)
+    await until_holding(jobs)
+    blocking = await jobs.add("block", {"seconds": 4}, priority=-1)
+    ids = await jobs.add_many("short", 3_000)
+    await jobs.until_gone()
+    done = recorded(folder)
+    assert {blocking, *ids} <= set(done)
+    assert len(done) == len(set(done))
+    assert first.process.poll() is None
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+async def test_nothing_is_held_without_recovery(workers: Workers, jobs: Jobs, is_registered: bool) -> None:
+    locked: list[bool] = []
+
+    async def look(payload: Any, helpers: JobHelpers) -> None:
+        if payload["n"] % 500 == 0:
+            (row,) = await helpers.query(
+                f"select locked_by from {SCHEMA}._private_jobs where id = $1", helpers.job.id
+            )
+            locked.append(row["locked_by"] == helpers.job.locked_by)
+
+    await jobs.add_many("look", 10_000)
+    if is_registered:
+        await jobs.connection.execute(f"drop table {SCHEMA}._private_py_last_death cascade")
+    await workers.start({"look": look}, hold=1, recovery=is_registered, **QUICK)
+    await jobs.until_gone()
+    assert locked == [True] * 20

@@ -1,0 +1,115 @@
+"""What tests of held batches share: a worker that holds the jobs which a test adds next.
+
+A worker holds jobs only while they are short and many. `Holding` keeps one busy with short jobs until it
+holds them, and adds the jobs of a test behind a further load of them, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from graphile_worker import Runner
+from graphile_worker.hooks.events import PoolJobsFetched
+from graphile_worker.testing.recorder import EventRecorder
+from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
+
+LOAD = 4500  # jobs: the first fetch after a pause holds none, and takes 2,000 at most
+ROUNDS = 20  # loads after which a worker that has held nothing never will
+T = TypeVar("T")
+
+FREE_ROWS = f"select id from {SCHEMA}._private_jobs where id = any($1::bigint[]) for update skip locked"
+
+
+async def quick() -> None:
+    """The task of the load."""
+
+
+class Holding:
+    """A worker that holds jobs, for as long as a test likes."""
+
+    def __init__(self, jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+        self.jobs = jobs
+        self.recorder = recorder
+        self._workers = workers
+
+    async def start(self, tasks: dict[str, Any], *, is_warm: bool = True, **options: Any) -> Runner:
+        """A worker with the task "quick" and these; `is_warm`: wait until it holds jobs."""
+        options = {"hold": SELDOM, "prefetch": SELDOM, "events": self.recorder.events, **options}
+        runner = await self._workers.start({"quick": quick, **tasks}, **options)
+        if is_warm:
+            await self.warm_up()
+        return runner
+
+    async def warm_up(self, *, task: str = "quick") -> None:
+        """Add short jobs until the worker holds some."""
+        before = len(self.held_fetches)
+
+        async def have_ended() -> bool:
+            return not await self.rows(task)
+
+        for _ in range(ROUNDS):
+            await self.add_load(LOAD, task=task)
+            await until(have_ended)
+            if len(self.held_fetches) > before:
+                return
+        raise AssertionError("the worker holds nothing")
+
+    async def add(self, add: Callable[[], Awaitable[T]]) -> T:
+        """Add jobs behind a load of short ones, so that they are held; the answer of `add`."""
+        async with self.jobs.connection.transaction():
+            await self.add_load(LOAD)
+            return await add()
+
+    async def add_load(self, count: int, *, task: str = "quick") -> None:
+        """Add short jobs that are due before all others, at different times: see get_tied_jobs."""
+        await self.jobs.connection.execute(
+            f"select {SCHEMA}.add_job($2, '{{}}', run_at => now() - interval '1 day' + n * interval '1 ms') "
+            "from generate_series(1, $1) n",
+            count,
+            task,
+        )
+
+    # -- what has happened ---------------------------------------------------------------------------------
+
+    @property
+    def held_fetches(self) -> list[int]:
+        """How many jobs each fetch so far has held."""
+        return [event.count for event in self._fetches if event.kind == "held"]
+
+    @property
+    def last_fetch(self) -> str:
+        """The kind of the last fetch that found jobs."""
+        return self._fetches[-1].kind
+
+    @property
+    def _fetches(self) -> list[PoolJobsFetched]:
+        return [event for event in self.recorder.of(PoolJobsFetched) if event.count]
+
+    def of(self, kind: type[Any], ids: Iterable[int]) -> list[int]:
+        """Which of these jobs had an event of this class, in the order of the events."""
+        wanted = set(ids)
+        return [event.job.id for event in self.recorder.of(kind) if event.job.id in wanted]
+
+    async def rows(self, task: str) -> list[Any]:
+        """The rows of this task's jobs."""
+        return [row for row in await self.jobs.all() if row["identifier"] == task]
+
+    async def are_locked(self, task: str, count: int) -> bool:
+        """Whether this many jobs of the task are locked in the ordinary way."""
+        return sum(row["locked_by"] is not None for row in await self.rows(task)) == count
+
+    async def row_locked(self, ids: Iterable[int]) -> list[int]:
+        """Which of these jobs have a row that a transaction has locked."""
+        ids = list(ids)
+        free = {row["id"] for row in await self.jobs.connection.fetch(FREE_ROWS, ids)}
+        return [job_id for job_id in ids if job_id not in free]
+
+    async def open_until_gone(self, gate: Gate) -> None:
+        """Let every call through until no job is left."""
+
+        async def is_empty() -> bool:
+            gate.open_all()
+            return await self.jobs.count() == 0
+
+        await until(is_empty)
