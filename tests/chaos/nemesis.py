@@ -76,7 +76,7 @@ class Nemesis:
     async def _terminate(self, action: Action, slot: Slot) -> list[str]:
         name = slot.current.name
         # If the server is away just then, there is nothing to terminate.
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
             connection = await asyncpg.connect(self._url, timeout=5)
             try:
                 pids = [row["pid"] for row in await connection.fetch(BACKENDS, name)]
