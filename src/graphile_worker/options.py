@@ -32,7 +32,7 @@ SMALLEST_POOL_FOR_RECOVERY = 4
 """The same for a worker that also listens and sends heartbeats."""
 
 
-MOST_HOLD = 60.0
+MOST_HOLD = 600.0
 """Seconds: functions that name a held job wait for it, and vacuum for its transaction."""
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from graphile_worker import Runner
 from graphile_worker.hooks.events import PoolJobsFetched
+from graphile_worker.options import MOST_HOLD
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
@@ -35,7 +36,7 @@ class Holding:
 
     async def start(self, tasks: dict[str, Any], *, is_warm: bool = True, **options: Any) -> Runner:
         """A worker with the task "quick" and these; `is_warm`: wait until it holds jobs."""
-        options = {"hold": SELDOM, "prefetch": SELDOM, "events": self.recorder.events, **options}
+        options = {"hold": MOST_HOLD, "prefetch": SELDOM, "events": self.recorder.events, **options}
         runner = await self._workers.start({"quick": quick, **tasks}, **options)
         if is_warm:
             await self.warm_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolJobsFetched
+from graphile_worker.options import MOST_HOLD
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import SELDOM, Jobs, Workers
 
@@ -24,7 +25,7 @@ async def test_nothing_is_held_while_there_is_an_interceptor_for_recovered_jobs(
 
     recorder = EventRecorder()
     hooks = Hooks(events=recorder.events)
-    runner = await workers.start({"quick": quick}, hooks=hooks, hold=SELDOM, prefetch=SELDOM)
+    runner = await workers.start({"quick": quick}, hooks=hooks, hold=MOST_HOLD, prefetch=SELDOM)
     rounds = 1
     while not await run_round(recorder):
         rounds += 1
@@ -37,6 +38,6 @@ async def test_nothing_is_held_while_there_is_an_interceptor_for_recovered_jobs(
     recorder = EventRecorder()
     hooks = Hooks(events=recorder.events)
     hooks.on_recovery(lambda job: None)
-    await workers.start({"quick": quick}, hooks=hooks, hold=SELDOM, prefetch=SELDOM)
+    await workers.start({"quick": quick}, hooks=hooks, hold=MOST_HOLD, prefetch=SELDOM)
     for _ in range(2 * rounds):
         assert not await run_round(recorder)
