@@ -95,11 +95,12 @@ interop: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)
 
-# Minutes: tests the checker itself, then runs 20 seeds, and 5 with many kept jobs; CHAOS_ARGS='--seed 7' repeats one.
+# Minutes: tests the checker itself, then runs 20 seeds, 5 with many kept jobs, and 20 with held ones; CHAOS_ARGS='--seed 7' repeats one.
 chaos: $(STAMP)
 	$(if $(CHAOS_ARGS),,CHAOS_GUARDS=1 $(BIN)/pytest --timeout=1800 tests/chaos/test_checker.py tests/chaos/test_guards.py)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 	$(if $(CHAOS_ARGS),,$(BIN)/python -m tests.chaos --kept --seeds 5)
+	$(if $(CHAOS_ARGS),,$(BIN)/python -m tests.chaos --held)
 	$(if $(CHAOS_ARGS),,$(MAKE) fuzz)
 
 # Minutes: at least this many cases of bad input for each of five entry points; `make test` runs a short form.

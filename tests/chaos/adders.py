@@ -60,6 +60,14 @@ class Load(msgspec.Struct, frozen=True):
     """What an operator pauses from time to time."""
     batches: float = 0.15
     """The share of adds that add several jobs."""
+    keyed: float = 0.3
+    """The share of adds that use a key, of those that may."""
+    queued: float = 0.35
+    """The share of jobs in named queues."""
+    later: float = 0.1
+    """The share of jobs that are due a little later."""
+    in_thread: float = 0.3
+    """The share of jobs that run in threads."""
     batch: int = 15
     """The most jobs that are added at once."""
     jobs: int | None = None
@@ -71,6 +79,12 @@ MANY_KEPT = Load(
     batch=60,
 )  # fmt: skip
 """Many short jobs, most of which are kept: writes are large and follow each other closely."""
+
+MANY_SHORT = Load(
+    adders=4, pause=0.2, longest=0.5, short=0.0, long=0.0001, failing=0.0005, kept=0.0005, limited=0.0,
+    batches=0.9, batch=2000, keyed=0.00002, queued=0.00002, later=0.0005, in_thread=0.0005,
+)  # fmt: skip
+"""Short jobs in large numbers, which are held; few of another kind are among them."""
 
 CONTROL = Load(wide=0.12, limited=0.04, pauses=("queue", "queue", "queue", "task", "task", "all"))
 """Wide queues, and an operator who pauses things."""
@@ -122,7 +136,7 @@ class Adder:
                 jobs = await utils.add_jobs(specs, connection=connection)
             else:
                 jobs = [await self._add_one(utils, specs[0], connection)]
-            await connection.execute(NOTE, *_columns(specs, jobs))
+            await note_jobs(connection, specs, jobs)
             await (transaction.rollback() if is_undone else transaction.commit())
         self.added += 0 if is_undone else len(jobs)
 
@@ -143,11 +157,14 @@ class Adder:
         self._count += 1
         kind = dice.random()
         fails: Fails = "always" if kind < 0.4 * load.failing else "once" if kind < load.failing else "never"
-        key = f"key {dice.randrange(load.keys)}" if may_have_key and dice.random() < 0.3 else None
-        queue = f"queue {dice.randrange(load.queues)}" if dice.random() < 0.35 else None
+        key = f"key {dice.randrange(load.keys)}" if may_have_key and dice.random() < load.keyed else None
+        queue = f"queue {dice.randrange(load.queues)}" if dice.random() < load.queued else None
         is_long = dice.random() < (load.long / 4 if queue is not None else load.long)
         seconds = dice.uniform(0.5, load.longest) if is_long else dice.uniform(0.0, load.short)
-        task, token = "work" if dice.random() < 0.7 else "work_in_thread", f"{self._name}-{self._count}"
+        task, token = (
+            "work" if dice.random() >= load.in_thread else "work_in_thread",
+            f"{self._name}-{self._count}",
+        )
         if dice.random() < load.limited:
             task, token, seconds = "work_limited", token + LIMITED, dice.uniform(0.1, 0.4)
         if load.wide and dice.random() < load.wide:
@@ -159,10 +176,15 @@ class Adder:
             queue_name=queue,
             job_key=key,
             job_key_mode=dice.choice(("replace", "preserve_run_at")) if key is not None else None,
-            run_at=timedelta(seconds=dice.uniform(0, 0.5)) if dice.random() < 0.1 else None,
+            run_at=timedelta(seconds=dice.uniform(0, 0.5)) if dice.random() < load.later else None,
             max_attempts=dice.choice((1, 2)) if fails == "always" else None,
             keep=True if dice.random() < load.kept else None,
         )
+
+
+async def note_jobs(connection: Any, specs: list[JobSpec], jobs: list[Any]) -> None:
+    """Note what was added, in the same transaction."""
+    await connection.execute(NOTE, *_columns(specs, jobs))
 
 
 def _columns(specs: list[JobSpec], jobs: list[Any]) -> list[list[Any]]:

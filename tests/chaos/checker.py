@@ -287,6 +287,24 @@ def no_worker_ended_by_itself(history: History) -> Iterator[str]:
             yield f"worker {worker.name} could not start although nothing was wrong"
 
 
+def every_worker_goes_on(history: History) -> Iterator[str]:
+    """When all is quiet, each pool still takes jobs."""
+    called_at = history.called_at
+    if called_at is None:
+        return
+    working = {run.pool for run in history.runs if run.started >= called_at}
+    for worker in history.workers:
+        for pool in worker.pools:
+            if worker.ending == "alive" and pool not in working:
+                yield f"worker {worker.name} ({pool}) took no job when all was quiet"
+
+
+def jobs_were_held(history: History) -> Iterator[str]:
+    """A run with held batches has some; otherwise it shows nothing."""
+    if history.is_held and not sum(worker.held for worker in history.workers):
+        yield "no worker has held a job"
+
+
 RULES: list[Rule] = [
     every_committed_job_ran_or_waits,
     nothing_uncommitted_ran,
@@ -305,6 +323,8 @@ RULES: list[Rule] = [
     every_kept_end_is_there,
     no_end_without_its_job,
     no_worker_ended_by_itself,
+    every_worker_goes_on,
+    jobs_were_held,
 ]
 
 

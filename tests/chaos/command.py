@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.adders import MANY_KEPT, Load, load_of
+from chaos.adders import MANY_KEPT, MANY_SHORT, Load, load_of
 from chaos.checker import Violation, check
 from chaos.history import History
 from chaos.report import Figures, figures, table
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
-from chaos.settings import DEFAULT, SHORT
+from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT
 from support.pgbouncer import MISSING, PROGRAM
 
 SHORT_SECONDS = 15.0
@@ -45,6 +45,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--kept", action="store_true", help=f"{KEPT_JOBS:,} short jobs, most of which are kept"
     )
+    parser.add_argument("--held", action="store_true", help="short jobs in large numbers, which are held")
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep histories and logs of all runs there"
     )
@@ -82,7 +83,14 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
         say(f"\nseed {seed}")
         began = time.monotonic()
         history = await run(
-            Setup(seed=seed, seconds=seconds, timing=timing, load=_load(options, seed)),
+            Setup(
+                seed=seed,
+                seconds=seconds,
+                timing=timing,
+                load=_load(options, seed),
+                modes=HELD_MODES if options.held else MODES,
+                is_held=options.held,
+            ),
             server,
             say=say,
             keep=partial(_keep_logs, place / f"seed-{seed}"),
@@ -101,6 +109,8 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
 
 
 def _load(options: argparse.Namespace, seed: int) -> Load:
+    if options.held:
+        return MANY_SHORT
     return msgspec.structs.replace(MANY_KEPT, jobs=KEPT_JOBS) if options.kept else load_of(seed)
 
 
@@ -108,6 +118,7 @@ def _same(options: argparse.Namespace) -> str:
     """The arguments that a run must have to be the same again."""
     more = " --default-settings" if options.default_settings else ""
     more += " --kept" if options.kept else ""
+    more += " --held" if options.held else ""
     return more + (f" --seconds {options.seconds:g}" if options.seconds else "")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chaos.history import Ending, Worker
-from chaos.journal import read_pools, read_runs
+from chaos.journal import read_held, read_pools, read_pools_since, read_runs
 from chaos.settings import BOUNCER_RETRY, Mode
 from chaos.worker_main import NOT_STARTED, WorkerOrder
 from support.command_line import clean_environment
@@ -44,6 +44,7 @@ class Process:
             str(self.journal),
             [options | own for own in mode.pools],
             mode.is_pool_given,
+            mode.is_holding,
         )
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -83,6 +84,7 @@ class Process:
             ended=self.ended,
             ending=ending,
             status=status,
+            held=read_held(self.journal),
         )
 
 
@@ -133,6 +135,11 @@ class Fleet:
             return all(read_pools(slot.current.journal) for slot in self.slots)
 
         await until(is_ready, timeout=PATIENCE, every=0.05)
+
+    def is_complete_since(self, moment: float) -> bool:
+        """Whether every pool has started a job after this moment."""
+        current = [slot.current.journal for slot in self.slots]
+        return all(read_pools_since(path, moment) >= set(read_pools(path)) for path in current)
 
     def runs(self) -> list[Any]:
         return [run for each in self.processes for run in read_runs(each.journal, each.name)]

@@ -13,7 +13,7 @@ import msgspec
 Fails = Literal["never", "once", "always"]
 Outcome = Literal["end", "failed", "cancelled"]
 Ending = Literal["alive", "killed", "ended", "not started"]
-FaultKind = Literal["kill", "stop", "terminate", "restart", "partition"]
+FaultKind = Literal["kill", "stop", "terminate", "restart", "partition", "cut"]
 PauseKind = Literal["queue", "task", "all"]
 
 
@@ -62,6 +62,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None = None
     outcome: Outcome | None = None
     """None: the process was gone before the task was over."""
+    held: bool = False
+    """Whether it began inside the transaction that fetched the job."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None = None
     ending: Ending = "alive"
     status: int | None = None
+    held: int = 0
+    """How many jobs it has fetched in held batches."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +150,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After a fault has ended a worker may be cut off for so much longer: it must connect again."""
     write_within: float = 5.0
     """How a task ended is written so soon if nothing interferes."""
+    hold_within: float = 2.5
+    """The same for a held job: the longest `hold`, and what a busy machine needs to end the batch."""
     dead_within: float = 30.0
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0
@@ -175,3 +181,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: float
     """When `jobs` and `queues` were read."""
     limits: Limits
+    called_at: float | None = None
+    """When jobs were added for every pool, to see that it takes some; None: not done."""
+    is_held: bool = False
+    """Whether jobs should have been held."""

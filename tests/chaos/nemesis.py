@@ -17,6 +17,8 @@ from chaos.history import Fault
 from chaos.plan import Action
 from chaos.server import ChaosServer
 
+CUT_WITHIN = 3.0  # seconds; a worker that holds nothing just then is not cut
+ANSWERS = {"before the commit": b"DELETE ", "after the commit": b"COMMIT\0"}
 BACKENDS = (
     "select pid from pg_stat_activity where datname = current_database() and application_name = $1 "
     "order by backend_start, pid"
@@ -49,6 +51,7 @@ class Nemesis:
             "terminate": self._terminate,
             "restart": self._restart,
             "partition": self._partition,
+            "cut": self._cut,
         }[action.kind]
         at = time.monotonic()
         whom = slot.current.name if action.kind != "restart" else "the server"
@@ -73,7 +76,7 @@ class Nemesis:
     async def _terminate(self, action: Action, slot: Slot) -> list[str]:
         name = slot.current.name
         # If the server is away just then, there is nothing to terminate.
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
             connection = await asyncpg.connect(self._url, timeout=5)
             try:
                 pids = [row["pid"] for row in await connection.fetch(BACKENDS, name)]
@@ -101,4 +104,9 @@ class Nemesis:
             slot.network.swallow(is_noticed=action.how == "noticed")
         await asyncio.sleep(action.lasts)
         slot.network.heal()
+        return sorted(before | {slot.current.name})
+
+    async def _cut(self, action: Action, slot: Slot) -> list[str]:
+        before = {slot.current.name}
+        await slot.network.cut_at(ANSWERS[action.how], within=CUT_WITHIN)
         return sorted(before | {slot.current.name})

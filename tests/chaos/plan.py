@@ -13,6 +13,9 @@ PARTITIONS = ("delayed", "noticed", "half open", "torn")
 """Delayed: what was sent arrives when it is over. Noticed: the server closes the connections in between.
 Half open: it does not, and believes in them even afterwards. Torn: some are delayed, some are noticed."""
 
+CUTS = ("before the commit", "after the commit")
+"""Of a held batch, in place of the answer to its delete or to its commit."""
+
 LEAD_IN = 1.0  # seconds in which the load begins undisturbed
 LEAD_OUT = 0.5
 
@@ -33,11 +36,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(filter(None, words))
 
 
-def plan(seed: int, *, seconds: float, slots: int, pause: float, until_taken: float) -> list[Action]:
+def plan(
+    seed: int, *, seconds: float, slots: int, pause: float, until_taken: float, is_held: bool = False
+) -> list[Action]:
     """Every kind at least once if the time allows, in an order and at times that the seed decides.
 
     `pause` is the mean time between two deeds; a process is stopped for longer than `until_taken`, the time
-    after which a dead one would have lost its jobs.
+    after which a dead one would have lost its jobs. `is_held`: connections of held batches are cut too.
     """
     dice = random.Random(f"{seed}/nemesis")
     kinds: list[tuple[FaultKind, str]] = [
@@ -47,10 +52,12 @@ def plan(seed: int, *, seconds: float, slots: int, pause: float, until_taken: fl
         ("restart", dice.choice(RESTARTS)),
         ("partition", dice.choice(PARTITIONS)),
     ]
+    if is_held:
+        kinds += [("cut", how) for how in CUTS]
     room = max(0.0, seconds - LEAD_IN - LEAD_OUT)
     count = max(len(kinds), round(room / pause))
     while len(kinds) < count:
-        kinds.append(_any_kind(dice))
+        kinds.append(("cut", dice.choice(CUTS)) if is_held and dice.random() < 0.7 else _any_kind(dice))
     dice.shuffle(kinds)
     actions = []
     for number, (kind, how) in enumerate(kinds):

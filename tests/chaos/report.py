@@ -17,11 +17,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     jobs: int
     runs: int
+    held: int
+    """Runs that began inside the transaction that fetched the job."""
     kills: int
     stops: int
     terminations: int
     restarts: int
     partitions: int
+    cuts: int
     pauses: int
     duplicates: int
     """Jobs that ran to their end more than once; unexcused ones are violations besides."""
@@ -38,11 +41,13 @@ def figures(history: History, violations: Sequence[Violation]) -> Figures:
         seed=history.seed,
         jobs=len(history.added),
         runs=len(history.runs),
+        held=sum(run.held for run in history.runs),
         kills=kinds["kill"],
         stops=kinds["stop"],
         terminations=kinds["terminate"],
         restarts=kinds["restart"],
         partitions=kinds["partition"],
+        cuts=kinds["cut"],
         pauses=len(history.pauses),
         duplicates=sum(count - 1 for count in ends.values()),
         slowest_recovery=max(recoveries, default=None),
@@ -68,8 +73,8 @@ def _recoveries(history: History) -> list[float]:
 
 
 HEADINGS = (
-    "seed", "jobs", "runs", "kills", "stops", "terminations", "restarts", "partitions", "pauses",
-    "duplicates", "slowest recovery", "violations",
+    "seed", "jobs", "runs", "held", "kills", "stops", "terminations", "restarts", "partitions", "cuts",
+    "pauses", "duplicates", "slowest recovery", "violations",
 )  # fmt: skip
 
 

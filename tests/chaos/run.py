@@ -19,6 +19,7 @@ from chaos.history import EndRow, History, JobRow, Limits, QueueRow
 from chaos.nemesis import Nemesis
 from chaos.operators import Operator
 from chaos.plan import Action, plan
+from chaos.roll_call import roll_call
 from chaos.server import ChaosServer
 from chaos.settings import MODES, SHORT, Mode, Timing
 from support.working import SCHEMA, until
@@ -51,6 +52,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What the nemesis does, in place of what follows from the seed."""
     limits: Limits | None = None
     quiet_within: float = QUIET_WITHIN
+    is_held: bool = False
+    """Whether jobs are held: connections are cut while batches end."""
+    call_within: float = 60.0
+    """Seconds in which each pool must take a job when all is quiet; 0: not asked for."""
     options: dict[str, Any] = {}
     """Further options of all workers."""
 
@@ -97,6 +102,7 @@ async def _whole(
             slots=len(fleet.slots),
             pause=setup.pause,
             until_taken=setup.timing.until_taken,
+            is_held=setup.is_held,
         )
     enough, over = asyncio.Event(), asyncio.Event()
     intruder = asyncio.ensure_future(interfere(url, over)) if interfere is not None else None
@@ -117,6 +123,10 @@ async def _whole(
         await asyncio.gather(*adders)
         say(f"{time.monotonic() - began:7.2f} s  the load has ended; waiting until all is quiet")
         seen = await _quiet(setup, fleet, url, last_fault_at)
+        called_at = time.monotonic() if setup.call_within else None
+        if called_at is not None:
+            await roll_call(fleet, url, within=setup.call_within)
+            seen = await _quiet(setup, fleet, url, last_fault_at)
         say(f"{time.monotonic() - began:7.2f} s  it is quiet")
     finally:
         over.set()
@@ -139,6 +149,8 @@ async def _whole(
         last_fault_at=last_fault_at,
         seen_at=time.monotonic(),
         limits=setup.limits or setup.timing.limits,
+        called_at=called_at,
+        is_held=setup.is_held,
     )
 
 

@@ -54,6 +54,8 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     is_pooled: bool = False
     """Behind a pooler in transaction mode, where only heartbeats prove it alive."""
     is_pool_given: bool = False
+    is_holding: bool = False
+    """Whether it holds jobs soon after a death, and on a busy machine."""
 
     @property
     def shows_by(self) -> Literal["lock", "heartbeat"]:
@@ -75,3 +77,13 @@ MODES = (
     Mode(name="given-pool", pools=({"concurrency": 3},), is_pool_given=True),
     Mode(name="pgbouncer", pools=({"concurrency": 3, "prepared_statements": False},), is_pooled=True),
 )
+
+HOLDING: dict[str, Any] = {"concurrency": 10, "max_pool_size": 16}
+LONGER = {"hold": 1.0}  # a busy machine is too slow to hold much with the usual one
+HELD_MODES = (
+    Mode(name="default", pools=(HOLDING,), is_holding=True),
+    Mode(name="longer-hold", pools=(HOLDING | LONGER,), is_holding=True),
+    Mode(name="two-pools", pools=(HOLDING | LONGER, HOLDING | LONGER), is_holding=True),
+    Mode(name="direct", pools=({"concurrency": 1, "prefetch": 0},)),
+)
+"""Workers that hold jobs, beside one that never does. More of them would leave none enough to hold."""

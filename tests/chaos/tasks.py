@@ -17,6 +17,8 @@ class Tasks:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.is_held: Callable[[int], bool] = lambda job_id: False
+        """Whether a job runs inside the transaction that fetched it."""
         limit = Limit("chaos", concurrency=AT_ONCE)
         self.by_name: dict[str, Callable[..., Any]] = {
             "work": self.work,
@@ -27,7 +29,7 @@ class Tasks:
 
     async def work(self, payload: Any, helpers: JobHelpers) -> str:
         """Waits as tasks do that wait for others; can be cancelled."""
-        number = self._journal.began(payload["token"], payload["queue"], helpers.job)
+        number = self._began(payload, helpers)
         try:
             await asyncio.sleep(payload["seconds"])
         except asyncio.CancelledError:
@@ -37,9 +39,13 @@ class Tasks:
 
     def work_in_thread(self, payload: Any, helpers: JobHelpers) -> str:
         """Cannot be cancelled."""
-        number = self._journal.began(payload["token"], payload["queue"], helpers.job)
+        number = self._began(payload, helpers)
         time.sleep(payload["seconds"])
         return self._end(number, payload, helpers)
+
+    def _began(self, payload: Any, helpers: JobHelpers) -> int:
+        job = helpers.job
+        return self._journal.began(payload["token"], payload["queue"], job, is_held=self.is_held(job.id))
 
     def _end(self, number: int, payload: Any, helpers: JobHelpers) -> str:
         fails = payload["fails"]

@@ -406,3 +406,32 @@ def test_a_worker_that_could_not_know_may_start_a_paused_job() -> None:
     stop = [Fault(kind="stop", at=19.0, until=24.0, workers=["one"])]
     assert (found(24.1, faults=stop), found(26.5, faults=stop)) == ([], rule)
     assert found(25.0, faults=[Fault(kind="partition", at=10.0, until=12.0, workers=["one"])]) == []
+
+
+# -- held jobs -----------------------------------------------------------------------------------------------
+
+
+def test_a_held_job_may_run_again_only_if_its_worker_was_cut_off_soon_after_its_end() -> None:
+    values = {"workers": [ONE, DEAD], "faults": [KILL]}
+    again = run(started=20.0, ended=21.0)
+    assert broken(runs=[run("dead", 11.0, 11.9, held=True), again], **values) == []
+    early = run("dead", 8.0, 9.0)
+    assert broken(runs=[early, again], **values) == []
+    held = msgspec.structs.replace(early, held=True)
+    assert broken(runs=[held, again], **values) == ["no_job_ran_twice"]
+
+
+def test_a_pool_that_takes_no_job_when_all_is_quiet_is_found() -> None:
+    second = Added(number=2, token="u", job_id=8)
+    called = msgspec.structs.replace(run(started=90.0, ended=91.0, token="u"), job_id=8)
+    values: dict[str, Any] = {"added": [JOB, second], "runs": [run(), called]}
+    assert broken(**values) == []
+    assert broken(called_at=80.0, **values) == ["every_worker_goes_on"]  # the second worker has none
+    assert broken(called_at=80.0, workers=[ONE], **values) == []
+    assert broken(called_at=80.0, workers=[ONE, DEAD], faults=[KILL], **values) == []
+
+
+def test_a_run_that_should_hold_jobs_and_holds_none_is_found() -> None:
+    holding = msgspec.structs.replace(ONE, held=100)
+    assert broken(is_held=True) == ["jobs_were_held"]
+    assert broken(is_held=True, workers=[holding, TWO]) == []

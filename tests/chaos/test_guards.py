@@ -35,6 +35,7 @@ def setup(guard: Guard | None, *, quiet_within: float) -> Setup:
         options=guard.options if guard is not None else {},
         limits=LIMITS,
         quiet_within=quiet_within,
+        call_within=0.0 if guard is not None else 60.0,
     )
 
 

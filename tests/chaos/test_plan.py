@@ -39,7 +39,7 @@ def test_a_run_is_told_in_figures() -> None:
         added=[Added(number=1, token="t", job_id=1), Added(number=2, token="u", job_id=2)],
         runs=[
             Run(worker="one", pool="", job_id=1, token="t", started=9.0),
-            Run(worker="one", pool="", job_id=2, token="u", started=9.0, ended=9.9, outcome="end"),
+            Run(worker="one", pool="", job_id=2, token="u", started=9.0, ended=9.9, outcome="end", held=True),
             Run(worker="two", pool="", job_id=1, token="t", started=14.5, ended=15.0, outcome="end"),
             Run(worker="two", pool="", job_id=2, token="u", started=15.0, ended=15.5, outcome="end"),
         ],
@@ -54,5 +54,21 @@ def test_a_run_is_told_in_figures() -> None:
     assert (line.jobs, line.runs, line.kills, line.duplicates, line.violations) == (2, 4, 1, 1, 0)
     assert line.slowest_recovery == 4.5
     lines = table([line, line]).splitlines()
-    assert lines[2].split() == ["7", "2", "4", "1", "0", "0", "0", "0", "0", "1", "4.5", "s", "0"]
-    assert lines[-1].split() == ["all", "4", "8", "2", "0", "0", "0", "0", "0", "2", "4.5", "s", "0"]
+    assert lines[2].split() == ["7", "2", "4", "1", "1", "0", "0", "0", "0", "0", "0", "1", "4.5", "s", "0"]
+    assert lines[-1].split() == [
+        "all",
+        "4",
+        "8",
+        "2",
+        "2",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0",
+        "2",
+        "4.5",
+        "s",
+        "0",
+    ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from chaos.adders import CONTROL, MANY_KEPT, load_of
+from chaos.adders import CONTROL, MANY_KEPT, MANY_SHORT, load_of
 from chaos.checker import check
+from chaos.plan import CUTS
 from chaos.report import figures
 from chaos.run import Setup, run
 from chaos.server import ChaosServer
+from chaos.settings import HELD_MODES
 
 SEED = 7  # with wide queues and pauses
 SECONDS = 18.0
@@ -42,3 +44,13 @@ async def test_what_is_kept_matches_the_jobs_that_ended(chaos: ChaosServer) -> N
     assert not violations, "\n".join(map(str, violations))
     assert len(history.added) >= wanted
     assert len(history.ends or ()) > wanted / 2
+
+
+async def test_nothing_is_lost_when_jobs_are_held(chaos: ChaosServer) -> None:
+    """Whether much is held depends on the machine; `make chaos` insists on it."""
+    setup = Setup(seed=SEED, seconds=8.0, load=MANY_SHORT, modes=HELD_MODES, is_held=True)
+    history = msgspec.structs.replace(await run(setup, chaos), is_held=False)
+    violations = check(history)
+    assert not violations, "\n".join(map(str, violations[:20]))
+    assert len(history.added) > 1_000
+    assert {fault.detail for fault in history.faults if fault.kind == "cut"} >= {f"cut {how}" for how in CUTS}

@@ -41,6 +41,7 @@ class Network(Proxy):
         self._wires: dict[Wire, None] = {}
         self._flows = asyncio.Event()
         self._flows.set()
+        self._was_cut = asyncio.Event()
         self._half_open: list[asyncio.StreamWriter] = []
 
     def tcp_url(self, port: int) -> str:
@@ -72,6 +73,15 @@ class Network(Proxy):
         if is_noticed:
             wire.cut_server()
 
+    async def cut_at(self, answer: bytes, *, within: float) -> None:
+        """Cut the next connection on which the server gives this answer, in place of passing it on."""
+        self.needle = answer
+        self._was_cut.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._was_cut.wait()
+        self.needle = None
+
     def heal(self) -> None:
         """Everything flows. Connections that lost something end; the server may go on believing in them."""
         self.is_silent = False
@@ -91,8 +101,8 @@ class Network(Proxy):
         wire = Wire(writer, server_writer)
         wire.is_swallowed = self.is_silent
         self._wires[wire] = None
-        there = asyncio.ensure_future(self._carry(wire, reader, server_writer))
-        back = asyncio.ensure_future(self._carry(wire, server_reader, writer))
+        there = asyncio.ensure_future(self._carry(wire, reader, server_writer, is_answer=False))
+        back = asyncio.ensure_future(self._carry(wire, server_reader, writer, is_answer=True))
         try:
             await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -106,10 +116,17 @@ class Network(Proxy):
             else:
                 server_writer.transport.abort()
 
-    async def _carry(self, wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
+    ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK):
                 await self._flows.wait()
+                if is_answer and self.needle is not None and self.needle in data:
+                    self.needle = None
+                    self.cuts += 1
+                    self._was_cut.set()
+                    return
                 if not wire.is_swallowed:
                     writer.write(data)
                     await writer.drain()

@@ -184,10 +184,11 @@ async def test_a_fetch_whose_answer_is_late_runs_nothing_again_that_was_settled_
     fetching = scene.proxy.link(scene.fetch_session(runner))
     fetching.flows.clear()
     await until(lambda: scene.fetch_one_more(waiting))  # by a fetch of which the worker does not know yet
-    scene.gate.open_one(waiting)
     for link in scene.proxy.links:
         if link is not fetching:
             link.flows.set()
+    await until(lambda: scene.has_noticed(runner))
+    scene.gate.open_one(waiting)
     with suppress(TimeoutError):  # it must not come to that
         await until(lambda: scene.is_gone(waiting), timeout=1.0)
     fetching.flows.set()
