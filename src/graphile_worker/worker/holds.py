@@ -22,7 +22,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 
 from ..db.connection import Connection, Row
 from ..db.retry import is_refusal
@@ -40,68 +40,27 @@ from ..queries.hold import (
     get_held_jobs,
     get_tied_jobs,
     ties_of,
-    warm_up,
 )
 from ..queries.rows import JobBatch, taken_jobs
 from ..recovery.orphaned_jobs import RECOVERED
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
 from .lost_batches import LostBatches
-from .session import Session, Sessions
+from .seats import Seats, SpareConnections
+from .session import Sessions
 
-SEATS = 3  # sessions: one batch runs, one is fetched, one is committed
-FEWEST_SEATS = 2
 FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
 FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
-IDLE = 60.0  # seconds without a batch after which the sessions are closed
 MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
-class SpareConnections(Protocol):
-    """Connections of the pool that tasks do not need at the moment."""
-
-    def take(self) -> bool:
-        """Reserve one; False if tasks may need it."""
-        ...
-
-    def put_back(self) -> None:
-        """End a reservation."""
-        ...
-
-    @property
-    def are_wanted(self) -> bool:
-        """Whether tasks wait for a connection."""
-        ...
-
-    on_wanted: Callable[[], None]
-    """Called when a task must wait for a connection."""
-
-
 class BatchLostError(Exception):
     """The connection of a batch is not the one that has its transaction."""
-
-
-class Seat:
-    """A session for held batches, one at a time."""
-
-    __slots__ = ("batch", "is_fetching", "is_warm", "session")
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.batch: HeldBatch | None = None
-        self.is_fetching = False
-        self.is_warm = False
-        """Whether it has a connection."""
-
-    @property
-    def is_free(self) -> bool:
-        """Whether a batch can begin."""
-        return self.is_warm and self.batch is None and not self.is_fetching
 
 
 class Holds:
@@ -125,7 +84,6 @@ class Holds:
         `now`: the time to write into locked jobs; None for the server's.
         """
         self._sessions = sessions
-        self._spare = spare
         self._schema = schema
         self._pool_id = pool_id
         self.seconds = seconds
@@ -134,11 +92,7 @@ class Holds:
         self._on_completed = on_completed
         self._on_error = on_error
         self._now = now
-        self._seats = [Seat(sessions.open(hold=True)) for _ in range(SEATS)]
-        spare.on_wanted = self._make_room
-        self._cooling: set[asyncio.Task[None]] = set()
-        self._warming: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+        self._seats = Seats(sessions, spare, schema, on_short=self._hold_less)
         self._skip = 0  # fetches
         self._skip_next = FEWEST_SKIPPED
         self.most = FIRST
@@ -147,8 +101,6 @@ class Holds:
         self._ties: Ties | None = None
         self._tied_tasks: Mapping[int, str] = {}
         self._continued = 0
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._used_at = 0.0  # monotonic
         self._is_on = seconds > 0
         self._is_closing = False
         self._is_abandoned = False
@@ -174,13 +126,7 @@ class Holds:
             return False
         if self._not_before > time.monotonic() or self._lost.is_busy:
             return False
-        if sum(seat.is_warm for seat in self._seats) >= FEWEST_SEATS:
-            return True
-        if self._warming is None or self._warming.done():
-            self._warming = asyncio.get_running_loop().create_task(
-                self._warm_up(), name="graphile-worker sessions of held batches"
-            )
-        return False
+        return self._seats.are_ready()
 
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""
@@ -191,77 +137,11 @@ class Holds:
         if not self._skip:
             self._skip, self._skip_next = self._skip_next, min(2 * self._skip_next, MOST_SKIPPED)
 
-    async def _warm_up(self) -> None:
-        """Connect as many sessions as tasks can spare, all at once."""
-        seats = [seat for seat in self._seats if not seat.is_warm and self._spare.take()]
-        if sum(seat.is_warm for seat in self._seats) + len(seats) < FEWEST_SEATS:
-            for _ in seats:
-                self._spare.put_back()
-            self._hold_less()
-            return
-        await asyncio.gather(*map(self._warm_up_seat, seats))
-
-    async def _warm_up_seat(self, seat: Seat) -> None:
-        try:
-            await seat.session.run(lambda connection: warm_up(connection, self._schema))
-            seat.is_warm = True
-        except Exception as error:
-            self._hold_less()
-            logger.debug("no session for held batches: %r", error)
-        finally:
-            if not seat.is_warm:
-                self._spare.put_back()
-            self._changed.set()
-
-    async def _cool_down(self, seat: Seat) -> None:
-        """Leave the connection to the tasks."""
-        seat.is_warm = False
-        try:
-            await seat.session.close()
-        finally:
-            self._spare.put_back()
-
-    def _make_room(self) -> None:
-        """Leave a session that has no batch to a task; the end of a batch leaves it the others."""
-        seat = next((seat for seat in self._seats if seat.is_free), None)
-        if seat is not None and not self._is_closing:
-            self._hold_less()
-            seat.is_warm = False
-            task = asyncio.get_running_loop().create_task(
-                self._cool_down(seat), name="graphile-worker session for a task"
-            )
-            self._cooling.add(task)
-            task.add_done_callback(self._cooling.discard)
-
-    def _watch_idle(self) -> None:
-        self._used_at = time.monotonic()
-        if self._idle_timer is None:
-            self._idle_timer = asyncio.get_running_loop().call_later(IDLE, self._check_idle)
-
-    def _check_idle(self) -> None:
-        """Close the sessions when nothing was held for a while."""
-        self._idle_timer = None
-        left = self._used_at + IDLE - time.monotonic()
-        if left > 0:
-            self._idle_timer = asyncio.get_running_loop().call_later(left, self._check_idle)
-            return
-        self._warming = asyncio.get_running_loop().create_task(
-            self._cool_all_down(), name="graphile-worker idle sessions"
-        )
-
-    async def _cool_all_down(self) -> None:
-        idle = [seat for seat in self._seats if seat.is_free]
-        await asyncio.gather(*map(self._cool_down, idle), return_exceptions=True)
-
     # -- fetching ------------------------------------------------------------------------------------------
 
     async def free_seat(self) -> None:
         """Wait until a session is free."""
-        while not self._is_closing and not any(seat.is_free for seat in self._seats):
-            if not any(seat.is_warm for seat in self._seats):
-                return
-            self._changed.clear()
-            await self._changed.wait()
+        await self._seats.until_free()
 
     async def fetch(
         self,
@@ -278,7 +158,7 @@ class Holds:
             await lease.passed()
         if holdings.in_doubt:
             await self._sessions.reclaim()
-        seat = next((seat for seat in self._seats if seat.is_free), None)
+        seat = self._seats.free()
         if seat is None or self._is_closing:
             return ()
         loop, epoch = asyncio.get_running_loop(), lease.epoch
@@ -301,17 +181,17 @@ class Holds:
                 raise
             if not rows:
                 await transaction.commit()
-            return HeldBatch(self._seats.index(seat), connection, transaction), rows
+            return HeldBatch(self._seats.all.index(seat), connection, transaction), rows
 
-        self._watch_idle()
+        self._seats.used()
         seat.is_fetching = True
         try:
             async with seat.session.lock:
                 batch, rows = await seat.session.run_locked(statement)
         finally:
             seat.is_fetching = False
-            self._seat_lost_if_gone(seat)
-            self._changed.set()
+            self._seats.lost_if_gone(seat)
+            self._seats.changed()
         if not rows:
             return ()
         seat.batch = batch
@@ -364,7 +244,7 @@ class Holds:
         own: set[int] = set()
         if self._lost.jobs:
             own.update(self._lost.jobs.keys() & ids)
-        for seat in self._seats:
+        for seat in self._seats.all:
             if seat.batch is not None and not seat.batch.ids.isdisjoint(ids):
                 own.update(seat.batch.ids.intersection(ids))
         return own
@@ -372,7 +252,7 @@ class Holds:
     async def _lock_all(self, batch: HeldBatch) -> Sequence[Job]:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
         jobs = list(batch.jobs)
-        seat = self._seats[batch.seat]
+        seat = self._seats.all[batch.seat]
         try:
             async with seat.session.lock:
                 await seat.session.run_locked(partial(self._commit, batch, (), jobs))
@@ -385,9 +265,9 @@ class Holds:
         finally:
             self._forget(batch, jobs)
             batch.abandon()
-            self._seat_lost_if_gone(seat)
+            self._seats.lost_if_gone(seat)
             seat.batch = None
-            self._changed.set()
+            self._seats.changed()
         return jobs
 
     # -- outcomes ------------------------------------------------------------------------------------------
@@ -436,7 +316,7 @@ class Holds:
 
         The batch of such a job was lost, and the job is ours again: its first run goes on.
         """
-        if not self._lost.jobs and all(seat.batch is None for seat in self._seats):
+        if not self._lost.jobs and all(seat.batch is None for seat in self._seats.all):
             return jobs
         own = self._own([job.id for job in jobs])
         return [job for job in jobs if job.id not in own] if own else jobs
@@ -464,7 +344,7 @@ class Holds:
 
     def _ending_over(self, batch: HeldBatch) -> None:
         """A task that was cancelled before its first step has ended nothing."""
-        if self._seats[batch.seat].batch is batch and not self._is_abandoned:
+        if self._seats.all[batch.seat].batch is batch and not self._is_abandoned:
             batch.ending = None
             self._end_soon(batch)
 
@@ -482,7 +362,7 @@ class Holds:
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
         completed, others = batch.take_finished()
-        by_id, seat = self.by_id, self._seats[batch.seat]
+        by_id, seat = self.by_id, self._seats.all[batch.seat]
         running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
         outlasting = [*running, *(each.job for each in others)]
         if len(outlasting) > MOST_OUTLASTING * len(batch.jobs):
@@ -509,10 +389,8 @@ class Holds:
                 self._on_completed(completed, began)
         finally:
             seat.batch = None
-            self._changed.set()
-        if self._spare.are_wanted and seat.is_free:
-            self._hold_less()
-            await self._cool_down(seat)
+            self._seats.changed()
+        await self._seats.leave_to_tasks(seat)
 
     async def _commit(
         self,
@@ -570,7 +448,7 @@ class Holds:
         self._lost.add(
             ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
         )
-        self._seat_lost_if_gone(self._seats[batch.seat])
+        self._seats.lost_if_gone(self._seats.all[batch.seat])
         if not self._is_refused(error):
             self._on_error(error)
 
@@ -585,48 +463,36 @@ class Holds:
         logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
         return True
 
-    def _seat_lost_if_gone(self, seat: Seat) -> None:
-        if seat.is_warm and not seat.session.is_connected:
-            seat.is_warm = False
-            self._spare.put_back()
-
     # -- stopping ------------------------------------------------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
         """Whether no batch is open and nothing is known of a lost one."""
-        is_open = any(seat.batch is not None or seat.is_fetching for seat in self._seats)
-        return not is_open and not self._lost.is_busy
+        return not self._lost.is_busy and not any(seat.is_busy for seat in self._seats.all)
 
     async def flush(self) -> None:
         """End all batches now, and settle those that were lost."""
         while not self.is_settled:
-            for seat in self._seats:
+            for seat in self._seats.all:
                 batch = seat.batch
                 if batch is not None:
                     self._end_soon(batch)
-            if any(seat.batch is not None or seat.is_fetching for seat in self._seats):
-                self._changed.clear()
-                await self._changed.wait()
+            if any(seat.is_busy for seat in self._seats.all):
+                await self._seats.change()
             else:
                 await self._lost.settled()
 
     async def let_go(self) -> None:
         """Hold nothing from now on, and end all batches."""
         self._is_closing = True
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait((self._warming,))
-        self._changed.set()
+        await self._seats.close()
         await self.flush()
 
     def abandon(self) -> None:
         """Drop everything that is unwritten: the transactions end with their connections."""
         self._is_closing = self._is_abandoned = True
         self._lost.abandon()
-        for batch in (seat.batch for seat in self._seats):
+        for batch in (seat.batch for seat in self._seats.all):
             if batch is not None and batch.timer is not None:
                 batch.timer.cancel()
             if batch is not None and batch.ending is not None:

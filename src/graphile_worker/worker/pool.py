@@ -49,7 +49,7 @@ from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import FlagSource
-from .holds import Holds, SpareConnections
+from .holds import Holds
 from .lane_plan import LanePlan
 from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
 from .left_behind import LeftBehind
@@ -61,6 +61,7 @@ from .progress import ProgressReporter
 from .recorder import HistoryRecorder
 from .requests import Requests
 from .schema_watch import SchemaWatch
+from .seats import SpareConnections
 from .session import Sessions, Statement
 from .shutdown import Shutdown
 from .sink import Sink

@@ -1,0 +1,206 @@
+"""Seats: the sessions of held batches, borrowed from the tasks' share of the connections.
+
+They are opened when jobs are short and many, and closed when none were held for a while. A task that must
+wait for a connection gets one of theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ..queries.hold import warm_up
+from ..schema_name import SchemaName
+from .held_batch import HeldBatch
+from .session import Session, Sessions
+
+SEATS = 3  # one batch runs, one is fetched, one is committed
+FEWEST_SEATS = 2
+IDLE = 60.0  # seconds without a batch after which the sessions are closed
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class SpareConnections(Protocol):
+    """Connections of the pool that tasks do not need at the moment."""
+
+    def take(self) -> bool:
+        """Reserve one; False if tasks may need it."""
+        ...
+
+    def put_back(self) -> None:
+        """End a reservation."""
+        ...
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether tasks wait for a connection."""
+        ...
+
+    on_wanted: Callable[[], None]
+    """Called when a task must wait for a connection."""
+
+
+class Seat:
+    """A session for held batches, one at a time."""
+
+    __slots__ = ("batch", "is_fetching", "is_warm", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.batch: HeldBatch | None = None
+        self.is_fetching = False
+        self.is_warm = False
+        """Whether it has a connection."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a batch can begin."""
+        return self.is_warm and self.batch is None and not self.is_fetching
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has a batch, or is about to."""
+        return self.batch is not None or self.is_fetching
+
+
+class Seats:
+    """The seats of one pool."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        spare: SpareConnections,
+        schema: SchemaName,
+        *,
+        on_short: Callable[[], None],
+    ) -> None:
+        """`on_short`: called when there are not enough connections."""
+        self._spare = spare
+        self._schema = schema
+        self._on_short = on_short
+        self.all = [Seat(sessions.open(hold=True)) for _ in range(SEATS)]
+        self._warming: asyncio.Task[None] | None = None
+        self._cooling: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._used_at = 0.0  # monotonic
+        self._is_closing = False
+        spare.on_wanted = self._make_room
+
+    def are_ready(self) -> bool:
+        """Whether enough are warm; starts to warm them up otherwise."""
+        if sum(seat.is_warm for seat in self.all) >= FEWEST_SEATS:
+            return True
+        if not self._is_closing and (self._warming is None or self._warming.done()):
+            self._warming = asyncio.get_running_loop().create_task(
+                self._warm_up(), name="graphile-worker sessions of held batches"
+            )
+        return False
+
+    def free(self) -> Seat | None:
+        """A seat without a batch; None if there is none, or they are being closed."""
+        if self._is_closing:
+            return None
+        return next((seat for seat in self.all if seat.is_free), None)
+
+    async def until_free(self) -> None:
+        """Wait until a batch can begin, or none can."""
+        while any(seat.is_warm for seat in self.all) and self.free() is None and not self._is_closing:
+            await self.change()
+
+    async def change(self) -> None:
+        """Wait until a seat has changed."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def changed(self) -> None:
+        """Call it when a batch has ended, or could not begin."""
+        self._changed.set()
+
+    def used(self) -> None:
+        """Call it for each batch: seats that are not used are closed after a while."""
+        self._used_at = time.monotonic()
+        if self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(IDLE, self._check_idle)
+
+    def lost_if_gone(self, seat: Seat) -> None:
+        """Call it after a failure: the connection may have been lost."""
+        if seat.is_warm and not seat.session.is_connected:
+            seat.is_warm = False
+            self._spare.put_back()
+
+    async def leave_to_tasks(self, seat: Seat) -> None:
+        """Close the seat if a task waits for a connection."""
+        if self._spare.are_wanted and seat.is_free:
+            self._on_short()
+            await self._cool_down(seat)
+
+    async def close(self) -> None:
+        """Begin no more batches; the pool closes the sessions."""
+        self._is_closing = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait((self._warming,))
+        self._changed.set()
+
+    async def _warm_up(self) -> None:
+        """Connect as many sessions as tasks can spare, all at once."""
+        seats = [seat for seat in self.all if not seat.is_warm and self._spare.take()]
+        if sum(seat.is_warm for seat in self.all) + len(seats) < FEWEST_SEATS:
+            for _ in seats:
+                self._spare.put_back()
+            self._on_short()
+            return
+        await asyncio.gather(*map(self._warm_up_seat, seats))
+
+    async def _warm_up_seat(self, seat: Seat) -> None:
+        try:
+            await seat.session.run(lambda connection: warm_up(connection, self._schema))
+            seat.is_warm = True
+        except Exception as error:
+            self._on_short()
+            logger.debug("no session for held batches: %r", error)
+        finally:
+            if not seat.is_warm:
+                self._spare.put_back()
+            self._changed.set()
+
+    async def _cool_down(self, seat: Seat) -> None:
+        """Leave the connection to the tasks."""
+        seat.is_warm = False
+        try:
+            await seat.session.close()
+        finally:
+            self._spare.put_back()
+
+    def _make_room(self) -> None:
+        """A task waits for a connection: leave it one. If all seats have batches, the next end leaves one."""
+        seat = self.free()
+        if seat is not None:
+            self._on_short()
+            seat.is_warm = False
+            task = asyncio.get_running_loop().create_task(
+                self._cool_down(seat), name="graphile-worker session for a task"
+            )
+            self._cooling.add(task)
+            task.add_done_callback(self._cooling.discard)
+
+    def _check_idle(self) -> None:
+        self._idle_timer = None
+        left = self._used_at + IDLE - time.monotonic()
+        if left > 0:
+            self._idle_timer = asyncio.get_running_loop().call_later(left, self._check_idle)
+            return
+        self._warming = asyncio.get_running_loop().create_task(
+            self._cool_all_down(), name="graphile-worker idle sessions"
+        )
+
+    async def _cool_all_down(self) -> None:
+        idle = [seat for seat in self.all if seat.is_free]
+        await asyncio.gather(*map(self._cool_down, idle), return_exceptions=True)
