@@ -176,6 +176,12 @@ class LostScene:
         pool: Any = runner._pool
         return job_id in pool._holds._lost.jobs
 
+    def forget_watermarks(self, runner: Runner) -> None:
+        """Make the next fetch look for jobs that are due since long."""
+        pool: Any = runner._pool
+        for lane in pool._lanes:
+            lane.fetcher.forget_watermarks()
+
     def has_noticed(self, runner: Runner) -> bool:
         """Whether the worker's end of the connection of an open batch is closed."""
         pool: Any = runner._pool

@@ -180,10 +180,14 @@ async def test_a_fetch_whose_answer_is_late_runs_nothing_again_that_was_settled_
 ) -> None:
     runner = await scene.start(LONG)
     waiting = await scene.hold()
+    single = await scene.jobs.add("work")  # so that the next fetch holds nothing
+    await until(lambda: scene.times[single] > 0)
     await scene.end_sessions(is_hidden=True)
+    scene.forget_watermarks(runner)
     fetching = scene.proxy.link(scene.fetch_session(runner))
     fetching.flows.clear()
-    await until(lambda: scene.fetch_one_more(waiting))  # by a fetch of which the worker does not know yet
+    await scene.jobs.add("work")
+    await until(lambda: scene.is_locked(waiting))  # the worker does not know that yet
     for link in scene.proxy.links:
         if link is not fetching:
             link.flows.set()
