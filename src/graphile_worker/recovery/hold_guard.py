@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import socket
 from typing import NamedTuple, Protocol
 
 from .. import sqlstates
@@ -40,8 +42,8 @@ class HoldingPool(Protocol):
 class Deaths(NamedTuple):
     """What is known about the deaths of other pools."""
 
-    others: int
-    """How many other pools are registered."""
+    doubtful: int
+    """How many other pools count as alive, without those whose processes run on this machine."""
     unproven: int
     """How many of them have not taken their lock yet; one of them may have died before it could."""
     calm_in: float
@@ -53,7 +55,25 @@ async def look_for_deaths(connection: Connection, schema: SchemaName, pool_id: s
     row = await connection.fetchrow(load("recovery/look_for_deaths", schema), schema.name, pool_id, FRESH)
     if row is None or row["pid"] != connection.get_server_pid():
         return None
-    return Deaths(row["others"], row["unproven"], row["calm_in"])
+    doubtful = [
+        is_unproven
+        for host, process, is_unproven in zip(row["hosts"], row["processes"], row["unproven"], strict=True)
+        if not _runs_here(host, process)
+    ]
+    return Deaths(len(doubtful), sum(doubtful), row["calm_in"])
+
+
+def _runs_here(host: str, process: int) -> bool:
+    """Whether this is another process of this machine. The predecessor in a container has our own number."""
+    if os.name != "posix" or host != socket.gethostname() or process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 class HoldGuard:
@@ -69,9 +89,9 @@ class HoldGuard:
         self._interval = interval
 
     async def begin(self, connection: Connection) -> None:
-        """Look before the first fetch. Allow nothing yet if other pools are registered.
+        """Look before the first fetch. Allow nothing yet if another pool may be dead.
 
-        The one that this process replaces may be among them, and the server may not have noticed its end.
+        This process may replace it, and the server may not have noticed its end.
         """
         if self._pool.can_hold:
             try:
@@ -79,7 +99,7 @@ class HoldGuard:
             except Exception as error:
                 logger.debug("this worker holds no batches yet: %s", explained(error))
                 return
-            if deaths is not None and not deaths.others:
+            if deaths is not None and not deaths.doubtful:
                 self._pool.allow_holds(deaths.calm_in)
 
     async def look(self) -> float:
