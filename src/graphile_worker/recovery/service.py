@@ -383,10 +383,17 @@ class Recovery:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait((self._task,))
-        elif is_clean:
+            await self._stop_figures()
+        else:
+            await asyncio.gather(self._deregister_if(is_clean), self._stop_figures())
+
+    async def _deregister_if(self, is_clean: bool) -> None:
+        if is_clean:
             with suppress(Exception):
                 async with asyncio.timeout(STOP_TIMEOUT):
                     await self._deregister()
+
+    async def _stop_figures(self) -> None:
         figures = self._figures
         if figures is not None and (figures.is_pending or (self._pool.once and figures.has_written)):
             with suppress(Exception):

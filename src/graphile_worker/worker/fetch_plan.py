@@ -164,10 +164,10 @@ class FetchPlan:
             return (yield Fetch(WIDE, limit, ranges))
         if self._skip_plain <= 0:
             if demand.may_hold:
-                jobs, ended = yield Fetch(HELD, limit, ranges)
-                if jobs:
-                    return jobs, ended
-            jobs, ended = yield Fetch(PLAIN, limit, ranges)
+                held: tuple[Sequence[Job] | None, float] = yield Fetch(HELD, limit, ranges)
+                jobs, ended = held
+            if not demand.may_hold or jobs is None:
+                jobs, ended = yield Fetch(PLAIN, limit, ranges)
             if jobs:
                 return jobs, ended
             may_be_next, ended = yield MAY_QUEUES_BE_NEXT

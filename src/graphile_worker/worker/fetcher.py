@@ -106,6 +106,7 @@ class Fetcher:
         self._failures = failures
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
         self._fetches = FETCHES
+        self._last_kind: Kind = PLAIN
         self.on_queued: Callable[[Sequence[Job]], None] | None = None
         """Called with fetched jobs of which some may be in named queues."""
         self.one_at_a_time = callable(forbidden_flags)
@@ -200,30 +201,7 @@ class Fetcher:
                 try:
                     if isinstance(step, Fetch):
                         fetch = step
-                        if step.kind is HELD and self._holds is not None:
-                            answer: Any = await self._holds.fetch(
-                                tasks=demand.tasks,
-                                limit=step.limit,
-                                forbidden_flags=demand.forbidden_flags,
-                                now=demand.now,
-                                ranges=step.ranges,
-                            )
-                            ended = time.monotonic()
-                            step = steps.send((answer, ended))
-                            continue
-                        statement = partial(
-                            self._fetches[step.kind],
-                            schema=self._schema,
-                            pool_id=self.pool_id,
-                            tasks=demand.tasks,
-                            limit=step.limit,
-                            forbidden_flags=demand.forbidden_flags,
-                            now=demand.now,
-                            ranges=step.ranges,
-                        )
-                        answer = await self._session.run_under_lease(statement)
-                        if self._holds is not None and answer:
-                            answer = self._holds.without_own(answer)
+                        answer: Any = await self._answer(step, demand)
                     else:
                         answer = await self._session.run(partial(QUESTIONS[step], schema=self._schema))
                 except Exception as error:
@@ -233,11 +211,27 @@ class Fetcher:
                     step = steps.send((answer, ended))
         except StopIteration as end:
             jobs: Sequence[Job] = end.value
+        self._last_kind = fetch.kind
         if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE):
             self.on_queued(jobs)
         if PoolJobsFetched in self._events._observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
+
+    async def _answer(self, fetch: Fetch, demand: Demand) -> Sequence[Job] | None:
+        """The jobs that a statement has locked; None if it was not sent."""
+        terms: dict[str, Any] = {
+            "tasks": demand.tasks,
+            "limit": fetch.limit,
+            "forbidden_flags": demand.forbidden_flags,
+            "now": demand.now,
+            "ranges": fetch.ranges,
+        }
+        if fetch.kind is HELD:
+            return None if self._holds is None else await self._holds.fetch(**terms)
+        statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
+        jobs = await self._session.run_under_lease(statement)
+        return self._holds.without_own(jobs) if self._holds is not None and jobs else jobs
 
     def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
         self._events.emit(
@@ -260,6 +254,8 @@ class Fetcher:
 
     def may_have_left_some(self, found: int, limit: int) -> bool:
         """Whether another fetch may find more jobs now."""
+        if self._last_kind is HELD and self._holds is not None:
+            return self._holds.may_be_more
         return may_have_left_some(found, limit)
 
     def full_fetch_in(self) -> float | None:

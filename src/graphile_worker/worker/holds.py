@@ -51,6 +51,7 @@ from .session import Sessions
 
 FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
+WARMING = 250  # jobs of an ordinary fetch while sessions are opened
 FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
@@ -95,9 +96,10 @@ class Holds:
         self._seats = Seats(sessions, spare, schema, on_short=self._hold_less)
         self._skip = 0  # fetches
         self._skip_next = FEWEST_SKIPPED
-        self.most = FIRST
-        """How many jobs a batch may have: less after one that was too large, and then more and more."""
+        self._most = FIRST
         self._not_before = math.inf  # monotonic
+        self.may_be_more = True
+        """Whether the last batch may have left ready jobs."""
         self._ties: Ties | None = None
         self._tied_tasks: Mapping[int, str] = {}
         self._continued = 0
@@ -128,6 +130,14 @@ class Holds:
             return False
         return self._seats.are_ready()
 
+    @property
+    def most(self) -> int:
+        """How many jobs a batch may have: less after one that was too large, and then more and more.
+
+        Until the sessions are open, ordinary fetches must be short, so that the first batch need not wait.
+        """
+        return WARMING if self._seats.are_warming else self._most
+
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""
         self._not_before = time.monotonic() + after
@@ -151,8 +161,8 @@ class Holds:
         forbidden_flags: Sequence[str] | None,
         now: datetime | None,
         ranges: Ranges | None = None,
-    ) -> Sequence[Job]:
-        """Begin a batch of up to `limit` jobs; none if no session is free, or as `get_held_jobs` says."""
+    ) -> Sequence[Job] | None:
+        """Begin a batch of up to `limit` jobs, as `get_held_jobs` says; None if that is not possible now."""
         lease, holdings = self._sessions.lease, self._sessions.holdings
         if not lease.is_open:
             await lease.passed()
@@ -160,14 +170,14 @@ class Holds:
             await self._sessions.reclaim()
         seat = self._seats.free()
         if seat is None or self._is_closing:
-            return ()
+            return None
         loop, epoch = asyncio.get_running_loop(), lease.epoch
 
-        async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row]]:
+        async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                rows = await self._get_jobs(
+                rows, may_be_more = await self._get_jobs(
                     connection,
                     ranges,
                     tasks=tasks,
@@ -181,37 +191,44 @@ class Holds:
                 raise
             if not rows:
                 await transaction.commit()
-            return HeldBatch(self._seats.all.index(seat), connection, transaction), rows
+            return HeldBatch(self._seats.all.index(seat), connection, transaction), rows, may_be_more
 
         self._seats.used()
         seat.is_fetching = True
         try:
             async with seat.session.lock:
-                batch, rows = await seat.session.run_locked(statement)
+                batch, rows, may_be_more = await seat.session.run_locked(statement)
         finally:
             seat.is_fetching = False
             self._seats.lost_if_gone(seat)
             self._seats.changed()
         if not rows:
+            self.may_be_more = False
             return ()
         seat.batch = batch
         jobs = self._begin(batch, rows, tasks)
         if not jobs or lease.epoch != epoch or self._is_closing:
             self.release(jobs)
             self._end_soon(batch)
-            return ()
+            return None
         if any(map(itemgetter(KEY), rows)) or RECOVERED in map(itemgetter(LAST_ERROR), rows):
             # Others may want to replace or remove a job with a key, and would wait for the transaction. A job
             # that was recovered may kill this process too, which counts only if it is locked.
             self._hold_less()
-            return await self._lock_all(batch)
+            locked = await self._lock_all(batch)
+            self.may_be_more = may_be_more
+            return locked
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
+        self.may_be_more = may_be_more
         return jobs
 
     async def _get_jobs(
         self, connection: Connection, ranges: Ranges | None, *, limit: int, **terms: Any
-    ) -> Sequence[Row]:
-        """The next rows. Jobs that were added together are continued by id, but not for ever."""
+    ) -> tuple[Sequence[Row], bool]:
+        """The next rows, and whether there may be more.
+
+        Jobs that were added together are continued by id, but not for ever.
+        """
         ties, self._ties = self._ties, None
         rows: Sequence[Row] = ()
         is_same = terms["tasks"] is self._tied_tasks  # and not those of another lane
@@ -221,9 +238,10 @@ class Holds:
         if not rows:
             rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
             self._continued = 0
+            ties = None
         if len(rows) == limit:
             self._ties, self._tied_tasks = ties_of(rows), terms["tasks"]
-        return rows
+        return rows, len(rows) == limit or ties is not None
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
@@ -249,7 +267,7 @@ class Holds:
                 own.update(seat.batch.ids.intersection(ids))
         return own
 
-    async def _lock_all(self, batch: HeldBatch) -> Sequence[Job]:
+    async def _lock_all(self, batch: HeldBatch) -> Sequence[Job] | None:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
         jobs = list(batch.jobs)
         seat = self._seats.all[batch.seat]
@@ -261,7 +279,7 @@ class Holds:
             self._sessions.holdings.in_doubt = True  # it may have been committed, but nothing has started
             if not self._is_refused(error):
                 raise
-            return ()
+            return None
         finally:
             self._forget(batch, jobs)
             batch.abandon()
@@ -353,7 +371,7 @@ class Holds:
         waiting = self.drop(lambda job: by_id.get(job.id) is batch)
         if waiting and not self._is_closing:
             started = len(batch.jobs) - len(waiting)
-            self.most = max(started // 2, FEWEST)
+            self._most = max(started // 2, FEWEST)
             if started < FEWEST:
                 self._hold_less()
         self._ties = None
@@ -379,7 +397,7 @@ class Holds:
                 raise
         else:
             if not outlasting and len(completed) == len(batch.jobs):
-                self.most = max(self.most, int(GROWTH * len(batch.jobs)))
+                self._most = max(self._most, int(GROWTH * len(batch.jobs)))
                 self._skip_next = FEWEST_SKIPPED
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:

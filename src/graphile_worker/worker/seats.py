@@ -101,6 +101,15 @@ class Seats:
             )
         return False
 
+    @property
+    def are_warming(self) -> bool:
+        """Whether too few are warm, and are being warmed up."""
+        return (
+            self._warming is not None
+            and not self._warming.done()
+            and sum(seat.is_warm for seat in self.all) < FEWEST_SEATS
+        )
+
     def free(self) -> Seat | None:
         """A seat without a batch; None if there is none, or they are being closed."""
         if self._is_closing:
@@ -150,14 +159,16 @@ class Seats:
         self._changed.set()
 
     async def _warm_up(self) -> None:
-        """Connect as many sessions as tasks can spare, all at once."""
+        """Connect as many sessions as tasks can spare."""
         seats = [seat for seat in self.all if not seat.is_warm and self._spare.take()]
         if sum(seat.is_warm for seat in self.all) + len(seats) < FEWEST_SEATS:
             for _ in seats:
                 self._spare.put_back()
             self._on_short()
             return
-        await asyncio.gather(*map(self._warm_up_seat, seats))
+        # The first ones sooner: they compete with the jobs for the processor.
+        await asyncio.gather(*map(self._warm_up_seat, seats[:FEWEST_SEATS]))
+        await asyncio.gather(*map(self._warm_up_seat, seats[FEWEST_SEATS:]))
 
     async def _warm_up_seat(self, seat: Seat) -> None:
         try:
