@@ -17,6 +17,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .fetch import Ranges, _flags, _ids
 
+BACKLOG = 500  # jobs
 MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
 NEAR = 2  # ids are close together if at least every second one is deleted
@@ -116,6 +117,11 @@ async def warm_up(connection: Connection, schema: SchemaName) -> None:
         await get_held_jobs(connection, schema, tasks={}, limit=0)
         await get_tied_jobs(connection, schema, ties=Ties(0, 0.0, 0), tasks={}, limit=0)
         await connection.execute(load("hold/delete_adjacent_jobs", schema), [], 0, 0)
+
+
+async def has_backlog(connection: Connection, schema: SchemaName) -> bool:
+    """Whether many jobs are ready."""
+    return bool(await connection.fetchval(load("hold/has_backlog", schema), BACKLOG))
 
 
 async def settle_jobs(

@@ -39,10 +39,12 @@ from ..queries.hold import (
     end_batch,
     get_held_jobs,
     get_tied_jobs,
+    has_backlog,
     ties_of,
 )
 from ..queries.rows import JobBatch, taken_jobs
 from ..recovery.orphaned_jobs import RECOVERED
+from ..recovery.sweep import StatementRunner
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
 from .lost_batches import LostBatches
@@ -129,6 +131,13 @@ class Holds:
         if self._not_before > time.monotonic() or self._lost.is_busy:
             return False
         return self._seats.are_ready()
+
+    async def prepare(self, run: StatementRunner) -> None:
+        """Open the sessions before the first jobs have run, if many are waiting."""
+        if self._is_on and not self.deciders and self._not_before <= time.monotonic():
+            with suppress(Exception):  # then they are opened a little later
+                if await run(lambda connection: has_backlog(connection, self._schema)):
+                    self._seats.are_ready()
 
     @property
     def most(self) -> int:

@@ -332,6 +332,8 @@ class WorkerPool:
     async def start(self) -> None:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
+        if self._holds is not None:  # first, because it takes a while
+            self._background.start(self._holds.prepare(self.run_statement), "held batches")
         await self._register_limits()
         await self._register()
         if (recorder := self._recorder) is not None:
