@@ -19,6 +19,7 @@ from .session import Session, Sessions
 
 SEATS = 3  # one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
+WAITS = 10  # for a free seat, until another one is opened: a short drain does without
 IDLE = 60.0  # seconds without a batch after which the sessions are closed
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -86,6 +87,7 @@ class Seats:
         self._warming: asyncio.Task[None] | None = None
         self._cooling: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._waits = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_at = 0.0  # monotonic
         self._is_closing = False
@@ -93,22 +95,26 @@ class Seats:
 
     def are_ready(self) -> bool:
         """Whether enough are warm; starts to warm them up otherwise."""
-        if sum(seat.is_warm for seat in self.all) >= FEWEST_SEATS:
+        if self._warm_count >= FEWEST_SEATS:
             return True
+        self._waits = 0
+        self._start_to_warm_up(FEWEST_SEATS)
+        return False
+
+    @property
+    def _warm_count(self) -> int:
+        return sum(seat.is_warm for seat in self.all)
+
+    def _start_to_warm_up(self, count: int) -> None:
         if not self._is_closing and (self._warming is None or self._warming.done()):
             self._warming = asyncio.get_running_loop().create_task(
-                self._warm_up(), name="graphile-worker sessions of held batches"
+                self._warm_up(count), name="graphile-worker sessions of held batches"
             )
-        return False
 
     @property
     def are_warming(self) -> bool:
         """Whether too few are warm, and are being warmed up."""
-        return (
-            self._warming is not None
-            and not self._warming.done()
-            and sum(seat.is_warm for seat in self.all) < FEWEST_SEATS
-        )
+        return self._warming is not None and not self._warming.done() and self._warm_count < FEWEST_SEATS
 
     def free(self) -> Seat | None:
         """A seat without a batch; None if there is none, or they are being closed."""
@@ -118,7 +124,10 @@ class Seats:
 
     async def until_free(self) -> None:
         """Wait until a batch can begin, or none can."""
-        while any(seat.is_warm for seat in self.all) and self.free() is None and not self._is_closing:
+        while self._warm_count and self.free() is None and not self._is_closing:
+            self._waits += 1
+            if self._waits % WAITS == 0 and self._warm_count < SEATS:
+                self._start_to_warm_up(SEATS)
             await self.change()
 
     async def change(self) -> None:
@@ -158,17 +167,16 @@ class Seats:
             await asyncio.wait((self._warming,))
         self._changed.set()
 
-    async def _warm_up(self) -> None:
-        """Connect as many sessions as tasks can spare."""
-        seats = [seat for seat in self.all if not seat.is_warm and self._spare.take()]
-        if sum(seat.is_warm for seat in self.all) + len(seats) < FEWEST_SEATS:
+    async def _warm_up(self, count: int) -> None:
+        """Connect sessions until there are `count`, or as many as tasks can spare."""
+        cold = [seat for seat in self.all if not seat.is_warm][: count - self._warm_count]
+        seats = [seat for seat in cold if self._spare.take()]
+        if self._warm_count + len(seats) < FEWEST_SEATS:
             for _ in seats:
                 self._spare.put_back()
             self._on_short()
             return
-        # The first ones sooner: they compete with the jobs for the processor.
-        await asyncio.gather(*map(self._warm_up_seat, seats[:FEWEST_SEATS]))
-        await asyncio.gather(*map(self._warm_up_seat, seats[FEWEST_SEATS:]))
+        await asyncio.gather(*map(self._warm_up_seat, seats))
 
     async def _warm_up_seat(self, seat: Seat) -> None:
         try:
