@@ -137,7 +137,7 @@ class Holds:
         if self._is_on and not self.deciders and self._not_before <= time.monotonic():
             with suppress(Exception):  # then they are opened a little later
                 if await run(lambda connection: has_backlog(connection, self._schema)):
-                    self._seats.are_ready()
+                    self._seats.open_all()
 
     @property
     def most(self) -> int:

@@ -19,7 +19,7 @@ from .session import Session, Sessions
 
 SEATS = 3  # one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
-WAITS = 10  # for a free seat, until another one is opened: a short drain does without
+WAITS = 3  # for a free seat, until another one is opened: a short drain does without
 IDLE = 60.0  # seconds without a batch after which the sessions are closed
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -100,6 +100,10 @@ class Seats:
         self._waits = 0
         self._start_to_warm_up(FEWEST_SEATS)
         return False
+
+    def open_all(self) -> None:
+        """Warm up every seat: there is much to do, and nothing has begun."""
+        self._start_to_warm_up(SEATS)
 
     @property
     def _warm_count(self) -> int:

@@ -112,7 +112,7 @@ class Sessions:
 
     async def close(self) -> None:
         """Release all connections to the database pool."""
-        await asyncio.gather(*(session.close() for session in self._all), return_exceptions=True)
+        await asyncio.gather(*(session.close(is_last=True) for session in self._all), return_exceptions=True)
 
 
 class Session:
@@ -211,12 +211,18 @@ class Session:
                 raise TimeoutError from error
             raise
 
-    async def close(self) -> None:
-        """Reset the connection and release it to the database pool."""
+    async def close(self, *, is_last: bool = False) -> None:
+        """Reset the connection and release it to the database pool.
+
+        `is_last`: the worker ends, so that a connection for held batches is not worth a reset.
+        """
         async with self.lock:
             self._deadline.stop()
             connection, self._connection = self._connection, None
             if connection is None:
+                return
+            if is_last and self._holds_for is not None:
+                await throw_away(self._pool, connection)
                 return
             if self._is_tuned and not is_gone(connection):
                 try:
