@@ -114,6 +114,9 @@ class Holds:
         """The jobs of lost batches."""
         self.put: Callable[[Finished], None] = lambda finished: None
         """Writes an outcome in the ordinary way."""
+        self.get_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """How many jobs have ended so far, and how many of them need more than a delete."""
+        self._last_counts = (0, 0)
         self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
         """Takes jobs from the sources that have not started."""
         self.deciders: Sequence[object] = ()
@@ -128,7 +131,7 @@ class Holds:
         if self._skip > 0:
             self._skip -= 1
             return False
-        if self._not_before > time.monotonic() or self._lost.is_busy:
+        if self._not_before > time.monotonic() or self._lost.is_busy or self._must_outlast():
             return False
         return self._seats.are_ready()
 
@@ -146,6 +149,12 @@ class Holds:
         Until the sessions are open, ordinary fetches must be short, so that the first batch need not wait.
         """
         return WARMING if self._seats.are_warming else self._most
+
+    def _must_outlast(self) -> bool:
+        """Whether many of the latest jobs have failed or are kept: a batch would have to lock them."""
+        last, self._last_counts = self._last_counts, self.get_counts()
+        ended, not_deleted = (now - before for now, before in zip(self._last_counts, last, strict=True))
+        return not_deleted > MOST_OUTLASTING * ended
 
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""

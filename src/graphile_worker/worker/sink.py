@@ -118,6 +118,8 @@ class Sink:
         """Takes the outcomes of held jobs; None if none are held."""
         self._held: Collection[int] = ()
         self._unsettled: Collection[int] = ()
+        self.not_deleted = 0
+        """How many outcomes so far were more than a delete: failed jobs, and those that the history keeps."""
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
@@ -128,6 +130,7 @@ class Sink:
         self.holds = holds
         self._held, self._unsettled = holds.by_id, holds.unsettled
         holds.put = self.accept
+        holds.get_counts = lambda: (self.accepted, self.not_deleted)
 
     def completed_held(self, batch: list[Finished], began: float | None = None) -> None:
         """The commit of a held batch has deleted these jobs; `began`: when its end began, if known."""
@@ -196,9 +199,11 @@ class Sink:
             if len(finished.job.raw_payload) > LIGHT or len(self._completed) > MAX_UNWRITTEN:
                 self._weigh(finished)
         elif isinstance(outcome, ROW_STAYS):
+            self.not_deleted += 1
             self._failed.append(finished)
             self._weigh(finished)
         elif isinstance(outcome, END_IS_KEPT):
+            self.not_deleted += 1
             self._kept.append(finished)
             self._weigh(finished)
         elif isinstance(outcome, Cancelled):
