@@ -32,8 +32,8 @@ SMALLEST_POOL_FOR_RECOVERY = 4
 """The same for a worker that also listens and sends heartbeats."""
 
 
-MOST_HOLD = 600.0
-"""Seconds: functions that name a held job wait for it, and vacuum for its transaction."""
+MOST_HOLD = 300.0
+"""Seconds; well below the idle timeout of these sessions. Others wait for a batch, and so does vacuum."""
 
 
 class RefetchDelayOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from support.holding import TASK, HoldingWorker
 from support.working import PATIENCE, SCHEMA, Jobs, until
 
 HOLD = 3.0  # seconds; on a busy machine, a test needs some of it to see that jobs are held
-LONG = 600.0  # seconds; no test waits for it
+LONG = 300.0  # seconds; no test waits for it
 
 Call = Callable[[Any, list[int]], Awaitable[list[int]]]
 

@@ -31,7 +31,7 @@ async def run_command(database_url: str, *arguments: object) -> tuple[str, str]:
 async def test_held_jobs_look_ready_and_their_worker_reports_them(
     holding: HoldingWorker, utils: WorkerUtils, jobs: Jobs, database_url: str
 ) -> None:
-    await holding.start(hold=600.0)
+    await holding.start(hold=300.0)
     ids = await holding.hold()
 
     async def are_reported() -> bool:

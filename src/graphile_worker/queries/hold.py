@@ -130,8 +130,8 @@ async def settle_jobs(
     pool_id: str,
     jobs: Sequence[Job],
     now: datetime | None = None,
-) -> dict[int, bool]:
-    """Lock jobs of a lost batch. Whether each is ours; without those that have ended or are taken."""
+) -> dict[int, bool | None]:
+    """Lock jobs of a lost batch. Whether each is ours; None if it is taken. Without those that are gone."""
     rows = await connection.fetch(
         load("hold/settle_jobs", schema),
         pool_id,

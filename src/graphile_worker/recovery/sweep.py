@@ -202,7 +202,7 @@ class Sweep:
             return deleted, recovered
 
     async def _end_held_batches(self, connection: Connection, pools: Sequence[str]) -> None:
-        """Free the rows that suspended or cut-off processes keep locked."""
+        """Free the rows that workers which are cut off keep locked."""
         for pool_id in pools:
             try:
                 async with connection.transaction():

@@ -50,7 +50,7 @@ class Lending:
                 self._used -= 1
 
     def take(self) -> bool:
-        """Reserve a connection of the tasks for the worker; False if they use more than half of them."""
+        """Reserve a connection of the tasks; False if more than half of them would then be in use."""
         if 2 * (self._used + 1) > self._size or not self._for_tasks.try_acquire():
             return False
         self._used += 1

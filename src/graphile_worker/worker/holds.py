@@ -1,11 +1,11 @@
 """Holds: runs short jobs inside the transactions that fetched them.
 
-A fetch that writes to each row, so that its lock outlasts the transaction, costs the server three times as
-much as all the rest. A job that takes a millisecond does not need it. A *held batch* is a transaction that
-locks the rows of some jobs with `for update` and stays open while they run. When all have ended, or after
-`hold` seconds, it is ended: completed jobs are deleted, and jobs that still run, or whose outcome is more
-than a delete, are locked as an ordinary fetch would have done. The sink writes what is left. Jobs that have
-not started are released: their rows are unchanged.
+Most of what a job costs the server is the update that locks it, so that the lock outlasts the fetch. A job
+that takes a millisecond does not need that. A *held batch* is a transaction that locks the rows of some jobs
+with `for update` and stays open while they run. When all have ended, or after `hold` seconds, it is ended:
+completed jobs are deleted, and jobs that still run, or whose outcome is more than a delete, are locked as an
+ordinary fetch would have done. The sink writes what is left. Jobs that have not started are released: their
+rows are unchanged.
 
 A few sessions take turns: while one batch runs, another is fetched and a third is committed. If a connection
 is lost, `lost_batches` finds out what has become of its batch. See docs/design/0030-held-batches.md.
@@ -144,7 +144,7 @@ class Holds:
 
     @property
     def most(self) -> int:
-        """How many jobs a batch may have: less after one that was too large, and then more and more.
+        """How many jobs a batch may have: fewer after one that was too large, then gradually more.
 
         Until the sessions are open, ordinary fetches must be short, so that the first batch need not wait.
         """
@@ -503,7 +503,7 @@ class Holds:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no batch is open and nothing is known of a lost one."""
+        """Whether no batch is open and all lost ones are settled."""
         return not self._lost.is_busy and not any(seat.is_busy for seat in self._seats.all)
 
     async def flush(self) -> None:

@@ -8,7 +8,7 @@ running here, or the sink writes its outcome. A job that another worker has take
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 from ..clock import Clock
@@ -130,7 +130,7 @@ class LostBatches:
             self._one_at_a_time = True
 
     async def _settle(self, jobs: list[Job]) -> None:
-        found: dict[int, bool] = {}
+        found: dict[int, bool | None] = {}
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal found
@@ -144,14 +144,15 @@ class LostBatches:
             finished = self._remove(job)
             if finished is not None:
                 self._put(finished)
-        self._let_go(job for job in jobs if job.id not in found)
+        gone = {job.id for job in jobs if job.id not in found}
+        self._let_go([job for job in jobs if found.get(job.id) is None], gone)
 
-    def _let_go(self, jobs: Iterable[Job]) -> None:
-        """These jobs have ended, or other workers have them."""
+    def _let_go(self, jobs: Iterable[Job], gone: Collection[int] = ()) -> None:
+        """These jobs have ended, or other workers have them; `gone`: the ids of those that have no row."""
         committed: list[Finished] = []
         taken: list[Job] = []
         for job in jobs:
-            may_be_committed = job.id in self._may_be_committed
+            may_be_committed = job.id in gone and job.id in self._may_be_committed
             finished = self._remove(job)
             if finished is None:
                 taken.append(job)

@@ -1,12 +1,12 @@
--- Lock jobs of a held batch whose transaction was lost, as far as they are as the batch has found them.
+-- Lock jobs of a held batch whose transaction was lost, as far as they are still as the batch found them.
 --
 -- $1 text         pool id
 -- $2 bigint[]     job ids
 -- $3 integer[]    the attempts that each would have now
 -- $4 timestamptz  the worker's time, or null for the server's
--- Returns id, and whether it is locked by this pool now; the others are free, but a transaction has locked their rows,
--- perhaps the lost one. No row for a job that has ended, that another worker has locked, or whose row does not change
--- because a trigger or a policy keeps it.
+-- Returns id and is_ours: true if this pool has locked it now; false if it is free, but a transaction has locked its row,
+-- perhaps the lost one; null if another worker has or had it, or a trigger or a policy keeps its row. No row for a job
+-- that is gone.
 with
 wanted as materialized (
   select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
@@ -23,12 +23,13 @@ taken as (
   where job.id = any (array(select id from free))
   returning job.id
 )
-select job.id, job.locked_by is not null or taken.id is not null as is_ours
+select
+  job.id,
+  case
+    when job.locked_by = $1 or taken.id is not null then true
+    when job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+      and job.id <> all (array(select id from free)) then false
+  end as is_ours
 from wanted
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
 left join taken on taken.id = job.id
-where job.locked_by = $1 or taken.id is not null
-  or (
-    job.locked_at is null and job.attempts::integer = wanted.attempts - 1
-    and job.id <> all (array(select id from free))
-  )

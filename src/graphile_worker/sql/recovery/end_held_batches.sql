@@ -1,5 +1,5 @@
 -- Terminate the sessions in which a dead worker pool holds jobs: they hold an advisory lock, see session/tune_hold_session.
--- A suspended process would keep its rows locked.
+-- The server may not have noticed yet that the worker is gone, and would keep its rows locked.
 --
 -- $1 text  name of the schema
 -- $2 text  pool id

@@ -1,7 +1,7 @@
 -- Settings for a connection with held batches, beside those of tune_session.
 --
 -- Its transactions wait for tasks. A task that blocks the event loop must not lose its job to another worker, so they may
--- be idle for long; a process that is gone ends them at once, and keepalives find a machine that is.
+-- be idle for long; a process that is gone ends them at once, and keepalives detect a machine that is gone.
 --
 -- $1 text  name of the schema
 -- $2 text  pool id
