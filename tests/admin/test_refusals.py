@@ -56,7 +56,10 @@ async def test_a_lock_is_not_waited_for(http: httpx.AsyncClient, utils: WorkerUt
         form = await http.post(
             "/jobs/actions", data={"action": "delete", "ids": str(job.id), "confirmed": "yes"}
         )
-    assert (problem.status_code, problem.json()["title"]) == (409, "Another transaction holds a lock")
+    assert (problem.status_code, problem.json()["title"]) == (
+        409,
+        "Busy: a worker or another transaction holds it",
+    )
     assert "Try again" in page.text
     assert form.status_code == 409
     assert await utils.get_job(job.id) is not None

@@ -237,7 +237,7 @@ async def test_our_statements_make_the_driver_look_no_types_up(database_url: str
     finally:
         await pool.close()
     ours = {text for text in statements if text not in ("BEGIN;", "COMMIT;")}
-    assert len(ours) == 4, statements
+    assert len(ours) == 5, statements
 
 
 async def _no_reset(connection: Any) -> None:

@@ -188,5 +188,7 @@ async def test_own_objects_are_all_objects_that_carry_our_prefix(connection: Any
             assert extended[kind] == shared
             continue
         assert {name: extended[kind][name] for name in shared} == shared
-        added = [name.split(".")[0] for name in extended[kind].keys() - shared.keys()]
+        added = [
+            name.removeprefix("trigger ").split(".")[0] for name in extended[kind].keys() - shared.keys()
+        ]
         assert [name for name in added if not name.startswith("_private_py_")] == []

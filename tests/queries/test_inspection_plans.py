@@ -155,8 +155,7 @@ async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> No
     (worker,) = await worker_rows.list_workers(desk.explaining, desk.schema, scan=True)
     assert worker.job_ids == [100, 101, 102]
     (plan,) = desk.explaining.plans
-    (scan,) = plan.job_scans
-    assert scan["Node Type"] == "Seq Scan"
+    (scan,) = (scan for scan in plan.job_scans if scan["Node Type"] == "Seq Scan")
     assert scan["Actual Rows"] * scan["Actual Loops"] == LOCKED
 
 

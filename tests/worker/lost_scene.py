@@ -185,7 +185,7 @@ class LostScene:
     def has_noticed(self, runner: Runner) -> bool:
         """Whether the worker's end of the connection of an open batch is closed."""
         pool: Any = runner._pool
-        return any(seat.batch and not seat.session.is_connected for seat in pool._holds._seats)
+        return any(seat.batch and not seat.session.is_connected for seat in pool._holds._seats.all)
 
     def fetch_session(self, runner: Runner) -> int:
         """The server's process that the worker fetches with."""

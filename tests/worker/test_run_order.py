@@ -156,7 +156,7 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
         await jobs.add("step", {"n": "urgent"}, priority=-1)
         rows = await jobs.connection.fetch(
             f"select (payload ->> 'n')::integer from {SCHEMA}._private_jobs where locked_at is null"
-            " and priority = 0"
+            " and priority = 0 for update skip locked"  # held jobs look unlocked
         )
         unlocked = {row[0] for row in rows}
     assert unlocked  # otherwise it was the last job, and this proves nothing

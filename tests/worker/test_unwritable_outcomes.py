@@ -116,6 +116,7 @@ class Load:
 
     async def run(self, jobs: Jobs, workers: Workers, bad: int, count: int, **options: Any) -> Any:
         """Wait until all good jobs are written and the bad one is dealt with; the row of the bad one."""
+        options.setdefault("hold", 0)  # the triggers refuse what happens to locked jobs
         for _ in range(count):
             await workers.start({"step": self.step}, concurrency=10, events=self.events, **options)
         await until(lambda: self._only_left(jobs, bad), timeout=SOON)
