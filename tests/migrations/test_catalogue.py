@@ -185,7 +185,7 @@ async def test_own_objects_are_all_objects_that_carry_our_prefix(connection: Any
     without, extended = await read_catalogue(connection, "without"), await read_catalogue(connection, "with")
     for kind, shared in without.items():
         if kind in ("ledger", "oddities"):
-            assert extended[kind] == shared
+            assert [each for each in extended[kind] if "_private_py_" not in str(each)] == shared
             continue
         assert {name: extended[kind][name] for name in shared} == shared
         added = [
