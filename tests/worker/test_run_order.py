@@ -151,12 +151,12 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
     await jobs.add_many("step", 20_000)
     await until(lambda: len(started) > 500)
     async with jobs.connection.transaction():
-        # No fetch is in flight now, and none begins before the urgent job is visible.
-        await jobs.connection.execute(f"lock table {SCHEMA}._private_jobs in share row exclusive mode")
+        # No fetch is in flight now, no batch is held, and none begins before the urgent job is visible.
+        await jobs.connection.execute(f"lock table {SCHEMA}._private_jobs in exclusive mode")
         await jobs.add("step", {"n": "urgent"}, priority=-1)
         rows = await jobs.connection.fetch(
             f"select (payload ->> 'n')::integer from {SCHEMA}._private_jobs where locked_at is null"
-            " and priority = 0 for update skip locked"  # held jobs look unlocked
+            " and priority = 0"
         )
         unlocked = {row[0] for row in rows}
     assert unlocked  # otherwise it was the last job, and this proves nothing

@@ -181,6 +181,7 @@ class Seats:
             self._on_short()
             return
         await asyncio.gather(*map(self._warm_up_seat, seats))
+        self.used()  # those that are never used are closed too
 
     async def _warm_up_seat(self, seat: Seat) -> None:
         try:
@@ -204,7 +205,7 @@ class Seats:
 
     def _make_room(self) -> None:
         """A task waits for a connection: leave it one. If all seats have batches, the next end leaves one."""
-        seat = self.free()
+        seat = next((seat for seat in self.all if seat.is_free), None)  # also while the worker stops
         if seat is not None:
             self._on_short()
             seat.is_warm = False
@@ -226,4 +227,6 @@ class Seats:
 
     async def _cool_all_down(self) -> None:
         idle = [seat for seat in self.all if seat.is_free]
+        for seat in idle:  # before anything waits: a batch must not begin now
+            seat.is_warm = False
         await asyncio.gather(*map(self._cool_down, idle), return_exceptions=True)
