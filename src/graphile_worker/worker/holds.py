@@ -114,6 +114,8 @@ class Holds:
         """The jobs of lost batches."""
         self.put: Callable[[Finished], None] = lambda finished: None
         """Writes an outcome in the ordinary way."""
+        self.wake: Callable[[], None] = lambda: None
+        """Makes the sources fetch."""
         self.get_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """How many jobs have ended so far, and how many of them need more than a delete."""
         self._last_counts = (0, 0)
@@ -426,6 +428,8 @@ class Holds:
         finally:
             seat.batch = None
             self._seats.changed()
+            if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
+                self.wake()
         await self._seats.leave_to_tasks(seat)
 
     async def _commit(

@@ -175,6 +175,7 @@ class WorkerPool:
         if self._holds is not None:
             self._sink.hold_with(self._holds)
             self._holds.drop = self._source.drop
+            self._holds.wake = self._source.poll
             self._holds.deciders = hooks._on_recovery
         self._services = services
         self._progress: ProgressReporter | None = None

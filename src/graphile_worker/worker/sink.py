@@ -256,8 +256,10 @@ class Sink:
             await self.holds.flush()
         self._is_flushing = True
         self._wakeup.set()
-        await self._written.wait()
-        self._is_flushing = False
+        try:
+            await self._written.wait()
+        finally:
+            self._is_flushing = False
 
     async def close(self) -> None:
         """Flush, then end the writing task."""
