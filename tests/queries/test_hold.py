@@ -80,6 +80,19 @@ async def test_what_must_not_run_is_not_held(statements: Statements, session: An
     assert [row[ID] for row in rows] == [free]
 
 
+async def test_a_job_that_was_added_after_the_transaction_began_is_held(
+    statements: Statements, session: Any
+) -> None:
+    """Otherwise an urgent job would wait for a batch that was fetched after it was added."""
+    await add(statements, 5)
+    (urgent,) = await add(statements, 1, "priority = -1, run_at = now()")
+    rows = await held(statements, session)
+    assert rows[0][ID] == urgent
+    known, gap = await add(statements, 2, "run_at = now(), priority = -4 - id % 2")
+    rows = await held(statements, session, ranges=([-5, -4], [-5, 0], [0.0, 0.0]))
+    assert {row[ID] for row in rows[:2]} == {known, gap}
+
+
 async def test_nothing_is_held_if_a_named_queue_may_be_next(
     statements: Statements, session: Any, connection: Any
 ) -> None:

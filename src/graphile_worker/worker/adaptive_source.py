@@ -195,7 +195,8 @@ class AdaptiveSource(BufferedSource):
             self._idle.clear()
             announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
-                if may_hold := self._may_hold(limit):
+                may_hold = self._may_hold(limit) and self._fetcher.is_ready_to_hold()
+                if may_hold or self._fetcher.is_about_to_hold:
                     limit = min(limit, self._most_held())
                 jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
             except Exception as error:

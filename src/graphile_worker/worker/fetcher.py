@@ -107,6 +107,7 @@ class Fetcher:
         self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
         self._fetches = FETCHES
         self._last_kind: Kind = PLAIN
+        self._may_be_more = True  # after a held fetch
         self.on_queued: Callable[[Sequence[Job]], None] | None = None
         """Called with fetched jobs of which some may be in named queues."""
         self.one_at_a_time = callable(forbidden_flags)
@@ -159,6 +160,15 @@ class Fetcher:
         """Seconds for which short jobs may be held by the transaction that fetches them; 0 if none are."""
         return 0.0 if self._holds is None or self.one_at_a_time else self._holds.seconds
 
+    def is_ready_to_hold(self) -> bool:
+        """Whether the next fetch may hold its jobs; call it once for each, if they are short and many."""
+        return self._holds is not None and self._holds.is_ready()
+
+    @property
+    def is_about_to_hold(self) -> bool:
+        """Whether sessions are being opened: fetches must be short, so that the first batch need not wait."""
+        return self._holds is not None and self._holds.is_warming
+
     @property
     def most_held(self) -> int:
         """How many jobs may be held together."""
@@ -167,7 +177,7 @@ class Fetcher:
     async def fetch(self, limit: int, *, announced: bool = False, may_hold: bool = False) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one.
 
-        `may_hold`: whether they are short and many.
+        `may_hold`: whether they may run inside the transaction that fetches them; see `is_ready_to_hold`.
         """
         try:
             if not self._tasks:
@@ -176,10 +186,9 @@ class Fetcher:
                 if not self._tasks:  # this lane has none, or all are paused
                     return ()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
+            if may_hold and self._holds is not None:
+                await self._holds.free_seat()
             now = self._clock.now() if self._use_local_time else None
-            holds = self._holds
-            if may_hold and (may_hold := holds is not None and holds.is_ready()) and holds is not None:
-                await holds.free_seat()
             demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now)
             jobs = await self._fetch(demand)
         except Exception as error:
@@ -228,7 +237,11 @@ class Fetcher:
             "ranges": fetch.ranges,
         }
         if fetch.kind is HELD:
-            return None if self._holds is None else await self._holds.fetch(**terms)
+            if self._holds is None:
+                return None
+            found = await self._holds.fetch(**terms)
+            self._may_be_more = self._holds.may_be_more  # before another lane changes it
+            return found
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
         jobs = await self._session.run_under_lease(statement)
         return self._holds.without_own(jobs) if self._holds is not None and jobs else jobs
@@ -254,8 +267,8 @@ class Fetcher:
 
     def may_have_left_some(self, found: int, limit: int) -> bool:
         """Whether another fetch may find more jobs now."""
-        if self._last_kind is HELD and self._holds is not None:
-            return self._holds.may_be_more
+        if self._last_kind is HELD:
+            return self._may_be_more
         return may_have_left_some(found, limit)
 
     def full_fetch_in(self) -> float | None:

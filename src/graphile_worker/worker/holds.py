@@ -158,6 +158,11 @@ class Holds:
         ended, not_deleted = (now - before for now, before in zip(self._last_counts, last, strict=True))
         return not_deleted > MOST_OUTLASTING * ended
 
+    @property
+    def is_warming(self) -> bool:
+        """Whether the sessions for the first batch are being opened."""
+        return self._seats.are_warming
+
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""
         self._not_before = time.monotonic() + after

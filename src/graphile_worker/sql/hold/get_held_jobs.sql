@@ -17,7 +17,7 @@ from plain_priority cross join lateral (
   select job.*
   from :GRAPHILE_WORKER_SCHEMA._private_jobs job
   where job.is_available and job.job_queue_id is null
-    and job.priority = plain_priority.priority and job.run_at <= coalesce($4::timestamptz, now())
+    and job.priority = plain_priority.priority and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
     and job.task_id = any ((select ids from task)::integer[])
     and ($3::text[] is null or job.flags is null or not job.flags ?| $3)
     and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))

@@ -20,7 +20,7 @@ cross join lateral (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where range.low = range.high and job.is_available and job.job_queue_id is null
       and job.priority = range.low and job.run_at >= to_timestamp(range.since)
-      and job.run_at <= coalesce($4::timestamptz, now())
+      and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
       and job.task_id = any ((select ids from task)::integer[])
       and ($3::text[] is null or job.flags is null or not job.flags ?| $3)
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
@@ -34,7 +34,7 @@ cross join lateral (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where range.low < range.high and job.is_available and job.job_queue_id is null
       and job.priority between range.low and range.high
-      and job.run_at <= coalesce($4::timestamptz, now())
+      and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
       and job.task_id = any ((select ids from task)::integer[])
       and ($3::text[] is null or job.flags is null or not job.flags ?| $3)
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))

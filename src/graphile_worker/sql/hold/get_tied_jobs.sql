@@ -27,7 +27,7 @@ from :GRAPHILE_WORKER_SCHEMA._private_jobs found
 where found.id > $7::bigint and found.id <= $7 + 4::bigint * $1::bigint
   and found.is_available and found.job_queue_id is null
   and found.priority = $5 and found.run_at = to_timestamp($6)
-  and found.run_at <= coalesce($4::timestamptz, now())
+  and found.run_at <= coalesce($4::timestamptz, statement_timestamp())
   and found.task_id = any ((select ids from task)::integer[])
   and ($3::text[] is null or found.flags is null or not found.flags ?| $3)
   and (found.xmax = 0 or found.xmax <> all ((select transactions from other)::xid[]))
