@@ -10,6 +10,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
+
 from graphile_worker import Hooks, Snooze, WorkerUtils, task
 from graphile_worker.hooks.events import (
     JobCompleted,
@@ -21,10 +23,12 @@ from graphile_worker.hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
 from support.held_load import Holding
-from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
+from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
 ROWS = (
     "select id, xmin::text, ctid::text, locked_by, attempts "
@@ -236,8 +240,7 @@ async def test_a_batch_with_a_keyed_job_is_locked_before_anything_runs(
     assert [payload["n"] for payload in gate.started] == [0, 3, 6, 1, 4, 7, 2, 5, 8]
     # Others need not wait to replace it.
     await jobs.add("step", {"n": "other"}, key="key")
-    gate.open_all()
-    await gate.until_inside(1)
+    await gate.until_inside(10)
     gate.open_all()
     await jobs.until_gone()
     assert holding.of(JobSucceeded, [row["id"] for row in rows])
@@ -411,3 +414,36 @@ async def test_several_workers_share_a_load_and_run_each_job_once(
         assert runs == Counter(dict.fromkeys(range(8000), n))
     await until(lambda: recorder.count(JobSucceeded) == 24_000)
     assert Holding(jobs, workers, recorder).held_fetches
+
+
+async def test_going_on_by_id_pauses_where_it_finds_nothing(
+    jobs: Jobs, workers: Workers, database_url: str
+) -> None:
+    """A job of another worker comes first, so the shorter statement never knows what is next."""
+    sent: Counter[str] = Counter()
+
+    def count(query: Any) -> None:
+        if query.args and query.args[0]:  # not the limit 0 of a session that warms up
+            sent[query.query] += 1
+
+    async def watch(connection: Any) -> None:
+        connection.add_query_logger(count)
+
+    async def step(payload: Any) -> None:
+        pass
+
+    async def is_drained() -> bool:
+        return await jobs.count() == 1
+
+    held, tied = (load(f"hold/{name}", SchemaName()) for name in ("get_held_jobs", "get_tied_jobs"))
+    await jobs.add("of another worker", priority=-1)
+    async with asyncpg.create_pool(database_url, min_size=1, max_size=20, init=watch) as pool:
+        runner = await workers.start({"step": step}, pg_pool=pool, hold=SHORTLY)
+        async with asyncio.timeout(PATIENCE):
+            while sent[held] < 12:
+                await jobs.connection.execute(
+                    f"select {SCHEMA}.add_job('step', '{{}}') from generate_series(1, 5000)"
+                )
+                await until(is_drained)
+        await runner.stop()
+    assert 0 < sent[tied] < sent[held] / 4

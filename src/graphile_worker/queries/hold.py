@@ -46,6 +46,11 @@ def ties_of(rows: Sequence[Row]) -> Ties | None:
     return Ties(last[PRIORITY], last[RUN_AT], last[ID])
 
 
+def is_next(ties: Ties, row: Row) -> bool:
+    """Whether the ties go on with this row."""
+    return (row[PRIORITY], row[RUN_AT]) == (ties.priority, ties.run_at) and row[ID] > ties.last_id
+
+
 async def get_tied_jobs(
     connection: Connection,
     schema: SchemaName,

@@ -33,21 +33,30 @@ class Lending:
         self._size = max(1, database.get_max_size() - self.kept)
         self._for_tasks = _Permits(self._size)
         self._used = 0  # of those for tasks, by tasks and by the worker
+        self._waiting = 0  # tasks
         self.on_wanted: Callable[[], None] = lambda: None
         """Called when a task must wait."""
 
     @asynccontextmanager
     async def to_task(self) -> AsyncIterator[Connection]:
         """Never the last ones: a worker that loses its own connections must be able to replace them."""
-        if self._for_tasks.locked():
-            self.on_wanted()
-        async with self._for_tasks:
-            self._used += 1
-            try:
-                async with lend(self.database) as connection:
-                    yield connection
-            finally:
-                self._used -= 1
+        await self._permit()
+        self._used += 1
+        try:
+            async with lend(self.database) as connection:
+                yield connection
+        finally:
+            self.put_back()
+
+    async def _permit(self) -> None:
+        if self._for_tasks.try_acquire():
+            return
+        self._waiting += 1
+        self.on_wanted()
+        try:
+            await self._for_tasks.acquire()
+        finally:
+            self._waiting -= 1
 
     def take(self) -> bool:
         """Reserve a connection of the tasks; False if more than half of them would then be in use."""
@@ -57,14 +66,14 @@ class Lending:
         return True
 
     def put_back(self) -> None:
-        """Leave a reserved connection to the tasks."""
+        """Leave a connection to the tasks."""
         self._used -= 1
         self._for_tasks.release()
 
     @property
     def are_wanted(self) -> bool:
         """Whether a task waits for a connection."""
-        return self._for_tasks.locked()
+        return self._waiting > 0
 
     @asynccontextmanager
     async def to_cron(self) -> AsyncIterator[Connection]:

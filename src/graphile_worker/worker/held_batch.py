@@ -20,6 +20,7 @@ class HeldBatch:
         "finished",
         "ids",
         "is_committing",
+        "is_locking",
         "jobs",
         "left",
         "released",
@@ -43,13 +44,20 @@ class HeldBatch:
         self.timer: asyncio.TimerHandle | None = None
         self.is_committing = False
         """Whether the commit was sent."""
+        self.is_locking = False
+        """Whether all jobs are being locked, before any has started."""
         self.ending: asyncio.Task[None] | None = None
         self.released: set[int] = set()
         """Ids of jobs that were released after the end had begun, which may lock them all the same."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction is open, as far as is known."""
+        return not is_gone(self.connection) and self.connection.is_in_transaction()
+
     def abandon(self) -> None:
         """Make sure that the transaction does not stay open: the next batch would become a part of it."""
-        if not is_gone(self.connection) and self.connection.is_in_transaction():
+        if self.is_open:
             self.connection.terminate()
 
     def take_finished(self) -> tuple[list[Finished], list[Finished]]:

@@ -40,6 +40,7 @@ from ..queries.hold import (
     get_held_jobs,
     get_tied_jobs,
     has_backlog,
+    is_next,
     ties_of,
 )
 from ..queries.rows import JobBatch, taken_jobs
@@ -49,7 +50,7 @@ from ..schema_name import SchemaName
 from .held_batch import HeldBatch
 from .lost_batches import LostBatches
 from .seats import Seats, SpareConnections
-from .session import Sessions
+from .session import Session, Sessions
 
 FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
@@ -58,12 +59,13 @@ FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
+UNTIED = 20  # batches without one by id, after one that found nothing although such jobs were there
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
 class BatchLostError(Exception):
-    """The connection of a batch is not the one that has its transaction."""
+    """The connection that has the transaction of a batch is gone."""
 
 
 class Holds:
@@ -105,6 +107,7 @@ class Holds:
         self._ties: Ties | None = None
         self._tied_tasks: Mapping[int, str] = {}
         self._continued = 0
+        self._untied = 0  # batches for which nothing is continued by id
         self._is_on = seconds > 0
         self._is_closing = False
         self._is_abandoned = False
@@ -255,18 +258,31 @@ class Holds:
         Jobs that were added together are continued by id, but not for ever.
         """
         ties, self._ties = self._ties, None
-        rows: Sequence[Row] = ()
-        is_same = terms["tasks"] is self._tied_tasks  # and not those of another lane
-        if ties is not None and is_same and ranges is None and self._continued < MOST_CONTINUED:
+        if (
+            ties is not None
+            and ranges is None
+            and terms["tasks"] is self._tied_tasks  # and not those of another lane
+            and self._continued < MOST_CONTINUED
+        ):
             rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
-            self._continued += 1
-        if not rows:
-            rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
-            self._continued = 0
+            if rows:
+                self._continued += 1
+                self._go_on_after(rows, limit, terms["tasks"])
+                return rows, True
+        else:
             ties = None
+        rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
+        if ties is not None and rows and is_next(ties, rows[0]):
+            self._untied = UNTIED  # it could have gone on, but a job that cannot run comes first
+        self._continued = 0
+        self._untied -= self._untied > 0
+        if not self._untied:
+            self._go_on_after(rows, limit, terms["tasks"])
+        return rows, len(rows) == limit
+
+    def _go_on_after(self, rows: Sequence[Row], limit: int, tasks: Mapping[int, str]) -> None:
         if len(rows) == limit:
-            self._ties, self._tied_tasks = ties_of(rows), terms["tasks"]
-        return rows, len(rows) == limit or ties is not None
+            self._ties, self._tied_tasks = ties_of(rows), tasks
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
@@ -296,9 +312,10 @@ class Holds:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
         jobs = list(batch.jobs)
         seat = self._seats.all[batch.seat]
+        batch.is_locking = True
         try:
             async with seat.session.lock:
-                await seat.session.run_locked(partial(self._commit, batch, (), jobs))
+                await self._end_on(seat.session, batch, (), jobs)
                 self._sessions.holdings.add(jobs)
         except Exception as error:
             self._sessions.holdings.in_doubt = True  # it may have been committed, but nothing has started
@@ -373,6 +390,8 @@ class Holds:
 
     def _end_soon(self, batch: HeldBatch) -> None:
         """End a batch, if that has not begun."""
+        if batch.is_locking:
+            return
         if batch.timer is not None:
             batch.timer.cancel()
             batch.timer = None
@@ -413,7 +432,7 @@ class Holds:
         began = time.monotonic()
         try:
             async with seat.session.lock:  # until the holdings know what was locked
-                await seat.session.run_locked(partial(self._commit, batch, completed, outlasting))
+                await self._end_on(seat.session, batch, completed, outlasting)
                 if outlasting:
                     self._locked(batch, outlasting)
         except BaseException as error:
@@ -437,6 +456,13 @@ class Holds:
                 self.wake()
         await self._seats.leave_to_tasks(seat)
 
+    async def _end_on(
+        self, session: Session, batch: HeldBatch, completed: Sequence[Finished], outlasting: Sequence[Job]
+    ) -> None:
+        if not batch.is_open:  # a new connection would take a while, and not have the transaction
+            raise BatchLostError("the connection was lost while its jobs ran")
+        await session.run_locked(partial(self._commit, batch, completed, outlasting))
+
     async def _commit(
         self,
         batch: HeldBatch,
@@ -445,8 +471,6 @@ class Holds:
         connection: Connection,
     ) -> None:
         """Delete completed jobs, lock those that outlast the batch, and commit."""
-        if connection is not batch.connection or not connection.is_in_transaction():
-            raise BatchLostError("the connection was lost while its jobs ran")
         try:
             await end_batch(
                 connection,

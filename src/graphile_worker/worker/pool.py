@@ -169,7 +169,7 @@ class WorkerPool:
             redactors=hooks._redactors,
             may_be_cancelled=self._may_be_cancelled,
         )
-        self._holds = self._make_holds(spare)
+        self._holds = self._make_holds(spare) if any(plan.may_hold for plan in lanes) else None
         self._lanes = [self._make_lane(plan) for plan in lanes]
         self._source = AllSources(self._lanes)
         if self._holds is not None:
@@ -258,6 +258,7 @@ class WorkerPool:
             or not options.prefetch
             or not options.prepared_statements
             or options.local_queue is not None
+            or callable(self._forbidden_flags)  # may change with each job
         ):
             return None
         schema, sink = options.schema_name, self._sink

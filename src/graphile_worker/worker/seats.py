@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..queries.hold import warm_up
@@ -48,7 +48,7 @@ class SpareConnections(Protocol):
 class Seat:
     """A session for held batches, one at a time."""
 
-    __slots__ = ("batch", "is_fetching", "is_warm", "session")
+    __slots__ = ("batch", "is_fetching", "is_reserved", "is_warm", "session")
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -56,6 +56,8 @@ class Seat:
         self.is_fetching = False
         self.is_warm = False
         """Whether it has a connection."""
+        self.is_reserved = False
+        """Whether one is reserved for it, also while it is opened and closed."""
 
     @property
     def is_free(self) -> bool:
@@ -153,7 +155,7 @@ class Seats:
         """Call it after a failure: the connection may have been lost."""
         if seat.is_warm and not seat.session.is_connected:
             seat.is_warm = False
-            self._spare.put_back()
+            self._put_back(seat)
 
     async def leave_to_tasks(self, seat: Seat) -> None:
         """Close the seat if a task waits for a connection."""
@@ -173,15 +175,27 @@ class Seats:
 
     async def _warm_up(self, count: int) -> None:
         """Connect sessions until there are `count`, or as many as tasks can spare."""
-        cold = [seat for seat in self.all if not seat.is_warm][: count - self._warm_count]
-        seats = [seat for seat in cold if self._spare.take()]
-        if self._warm_count + len(seats) < FEWEST_SEATS:
-            for _ in seats:
-                self._spare.put_back()
-            self._on_short()
-            return
-        await asyncio.gather(*map(self._warm_up_seat, seats))
-        self.used()  # those that are never used are closed too
+        cold = [seat for seat in self.all if not seat.is_reserved][: count - self._warm_count]
+        seats = [seat for seat in cold if self._reserve(seat)]
+        try:
+            if self._warm_count + len(seats) < FEWEST_SEATS:
+                self._on_short()
+                return
+            await asyncio.gather(*map(self._warm_up_seat, seats))
+            self.used()  # those that are never used are closed too
+        finally:  # also if this is cancelled before it has connected
+            for seat in seats:
+                if not seat.is_warm:
+                    self._put_back(seat)
+
+    def _reserve(self, seat: Seat) -> bool:
+        seat.is_reserved = self._spare.take()
+        return seat.is_reserved
+
+    def _put_back(self, seat: Seat) -> None:
+        if seat.is_reserved:
+            seat.is_reserved = False
+            self._spare.put_back()
 
     async def _warm_up_seat(self, seat: Seat) -> None:
         try:
@@ -190,9 +204,8 @@ class Seats:
         except Exception as error:
             self._on_short()
             logger.debug("no session for held batches: %r", error)
+            await self._cool_down(seat)
         finally:
-            if not seat.is_warm:
-                self._spare.put_back()
             self._changed.set()
 
     async def _cool_down(self, seat: Seat) -> None:
@@ -201,32 +214,29 @@ class Seats:
         try:
             await seat.session.close()
         finally:
-            self._spare.put_back()
+            self._put_back(seat)
 
     def _make_room(self) -> None:
         """A task waits for a connection: leave it one. If all seats have batches, the next end leaves one."""
         seat = next((seat for seat in self.all if seat.is_free), None)  # also while the worker stops
         if seat is not None:
             self._on_short()
-            seat.is_warm = False
-            task = asyncio.get_running_loop().create_task(
-                self._cool_down(seat), name="graphile-worker session for a task"
-            )
-            self._cooling.add(task)
-            task.add_done_callback(self._cooling.discard)
+            self._start_to_cool([seat])
 
     def _check_idle(self) -> None:
         self._idle_timer = None
         left = self._used_at + IDLE - time.monotonic()
-        if left > 0:
+        if left <= 0:
+            self._start_to_cool([seat for seat in self.all if seat.is_free])
+            left = IDLE
+        if self._warm_count:
             self._idle_timer = asyncio.get_running_loop().call_later(left, self._check_idle)
-            return
-        self._warming = asyncio.get_running_loop().create_task(
-            self._cool_all_down(), name="graphile-worker idle sessions"
-        )
 
-    async def _cool_all_down(self) -> None:
-        idle = [seat for seat in self.all if seat.is_free]
-        for seat in idle:  # before anything waits: a batch must not begin now
-            seat.is_warm = False
-        await asyncio.gather(*map(self._cool_down, idle), return_exceptions=True)
+    def _start_to_cool(self, seats: Sequence[Seat]) -> None:
+        for seat in seats:
+            seat.is_warm = False  # before anything waits: a batch must not begin now
+            task = asyncio.get_running_loop().create_task(
+                self._cool_down(seat), name="graphile-worker session that is not needed"
+            )
+            self._cooling.add(task)
+            task.add_done_callback(self._cooling.discard)

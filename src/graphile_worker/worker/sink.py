@@ -107,7 +107,7 @@ class Sink:
         self._written = asyncio.Event()
         self._written.set()
         self._is_awake = False  # whether the loop picks up new outcomes without a wake-up
-        self._is_flushing = False
+        self._flushes = 0  # that wait for the end of writes
         self._is_closing = False
         self._on_full: Callable[[], None] = lambda: None
         self._on_room: Callable[[], None] = lambda: None
@@ -254,12 +254,12 @@ class Sink:
         """Wait until everything put here is committed; cuts batch delays short."""
         if self.holds is not None:
             await self.holds.flush()
-        self._is_flushing = True
+        self._flushes += 1
         self._wakeup.set()
         try:
             await self._written.wait()
         finally:
-            self._is_flushing = False
+            self._flushes -= 1
 
     async def close(self) -> None:
         """Flush, then end the writing task."""
@@ -287,7 +287,7 @@ class Sink:
             self._wakeup.clear()
             if self._is_closing:
                 return
-            if any(self._delays) and not self._is_flushing:
+            if any(self._delays) and not self._flushes:
                 await self._wait_for_batch_delay()
             self._is_awake = True
             while batch := self._next_batch():
@@ -317,7 +317,7 @@ class Sink:
             left = retry_at - self._clock.monotonic()
             if left <= 0:
                 return
-            if self._is_flushing:
+            if self._flushes:
                 await self._clock.sleep(min(left, FLUSH_PAUSE))
                 return
             self._wakeup.clear()
@@ -326,7 +326,7 @@ class Sink:
     async def _wait_for_batch_delay(self) -> None:
         """Wait for the configured delay, unless a job ended early, a full sink or a flush cuts it short."""
         ends = [math.inf, math.inf]  # of the delays for completed and for failed jobs, once there are any
-        while not (self._is_flushing or self._interrupted or self._cancelled or self._is_full):
+        while not (self._flushes or self._interrupted or self._cancelled or self._is_full):
             now = self._clock.monotonic()
             for kind, waiting in enumerate((self._completed or self._kept, self._failed)):
                 if waiting and ends[kind] == math.inf:
