@@ -14,7 +14,7 @@
     │   ├── SchemaMissingError       the Graphile Worker schema is not installed
     │   ├── PermissionDeniedError    the role lacks a privilege
     │   ├── JobNotAddedError         a keyed add returned no job, even when retried
-    │   ├── JobBusyError             a worker, or another transaction, holds the job at the moment
+    │   ├── JobBusyError             another transaction has locked the row of the job
     │   └── MigrationError           the schema could not be installed or upgraded
     │       ├── SchemaTooOldError    too old for this package to upgrade
     │       └── SchemaTooNewError    has a breaking migration of a newer version
@@ -157,7 +157,8 @@ class JobNotAddedError(DatabaseError):
 
 
 class JobBusyError(DatabaseError):
-    """Another transaction holds a job that was to be changed: that of a worker that runs it, usually.
+    """A job could not be changed because another transaction, usually that of the worker running it, has
+    locked its row.
 
     Nothing was changed. The same call succeeds when the other transaction has ended.
     """

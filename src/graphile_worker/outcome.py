@@ -187,7 +187,7 @@ def payload_to_keep(outcome: Outcome) -> str | None:
 
 
 def queues_of(batch: Sequence[Finished]) -> list[int]:
-    """The named queues that these jobs hold."""
+    """The named queues that these jobs have locked."""
     return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
 
 

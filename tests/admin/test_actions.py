@@ -156,7 +156,7 @@ async def test_a_row_that_stays_locked_is_skipped(
         {
             "id": held,
             "why": "busy",
-            "detail": "a worker or another transaction holds it at the moment; try again",
+            "detail": "a worker or another transaction has locked its row at the moment; try again",
         }
     ]
 

@@ -58,7 +58,7 @@ async def test_a_lock_is_not_waited_for(http: httpx.AsyncClient, utils: WorkerUt
         )
     assert (problem.status_code, problem.json()["title"]) == (
         409,
-        "Busy: a worker or another transaction holds it",
+        "Busy: a worker or another transaction has locked its row",
     )
     assert "Try again" in page.text
     assert form.status_code == 409

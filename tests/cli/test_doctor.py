@@ -454,7 +454,7 @@ async def test_locks_that_are_old_are_named_with_their_holder(gw: Call, connecti
     await add_locked_job(connection, "pool-of-node", "2 hours")
     await add_locked_job(connection, "pool-that-works", "1 minute")
     found = (await doctor(gw)).one("locks", "warning")
-    assert found["summary"] == "pool-of-node holds 1 job, the oldest for 2 hours"
+    assert found["summary"] == "pool-of-node has 1 job locked, the oldest for 2 hours"
     assert "graphile-worker force-unlock pool-of-node" in found["advice"]
     assert (await doctor(gw, "--lock-age", "3h")).is_well("locks")
     await do(gw, "force-unlock", "pool-of-node")
@@ -469,7 +469,7 @@ async def test_a_pool_of_ours_that_died_is_named(gw: Call, connection: Any) -> N
         "values ('pool-dead', 'here', 1, '1', '{work}', 1, 'lock', '10 s', '1 hour', 1)"
     )
     found = (await doctor(gw)).one("locks", "warning")
-    assert found["summary"] == "worker pool pool-dead is unreachable and holds 1 job"
+    assert found["summary"] == "worker pool pool-dead is unreachable and has 1 job"
     await connection.execute("select pg_advisory_lock(hashtextextended('graphile_worker/pool-dead', 0))")
     assert (await doctor(gw)).is_well("locks")
 
@@ -499,14 +499,14 @@ async def test_a_large_table_is_scanned_for_locks_only_on_request(
     assert report.is_well("locks")
     assert report.one("queues", "info")["advice"] == "Run `graphile-worker doctor --all`."
     report = await doctor(gw, "--all")
-    assert "pool-of-node holds 1 job" in report.one("locks", "warning")["summary"]
+    assert "pool-of-node has 1 job locked" in report.one("locks", "warning")["summary"]
     assert report.is_well("queues")
 
 
 async def test_locks_are_found_without_the_table_of_workers(gw: Call, connection: Any) -> None:
     await add_locked_job(connection, "pool-of-node", "2 hours")
     await connection.execute("drop table graphile_worker._private_py_workers")
-    assert "pool-of-node holds 1 job" in (await doctor(gw)).one("locks", "warning")["summary"]
+    assert "pool-of-node has 1 job locked" in (await doctor(gw)).one("locks", "warning")["summary"]
 
 
 async def test_jobs_whose_queue_has_no_row_run_again_as_advised(

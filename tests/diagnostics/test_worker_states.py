@@ -44,7 +44,7 @@ async def test_a_pool_that_holds_its_lock_and_is_silent_is_alive(
     (finding,) = await found(database_url, "workers")
     assert finding.severity == "warning"
     assert finding.summary == (
-        f"worker pool pool-1 missed its heartbeats for 60 minutes; it holds: forever (job {job_id})"
+        f"worker pool pool-1 missed its heartbeats for 60 minutes; it has locked: forever (job {job_id})"
     )
     assert "1 on somewhere." in finding.advice
     assert await state(connection) == "no heartbeat for 1 h 0 min"
@@ -82,4 +82,4 @@ async def test_what_a_dead_pool_ran_is_named(
     (finding,) = await found(database_url, "workers")
     assert (finding.severity, finding.summary) == ("ok", "no Python worker is running")
     (finding,) = await found(database_url, "locks")
-    assert finding.summary == f"worker pool pool-1 is unreachable and holds 1 job: forever (job {job_id})"
+    assert finding.summary == f"worker pool pool-1 is unreachable and has 1 job: forever (job {job_id})"

@@ -78,7 +78,7 @@ async def test_a_call_that_names_a_held_job_says_that_it_is_busy(
     job_id = await jobs.add("a", key="k")
     before = dict(await jobs.one())
     async with held(database_url, job_id), asyncio.timeout(PATIENCE):
-        with pytest.raises(JobBusyError, match="busy: a worker holds one of these jobs") as caught:
+        with pytest.raises(JobBusyError, match="busy: another transaction, usually that of") as caught:
             await CALLS[name](utils, job_id)
     assert caught.value.sqlstate == "55P03"
     assert dict(await jobs.one()) == before
@@ -142,7 +142,7 @@ async def test_a_command_says_that_the_job_is_busy(command: list[str], jobs: Job
     async with held(database_url, job_id), asyncio.timeout(PATIENCE):
         status, _, said = await run_command(impatient(database_url), *command, job_id)
     assert status == 1
-    assert "busy: a worker holds one of these jobs at the moment" in said
+    assert "busy: another transaction, usually that of a worker running jobs, has locked" in said
     assert "Traceback" not in said
     assert await jobs.count() == 1
 
@@ -176,7 +176,7 @@ async def test_the_dashboard_says_that_the_job_is_busy(jobs: Jobs, database_url:
                 assert "try again" in skipped["detail"]
             edited = await client.patch(f"/api/v1/jobs/{job_id}", json={"payload": {"n": 1}, "revision": 0})
             assert edited.status_code == 409, edited.text
-            assert "holds it at the moment" in edited.text
+            assert "has locked its row at the moment" in edited.text
             for page in ("/", "/jobs", f"/jobs/{job_id}", "/workers", "/tasks", "/queues"):
                 assert (await client.get(page)).status_code == 200, page
     finally:

@@ -127,7 +127,7 @@ async def test_a_row_that_stays_is_noticed(statements: Statements, session: Any,
         await end_batch(session, statements.schema, POOL, completed=completed, outlasting=outlasting)
 
 
-async def test_a_lost_job_is_locked_only_if_it_is_as_the_batch_has_found_it(
+async def test_a_lost_job_is_locked_only_if_it_is_still_as_the_batch_found_it(
     statements: Statements, session: Any
 ) -> None:
     connection = statements.connection

@@ -29,7 +29,7 @@ _PROBLEMS = {
     "401": "The request is not signed in",
     "403": "The permission is missing, or PostgreSQL refused",
     "404": "There is no such thing",
-    "409": "Something else changed it, or holds it",
+    "409": "Something else changed it, or has locked it",
     "413": "The body is too long",
     "415": "The body is not JSON",
     "422": "The idempotency key was used for another request",

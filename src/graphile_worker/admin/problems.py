@@ -55,7 +55,7 @@ def _of_state(state: str, error: Exception) -> Problem | None:
         )  # fmt: skip
     if state == sqlstates.LOCK_NOT_AVAILABLE:
         return Problem(
-            409, "Busy: a worker or another transaction holds it",
+            409, "Busy: a worker or another transaction has locked its row",
             "Nothing was changed. Try again in a moment.", retry_after=1,
         )  # fmt: skip
     if state in _CONFLICTS:

@@ -97,7 +97,8 @@ class Sampler:
     ) -> tuple[float, float, float] | tuple[None, None, None]:
         """Jobs added, deleted and failed per minute. Each lock and each failure is an update.
 
-        Jobs that completed in the transaction that fetched them had none: then more may have failed.
+        Jobs that completed in a held batch were never updated, so with them the true number of failures is
+        higher.
         """
         unknown = None, None, None
         recent = [each for each in self.samples if 0 < (now - each.at).total_seconds() <= RATES_OVER + 15]

@@ -454,7 +454,7 @@ class SyncWorkerUtils(SyncClient):
     def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: BlockingConnection | None = None
     ) -> None:
-        """Unlock every job and queue that these pools (ids as in `locked_by`) hold. They must be dead."""
+        """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
         worker_ids = read_here(worker_ids)
         return self._run(connection, lambda utils: utils.force_unlock_workers(worker_ids))
 
@@ -501,7 +501,7 @@ class SyncWorkerUtils(SyncClient):
     def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: BlockingConnection | None = None
     ) -> list[QueueSummary]:
-        """Named queues, the longest first, with the pools that hold them; counts as in `statistics`."""
+        """Named queues, longest first, with the pools that have locked them; counts as in `statistics`."""
         return self._run(connection, lambda utils: utils.list_queues(limit=limit, exact=exact), is_long=exact)
 
     def statistics(self, *, exact: bool = False, connection: BlockingConnection | None = None) -> Statistics:

@@ -122,7 +122,7 @@ class SequenceFacts(Fact, frozen=True):
 
 
 class LockHolder(Fact, frozen=True):
-    """A worker pool that holds jobs."""
+    """A worker pool that has jobs."""
 
     statement = "locks"
     locked_by: str | None
@@ -208,7 +208,7 @@ class SilentJobs(msgspec.Struct, frozen=True):
 
 
 class Locks(msgspec.Struct, frozen=True):
-    """Pools that hold jobs."""
+    """Pools that have jobs."""
 
     holders: list[LockHolder]
     workers: WorkerList | None
@@ -259,7 +259,7 @@ async def moment(connection: Connection) -> Moment:
 
 
 async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool, scan: bool) -> Locks:
-    """Who holds jobs: from the pools' own reports, or by a scan of the jobs table.
+    """Who has jobs: from the pools' own reports, or by a scan of the jobs table.
 
     `has_workers`: whether the table of workers exists.
     """

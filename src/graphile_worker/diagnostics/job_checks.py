@@ -11,11 +11,11 @@ from .finding import Finding, Thresholds, age, some, well
 
 
 def check_locks(locks: Locks, thresholds: Thresholds) -> Iterator[Finding]:
-    """Jobs held by dead workers, or for very long."""
+    """Jobs that dead workers have locked, or that are locked for very long."""
     unreachable = [holder for holder in locks.holders if holder.is_alive is False]
     for holder in unreachable:
         yield Finding(
-            "locks", "warning", f"worker pool {holder.locked_by} is unreachable and holds "
+            "locks", "warning", f"worker pool {holder.locked_by} is unreachable and has "
             f"{_jobs(holder.jobs)}{_silent(locks, holder)}",
             "It died or lost its connection. If another worker is running, it recovers the jobs soon.",
             "Start a worker, or run `graphile-worker sweep`.",
@@ -27,15 +27,15 @@ def check_locks(locks: Locks, thresholds: Thresholds) -> Iterator[Finding]:
     ]
     for pool, jobs, oldest in old:
         yield Finding(
-            "locks", "warning", f"{pool} holds {_jobs(jobs)}, the oldest for {age(oldest)}",
+            "locks", "warning", f"{pool} has {_jobs(jobs)} locked, the oldest for {age(oldest)}",
             "Either the task runs that long, or the worker is dead and belongs to another runtime, which "
             "sends no heartbeats. Locks older than four hours are cleared automatically.",
             f"List the jobs: graphile-worker list --locked-by {shlex.quote(pool)}. If you are sure that the "
             f"worker is dead: graphile-worker force-unlock {shlex.quote(pool)}",
         )  # fmt: skip
     if not unreachable and not old:
-        held = sum(holder.jobs or 0 for holder in locks.holders)
-        yield well("locks", f"{_jobs(held)} locked, none of them for long")
+        locked = sum(holder.jobs or 0 for holder in locks.holders)
+        yield well("locks", f"{_jobs(locked)} locked, none of them for long")
 
 
 def not_scanned(pages: int) -> Iterator[Finding]:

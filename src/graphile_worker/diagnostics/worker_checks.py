@@ -51,5 +51,5 @@ def _blocked(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
 
 
 def _last(silent: SilentJobs) -> str:
-    verb = "last reported running" if silent.is_reported else "holds"
+    verb = "last reported running" if silent.is_reported else "has locked"
     return f"; it {verb}: {some(silent.jobs)}"

@@ -70,7 +70,7 @@ async def cancelled_among(
 async def end_cancelled(
     connection: Connection, schema: SchemaName, jobs: Sequence[CancelledJob]
 ) -> dict[int, str | None]:
-    """End those of the jobs that were cancelled and that no pool holds; return their ids and the reasons."""
+    """End those of the jobs that were cancelled and are not locked; return their ids and the reasons."""
     teach_arrays(connection)
     statement, arguments = end_statement(None, schema.name, jobs)
     rows = await connection.fetch(load(statement, schema), *arguments)

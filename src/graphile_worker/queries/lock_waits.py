@@ -25,7 +25,7 @@ ATTEMPTS = 20
 MOST = "5s"
 """How long to wait for a named job. A worker that is not blocked holds its jobs for a fraction of that."""
 BUSY = (
-    "busy: a worker holds one of these jobs at the moment, or another transaction is changing it; nothing "
+    "busy: another transaction, usually that of a worker running jobs, has locked one of these rows; nothing "
     "was changed, try again (if it lasts, `graphile-worker workers` says which worker is blocked)"
 )
 

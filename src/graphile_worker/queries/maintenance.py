@@ -55,7 +55,7 @@ async def cleanup(
 
 
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
-    """Unlock all jobs and queues held by these pools."""
+    """Unlock all jobs and queues of these pools."""
     ids = checked_names("worker_ids", worker_ids)
     if HELD_BY in ids:
         raise InvalidArgumentError(

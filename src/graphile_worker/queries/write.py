@@ -45,7 +45,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     jobs: Sequence[Job] = ()
     """The next jobs of freed queues, now locked."""
     missing: Sequence[int] = ()
-    """Ids of jobs that were not written: the row is gone, or another pool holds it."""
+    """Ids of jobs that were not written: the row is gone, or another pool has it."""
     final: frozenset[int] = frozenset()
     """Ids of failed or returned jobs that will not run again, without those in `cancelled`.
 
@@ -153,7 +153,7 @@ async def return_jobs(
 
 
 async def release_queue(connection: Connection, schema: SchemaName, pool_id: str, queue_id: int) -> None:
-    """Unlock a queue of this pool although the job that holds it stays locked."""
+    """Unlock a queue of this pool although the job that has locked it stays locked."""
     await connection.execute(load("write/release_queue", schema), pool_id, queue_id)
 
 

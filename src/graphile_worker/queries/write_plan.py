@@ -113,7 +113,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: Sequence[CancelledJob] = ()
     """Never together with the others."""
     queues: Sequence[int] = ()
-    """The named queues that these jobs hold."""
+    """The named queues that these jobs have locked."""
     note: str | None = None
     """The new last_error of returned jobs."""
     delay: float = 0.0

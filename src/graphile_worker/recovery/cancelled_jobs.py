@@ -30,7 +30,7 @@ logger = logging.getLogger("graphile_worker.recovery")
 async def end_cancelled_jobs(
     connection: Connection, schema: SchemaName, jobs: Sequence[Job], policy: KeepPolicy | None
 ) -> dict[int, str | None]:
-    """End those of these jobs that were cancelled and that no pool holds; return their ids and the reasons.
+    """End those of these jobs that were cancelled and are not locked; return their ids and the reasons.
 
     `policy`: which ends to keep; None if there is no history. Without rights on the history nothing is kept,
     and without rights on the cancelled jobs nothing is done.

@@ -106,7 +106,7 @@ class Heartbeat:
         self._wake = asyncio.Event()
 
     def request_stop(self, *, deregister: bool) -> None:
-        """End `run`, from any thread; `deregister` if the pool is known to hold no job."""
+        """End `run`, from any thread; `deregister` if the pool is known to have no job."""
         self._deregister = deregister
         self._stop_requested.set()
         if self._loop is not None:

@@ -18,7 +18,7 @@ from ..clock import uptime
 
 
 class Lease:
-    """Open until it lapses; opens again when the pool has found out which jobs it still holds."""
+    """Open until it lapses; opens again when the pool has found out which jobs it still has."""
 
     def __init__(self, on_lapse: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,7 +29,7 @@ class Lease:
         self._settled = True
         self._waiters: set[asyncio.Future[None]] = set()
         self.epoch = 0
-        """Incremented whenever it becomes uncertain what the pool holds."""
+        """Incremented whenever it becomes uncertain what the pool has locked."""
 
     @property
     def is_open(self) -> bool:
@@ -38,7 +38,7 @@ class Lease:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the pool has yet to find out what it still holds."""
+        """Whether the pool has yet to find out what it still has."""
         return not self._settled
 
     @property
@@ -87,7 +87,7 @@ class Lease:
     # -- on the loop ---------------------------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """Find out what the pool holds, whatever the lease says; no-op while that is in progress."""
+        """Find out what the pool has locked, whatever the lease says; no-op while that is in progress."""
         with self._mutex:
             if not self._settled:
                 return
@@ -96,7 +96,7 @@ class Lease:
         self._on_lapse()
 
     def settle(self, epoch: int) -> None:
-        """The pool knows what it holds; reopen unless that became uncertain again since `epoch`."""
+        """The pool knows what it has; reopen unless that became uncertain again since `epoch`."""
         with self._mutex:
             if epoch == self.epoch:
                 self._settled = True

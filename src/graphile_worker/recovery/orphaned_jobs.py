@@ -123,7 +123,7 @@ async def note_rerun(connection: Connection, schema: SchemaName, pool_id: str, j
 async def still_locked(
     connection: Connection, schema: SchemaName, pool_id: str, job_ids: Sequence[int]
 ) -> set[int]:
-    """Which of these jobs the pool still holds."""
+    """Which of these jobs the pool still has locked."""
     rows = await connection.fetch(load("recovery/still_locked", schema), pool_id, list(job_ids))
     return {row["id"] for row in rows}
 

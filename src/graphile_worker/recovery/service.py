@@ -370,7 +370,7 @@ class Recovery:
             loop.begin_to_stop()
 
     async def stop(self) -> None:
-        """Stop after the pool has ended. If it still holds jobs its row stays, so that a sweep finds them."""
+        """Stop after the pool has ended. If it still has jobs, its row stays, so that a sweep finds them."""
         await asyncio.gather(*(loop.stop() for loop in self._loops))
         if self._timer is not None:
             self._timer.cancel()

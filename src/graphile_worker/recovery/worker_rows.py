@@ -39,7 +39,7 @@ class Registration:
 
 
 class JobReport(NamedTuple):
-    """What a pool holds and runs, as sent with a heartbeat."""
+    """What a pool has and runs, as sent with a heartbeat."""
 
     jobs_held: int
     running: dict[int, float]
@@ -165,7 +165,7 @@ async def send_heartbeat(
 ) -> tuple[int, float] | None:
     """Return the session's process id and the server's time, or None if the pool was declared dead.
 
-    `report`: the number of jobs held, ids of running jobs, and the seconds since each was started.
+    `report`: the number of jobs that it has, ids of running jobs, and the seconds since each was started.
     """
     values: tuple[Any, ...] = (pool_id, liveness, backend_pid)
     statement = load("recovery/heartbeat", schema)

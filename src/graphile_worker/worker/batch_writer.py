@@ -323,7 +323,7 @@ class BatchWriter:
         return kept, final
 
     async def _still_held(self, job_ids: Collection[int]) -> set[int]:
-        """Which of these jobs this pool holds; a trigger or a policy can leave a row unchanged."""
+        """Which of these jobs this pool has locked; a trigger or a policy can leave a row unchanged."""
         if not job_ids:
             return set()
         return await self._session.run(

@@ -22,8 +22,8 @@ from .holdings import Holdings
 logger = logging.getLogger("graphile_worker.worker")
 
 
-class PrefetchedJobs(Protocol):
-    """The part of a source that hands out no more of some jobs."""
+class WaitingJobs(Protocol):
+    """The part of a source that drops jobs before they start."""
 
     def drop(self, is_lost: Callable[[Job], bool], /) -> list[Job]: ...
 
@@ -57,7 +57,7 @@ class Cancellations:
         pool_id: str,
         *,
         holdings: Holdings,
-        source: PrefetchedJobs,
+        source: WaitingJobs,
         executor: Executor,
         put: Callable[[Finished], None],
         look_again: Callable[[], None],

@@ -14,7 +14,7 @@ from ..job import Job
 
 
 class Holdings:
-    """The jobs that one pool holds."""
+    """The jobs that one pool has locked."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}

@@ -1,7 +1,7 @@
 """LostBatches: finds out what has become of held batches whose transaction was lost.
 
 The connection may break before the commit, or before its answer. Outcomes are kept in memory until the
-database is back. Then each job that is as the batch has found it is locked in the ordinary way; it goes on
+database is back. Then each job that is still as the batch found it is locked in the ordinary way; it goes on
 running here, or the sink writes its outcome. A job that another worker has taken in between is lost.
 """
 

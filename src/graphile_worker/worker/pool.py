@@ -504,7 +504,7 @@ class WorkerPool:
 
     @property
     def is_settled(self) -> bool:
-        """Whether this pool certainly holds no job."""
+        """Whether this pool certainly has no job."""
         holdings = self._sessions.holdings
         is_held = self._holds is not None and not self._holds.is_settled
         return not is_held and not holdings.jobs and not holdings.in_doubt and not holdings.given_up

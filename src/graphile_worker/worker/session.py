@@ -104,7 +104,7 @@ class Sessions:
         self._abandoned.add(connection.get_server_pid())
 
     async def let_go(self) -> None:
-        """Return every job that this pool still holds, known or not; no task may be running."""
+        """Return every job that this pool still has locked, known or not; no task may be running."""
         if self.holdings.jobs:
             self.holdings.jobs.clear()
             self.holdings.in_doubt = True
@@ -141,7 +141,7 @@ class Session:
 
     @property
     def holdings(self) -> Holdings:
-        """The jobs that the pool holds."""
+        """The jobs that the pool has locked."""
         return self._group.holdings
 
     @property

@@ -218,7 +218,7 @@ class Shutdown:
 
         async def write() -> None:
             await self._sink.close()
-            # Before jobs are returned: a cancelled statement leaves it in doubt what this pool holds.
+            # Before jobs are returned: a cancelled statement leaves it in doubt what this pool has locked.
             await self._cancel_background()
             await with_retries(
                 self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=RETURN_RETRIES
@@ -228,10 +228,10 @@ class Shutdown:
             await self._within_grace(write())
         except TimeoutError:
             holdings = self._sessions.holdings
-            held = len(holdings.jobs) + len(holdings.unsettled)
+            left = len(holdings.jobs) + len(holdings.unsettled)
             self._sink.abandon()
             raise WorkerStoppedError(
-                f"{self._database_problem()}: {held} jobs could not be written or returned; they stay locked "
+                f"{self._database_problem()}: {left} jobs could not be written or returned; they stay locked "
                 f"by this worker ({self._pool_id}) and run again once it counts as dead"
             ) from None
 

@@ -33,7 +33,7 @@ class FilterQuery(msgspec.Struct, kw_only=True):
     """A job key; with `*` at the end, its beginning."""
     flag: Text = ""
     worker: Text = ""
-    """The id of the pool that holds the job."""
+    """The id of the pool that has locked the job."""
     priority: Text = ""
     """5, <0 or 1..5."""
     attempts: Text = ""

@@ -35,7 +35,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     failed_at: datetime | None
     """When it failed permanently."""
     queue_locked_by: str | None = None
-    """The pool that holds the queue of the job; `py:hold` if the queue is paused."""
+    """The pool that has locked the queue of the job; `py:hold` if the queue is paused."""
     payload: msgspec.Raw | None = None
     """None if it was not asked for, or is longer than 64 KB."""
 

@@ -97,7 +97,7 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python worker pool, or one of another runtime that holds jobs."""
+    """A Python worker pool, or one of another runtime that has jobs."""
 
     id: str
     name: str

@@ -26,7 +26,7 @@ DONE: dict[ActionName, str] = {
     "cancel": "Cancelled",
     "add_again": "Added again",
 }
-BUSY = "a worker or another transaction holds it at the moment; try again"
+BUSY = "a worker or another transaction has locked its row at the moment; try again"
 MAY_BE_RUNNING: tuple[ActionName, ...] = ("cancel", "add_again")
 
 

@@ -102,7 +102,7 @@ async def _edit(
     schema = database.schema
     locked, busy = await lock_jobs(connection, schema, [job_id])
     if job_id in busy:
-        raise _changed("A worker or another transaction holds it at the moment", {})
+        raise _changed("A worker or another transaction has locked its row at the moment", {})
     before = await database.utils.get_job(job_id, connection=connection)
     if job_id not in locked or before is None:
         raise not_found(f"job {job_id}: it has completed, or was deleted")

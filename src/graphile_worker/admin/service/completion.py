@@ -22,7 +22,7 @@ HINTS = {
     "queue": "the named queue",
     "key": "the job key; abc* for its beginning",
     "flag": "a flag",
-    "worker": "the pool that holds the job",
+    "worker": "the pool that has locked the job",
     "priority": "5, <0 or 1..5",
     "attempts": ">3",
     "created": ">1h: in the last hour",

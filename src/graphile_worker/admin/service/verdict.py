@@ -345,7 +345,7 @@ def _queue(facts: Facts) -> Iterator[Verdict]:
             job_id=other,
             worker=where,
             headline=f"Its queue {queue.name} is busy with job {other}, for {duration(seconds)}.",
-            evidence=[f"The queue runs {at_once}. Worker {where} holds it."],
+            evidence=[f"The queue runs {at_once}. Worker {where} has locked it."],
             remedies=[page],
         )
     elif pool is not None and pool.is_alive and (pool.jobs_held is None or pool.jobs_held > 0):

@@ -102,7 +102,7 @@ def _describe(report: CleanupReport) -> str:
 @client_command("force-unlock", audit="force_unlock")
 @click.argument("worker_ids", nargs=-1, required=True, metavar="POOL_ID...")
 async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) -> Output:
-    """Unlock all jobs and queues held by worker pools.
+    """Unlock all jobs and queues that worker pools have locked.
 
     `list` and `queues` show POOL_ID as "locked by". Make sure that the pool is dead: a job that is still
     running there would run a second time.
@@ -113,5 +113,5 @@ async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) 
     await utils.force_unlock_workers(worker_ids)
     return Output(
         lambda: {"unlocked_workers": list(worker_ids)},
-        lambda: click.echo(f"Unlocked everything held by {count(len(worker_ids), 'worker pool')}."),
+        lambda: click.echo(f"Unlocked everything of {count(len(worker_ids), 'worker pool')}."),
     )

@@ -28,7 +28,7 @@ INDENT = 9
     default="1h",
     show_default=True,
     metavar="PERIOD",
-    help="Report locks held longer than this.",
+    help="Report locks older than this.",
 )
 @click.option(
     "--transaction-age",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...queries.inspection import JobCounts, QueueSummary, Statistics
 
 ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
-HELD = "By their last reports, workers have {}: short ones run before they are locked, and count as ready."
+HELD = "By their last reports, workers have {}. Short jobs may run without being locked; they count as ready."
 EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 
 
@@ -80,7 +80,7 @@ async def _reported_jobs(utils: WorkerUtils) -> int:
 @limit_option("queues", default=100)
 @EXACT_OPTION
 async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
-    """Show named queues, longest first, the worker pools that hold them, and which are paused.
+    """Show named queues, longest first, the worker pools that have locked them, and which are paused.
 
     \b
     graphile-worker queues --limit 10

@@ -32,9 +32,9 @@ RETRY_AFTER = 0.2  # seconds to leave another sweep to finish
 @client_command("workers")
 @click.option("--all", "scan", is_flag=True, help="Find workers of other runtimes in a large jobs table too.")
 async def workers_command(utils: WorkerUtils, scan: bool) -> Output:
-    """Show workers, whether they are alive, the jobs they hold, and what is paused.
+    """Show workers, whether they are alive, the jobs they have, and what is paused.
 
-    Workers of other runtimes are listed while they hold jobs; their state is unknown.
+    Workers of other runtimes are listed while they have jobs; their state is unknown.
 
     \b
     graphile-worker workers

@@ -21,7 +21,7 @@ class Inspecting(ClientBase):
     async def force_unlock_workers(
         self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
     ) -> None:
-        """Unlock every job and queue that these pools (ids as in `locked_by`) hold. They must be dead."""
+        """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
         from ...queries import maintenance
 
         worker_ids = rereadable(worker_ids)
@@ -84,7 +84,7 @@ class Inspecting(ClientBase):
     async def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
     ) -> list[QueueSummary]:
-        """Named queues, the longest first, with the pools that hold them; counts as in `statistics`."""
+        """Named queues, longest first, with the pools that have locked them; counts as in `statistics`."""
         from ...queries import inspection
 
         async with self._connection(connection) as session:

@@ -1,4 +1,4 @@
--- The queue of a job: who holds it, how wide it is, and the tracks of a wide one.
+-- The queue of a job: who has locked it, how wide it is, and the tracks of a wide one.
 -- $1 integer  the id of the queue, or of a track
 -- Returns for the queue and each track: id, name, locked_by, locked_at (seconds since 1970), is_home; none without a queue.
 with home as materialized (

@@ -1,4 +1,4 @@
--- Who holds jobs and since when, for the doctor, where the table of workers is missing. Scans the jobs table.
+-- Who has locked jobs and since when, for the doctor, where the table of workers is missing. Scans the jobs table.
 -- Returns for each holder: locked_by, jobs, and age (seconds since its oldest lock was taken).
 select
     jobs.locked_by,

@@ -1,7 +1,7 @@
--- Part of the statements that end cancelled jobs: deletes those that the pool holds, or that have ended otherwise while
+-- Part of the statements that end cancelled jobs: deletes those that the pool has locked, or that have ended otherwise while
 -- they were cancelled, and their rows in _private_py_cancels.
 --
--- $1 text      the pool that holds the jobs, or null
+-- $1 text      the pool that has locked the jobs, or null
 -- $2 bigint[]  job ids
 -- $3 text[]    reasons that the pool knows, or null
 -- $4 text      name of the schema

@@ -1,5 +1,5 @@
 -- The conditions of a JobFilter on `job`, except those that an index serves (parts/listed_...).
--- $2 task identifier, $3 queue name, $4 job key, $5 pool id that holds the job, $6 flag, $7 part of the last error,
+-- $2 task identifier, $3 queue name, $4 job key, $5 pool id that has locked the job, $6 flag, $7 part of the last error,
 -- $8 and $9 created_at from and before, $10 and $11 the same for the time of the permanent failure; null means any.
 and ($2::text is null or job.task_id = (
     select named.id from :GRAPHILE_WORKER_SCHEMA._private_tasks as named where named.identifier = $2::text

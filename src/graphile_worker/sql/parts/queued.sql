@@ -63,7 +63,7 @@ queued as materialized (
     for update skip locked
   ) queue
   cross join lateral (
-    -- The queue's id makes this run after the lock of the queue: jobs of a queue that another pool holds must not be
+    -- The queue's id makes this run after the lock of the queue: jobs of a queue that another pool has locked must not be
     -- locked even briefly, or that pool would skip them when it continues the queue.
     select job.ctid as place from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.ctid = head.place and job.job_queue_id = queue.id

@@ -1,7 +1,7 @@
 -- Return jobs that a pool has locked without knowing it, because the reply to its fetch was lost.
 --
 -- $1 text      pool id
--- $2 bigint[]  ids of the jobs that the pool knows it holds
+-- $2 bigint[]  ids of the jobs that the pool knows it has locked
 -- Returns the ids of the returned jobs; the attempt does not count. Queues locked for no known job are freed.
 with
 lost as (

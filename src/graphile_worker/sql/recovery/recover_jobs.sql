@@ -1,4 +1,4 @@
--- Recover the jobs of dead worker pools and free the queues that they held.
+-- Recover the jobs of dead worker pools and free the queues that they had locked.
 --
 -- $1 text[]    pool ids
 -- $2 bigint[]  job ids

@@ -1,7 +1,7 @@
 -- Renew the locks of long-running jobs and of their queues: every runtime clears locks older than four hours.
 --
 -- $1 text         pool id
--- $2 bigint[]     ids of the jobs that it holds
+-- $2 bigint[]     ids of the jobs that it has locked
 -- $3 timestamptz  the current time, or null for the server's
 -- Returns the number of renewed locks: those older than an hour.
 with

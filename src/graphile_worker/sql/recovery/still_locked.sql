@@ -1,4 +1,4 @@
--- Which of these jobs a pool still holds.
+-- Which of these jobs a pool still has locked.
 --
 -- $1 text      pool id
 -- $2 bigint[]  job ids

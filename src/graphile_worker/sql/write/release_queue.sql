@@ -1,4 +1,4 @@
--- Unlock a queue that this pool holds, although one of its jobs stays locked because the database refuses its outcome.
+-- Unlock a queue of this pool, although one of its jobs stays locked because the database refuses its outcome.
 -- The task has ended, so the other jobs of the queue can run.
 --
 -- $1 text     pool id

@@ -1,9 +1,9 @@
 -- Return jobs that were locked but not run to their end: unlock them and their queues without using up the attempt.
 --
--- $1 text      pool id; jobs that another pool holds now are not touched
+-- $1 text      pool id; jobs that another pool has locked now are not touched
 -- $2 bigint[]  job ids
 -- $3 text      the new last_error, or null to keep the old one
--- $4 integer[] queues that these jobs held
+-- $4 integer[] queues that these jobs had locked
 -- $5 float8    minimum delay in seconds until they run again; 0 keeps run_at
 -- Returns the ids that were unlocked, negative if the job cannot run again because its key was removed or replaced.
 -- Notifies other workers, since a returned job is as good as a new one.

@@ -17,7 +17,7 @@
 -- retried (null if there are none). Jobs in neither list are gone, or locked by another pool.
 --
 -- A queue that continues stays locked throughout, so no other worker can get in between. A failure is written only while
--- the pool holds the job. The back-off goes by the server's clock; `attempts` was raised by the fetch.
+-- the pool has the job. The back-off goes by the server's clock; `attempts` was raised by the fetch.
 with
 :include completed
 ,
