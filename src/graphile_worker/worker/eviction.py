@@ -1,4 +1,4 @@
-"""EvictionCheck: after the lease lapsed, finds out which jobs the pool still holds.
+"""EvictionCheck: after the lease lapsed, finds out which jobs the pool still has.
 
 Other workers may have declared the pool dead and recovered its jobs. Such jobs are dropped here: those that
 were prefetched are forgotten, those that run are cancelled, and their outcomes are not written.
