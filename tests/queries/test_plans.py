@@ -237,6 +237,23 @@ async def test_the_announced_fetch_reads_no_more_than_its_batch(
     assert_bounded(plan, 4 * limit + 4)
 
 
+async def test_a_held_fetch_reads_no_more_than_its_batch(desk: Desk, backlog: Backlog) -> None:
+    await desk.make_ready()
+    rows = await get_held_jobs(desk.explaining, desk.schema, tasks=desk.tasks, limit=BATCH)
+    assert len(rows) == (0 if backlog.queues_may_be_next else BATCH)
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 4 * BATCH + 4 * backlog.priorities + QUEUE_PROBES)
+
+
+async def test_a_held_fetch_above_watermarks_passes_jobs_of_other_tasks(foreign_desk: Desk) -> None:
+    desk = foreign_desk
+    ranges = await watermarks_at_the_end(desk)
+    await desk.connection.execute(jobs(READY, run_at="now()"))
+    rows = await get_held_jobs(desk.explaining, desk.schema, tasks=desk.tasks, limit=BATCH, ranges=ranges)
+    assert len(rows) == BATCH
+    assert_bounded(desk.explaining.plans[-1], 4 * BATCH + QUEUE_PROBES)
+
+
 async def test_the_end_of_a_held_batch_reads_its_jobs_only(desk: Desk, backlog: Backlog) -> None:
     await desk.make_ready()
     rows = await get_held_jobs(desk.connection, desk.schema, tasks=desk.tasks, limit=BATCH)
