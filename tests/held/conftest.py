@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
+from graphile_worker.testing.recorder import EventRecorder
+from support.held_load import Holding
 from support.holding import HoldingWorker
 from support.working import Jobs, Workers
 
@@ -18,5 +20,5 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 
 @pytest.fixture
-def holding(workers: Workers, jobs: Jobs) -> HoldingWorker:
-    return HoldingWorker(workers, jobs)
+def holding(workers: Workers, jobs: Jobs, recorder: EventRecorder) -> HoldingWorker:
+    return HoldingWorker(Holding(jobs, workers, recorder))

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers
+from graphile_worker.options import WorkerOptions
+from support.held_load import Holding
+from support.working import PATIENCE, SCHEMA, Gate
 
 TASK = "held"
-SHORT = 2_000  # jobs that end at once, so that the worker begins to hold
 
 FREE = f"select id from {SCHEMA}._private_jobs where id = any ($1) and locked_at is null"
-LOCKABLE = f"{FREE} for update skip locked"
 
 
 class HoldingWorker:
     """Runs jobs of the task `held`: those with `{"wait": true}` end when the test lets them."""
 
-    def __init__(self, workers: Workers, jobs: Jobs) -> None:
-        self._workers = workers
-        self._jobs = jobs
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+        self._jobs = holding.jobs
         self.gate = Gate()
         self.ran: list[int] = []
         """Ids of waiting jobs, each time that one was started."""
@@ -27,12 +27,8 @@ class HoldingWorker:
 
     async def start(self, *, hold: float, **options: Any) -> None:
         """`hold`: for how many seconds."""
-        self.runner = await self._workers.start(
-            {TASK: self._run}, hold=hold, **{"concurrency": 20, "max_pool_size": 20, **options}
-        )
-        for _ in range(2):  # it measures how short they are, and opens its sessions
-            await self._jobs.add_many(TASK, SHORT)
-            await self._jobs.until_gone()
+        options = {"concurrency": 20, "max_pool_size": 20, "prefetch": WorkerOptions().prefetch, **options}
+        self.runner = await self._holding.start({TASK: self._run}, hold=hold, **options)
 
     async def _run(self, payload: Any, helpers: Any) -> None:
         if payload.get("wait"):
@@ -40,7 +36,7 @@ class HoldingWorker:
             await self.gate(helpers.job.id)
 
     async def hold(self, count: int = 3, *, started: int | None = None) -> list[int]:
-        """Let the worker hold this many waiting jobs in one transaction, of which so many start; their ids.
+        """Let the worker hold this many waiting jobs in one transaction, of which `started` start; their ids.
 
         It holds only while short jobs are many, and which fetch finds the waiting ones is a matter of chance:
         if they were locked in the ordinary way, others are added.
@@ -48,7 +44,7 @@ class HoldingWorker:
         started = count if started is None else started
         async with asyncio.timeout(PATIENCE):
             while True:
-                ids = await self._add(count)
+                ids = await self._holding.add(lambda: self._add(count))
                 await self.gate.until_inside(started)
                 if await self.held(ids) == ids:
                     return ids
@@ -56,18 +52,12 @@ class HoldingWorker:
                 await self._jobs.until_gone()
 
     async def _add(self, count: int) -> list[int]:
-        connection = self._jobs.connection
-        async with connection.transaction():
-            await self._jobs.add_many(TASK, SHORT)
-            ids = [await self._jobs.add(TASK, {"wait": True}) for _ in range(count)]
-        return ids
+        return [await self._jobs.add(TASK, {"wait": True}) for _ in range(count)]
 
     async def held(self, ids: list[int]) -> list[int]:
         """Which of these look free, but cannot be locked."""
-        connection = self._jobs.connection
-        free = {row["id"] for row in await connection.fetch(FREE, ids)}
-        lockable = {row["id"] for row in await connection.fetch(LOCKABLE, ids)}
-        return sorted(free - lockable)
+        free = {row["id"] for row in await self._jobs.connection.fetch(FREE, ids)}
+        return sorted(free.intersection(await self._holding.row_locked(ids)))
 
     async def let_end(self) -> None:
         """Let every waiting job end, also those that start meanwhile."""
