@@ -49,7 +49,7 @@ ECHO = "module.exports = (payload, helpers) => helpers.logger.info(`ran ${payloa
 
 @pytest.fixture(autouse=True)
 def _no_slow_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetches that a loaded machine makes slow would set watermarks, above which nothing is held."""
+    """Fetches of a loaded machine set no watermarks: above those, jobs are not continued by id."""
     monkeypatch.setattr(watermarks, "SLOW", 60.0)
 
 

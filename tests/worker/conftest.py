@@ -21,7 +21,7 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 @pytest.fixture
 def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetches of a loaded machine set no watermarks, above which nothing is held."""
+    """Fetches of a loaded machine set no watermarks: above those, jobs are not continued by id."""
     monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
 
 

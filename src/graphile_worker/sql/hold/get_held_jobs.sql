@@ -1,6 +1,8 @@
 -- Choose the next jobs like get_plain_jobs and lock their rows until the end of the transaction, without writing to them;
 -- choose none if a job of a named queue may be next.
 --
+-- Due by the time of the statement: now() is that of the transaction, and a job may have been added since that began.
+--
 -- $1 integer      limit
 -- $2 text         ids of the tasks that this pool can run
 -- $3 text[]       forbidden flags, or null
