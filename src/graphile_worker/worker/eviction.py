@@ -51,9 +51,8 @@ class EvictionCheck:
         epoch = lease.epoch
         jobs = list(holdings.jobs.values())
         lost = lost_jobs(holdings, jobs, await self._still_locked([job.id for job in jobs]))
-        holdings.lose(lost)
         if lost:
-            self._drop(lost)
+            self.evict(lost)
         holdings.in_doubt = True  # a fetch that was given up may have been committed late
         lease.settle(epoch)
         self._source.pulse()
@@ -69,8 +68,10 @@ class EvictionCheck:
             fallback=RETRY_DELAYS,
         )
 
-    def _drop(self, lost: list[Job]) -> None:
+    def evict(self, lost: list[Job]) -> None:
+        """Drop jobs that other workers have taken, and cancel those of them that run."""
         holdings = self._sessions.holdings
+        holdings.lose(lost)
         self._events.emit(PoolEvicted(pool_id=self._pool_id, jobs=lost))
         for job in self._source.drop(holdings.is_lost):
             holdings.forget(job)

@@ -20,7 +20,7 @@ from ..error_text import describe
 from ..errors import ConfigError, WorkerStoppedError
 from ..figures.counter import FigureCounter
 from ..hooks import Hooks
-from ..hooks.events import PoolCreated, PoolEvicted, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
+from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
 from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
@@ -49,13 +49,12 @@ from .eviction import EvictionCheck
 from .execute import Executor
 from .failure_log import FailureLog
 from .fetcher import FlagSource
-from .holds import Holds
 from .lane_plan import LanePlan
 from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
 from .left_behind import LeftBehind
 from .limited_fetcher import LimitedFetcher
 from .listener import Listener
-from .lost_batches import LostBatches
+from .make_holds import make_holds
 from .pausing import Pausing
 from .progress import ProgressReporter
 from .recorder import HistoryRecorder
@@ -169,7 +168,19 @@ class WorkerPool:
             redactors=hooks._redactors,
             may_be_cancelled=self._may_be_cancelled,
         )
-        self._holds = self._make_holds(spare) if any(plan.may_hold for plan in lanes) else None
+        self._holds = make_holds(
+            options,
+            lanes,
+            forbidden_flags,
+            spare,
+            self._sessions,
+            self._fetch_session,
+            self._sink,
+            clock,
+            pool_id=self.id,
+            on_taken=lambda jobs: self._eviction_check.evict(jobs),
+            on_error=self._write_failed,
+        )
         self._lanes = [self._make_lane(plan) for plan in lanes]
         self._source = AllSources(self._lanes)
         if self._holds is not None:
@@ -248,54 +259,6 @@ class WorkerPool:
             cancel_background=self._background.cancel,
             close=self._close,
         )
-
-    def _make_holds(self, spare: SpareConnections | None) -> Holds | None:
-        """None where nothing can be held, or it would be of no use: see docs/design/0030-held-batches.md."""
-        options = self._options
-        if (
-            spare is None
-            or not options.hold
-            or not options.prefetch
-            or not options.prepared_statements
-            or options.local_queue is not None
-            or callable(self._forbidden_flags)  # may change with each job
-        ):
-            return None
-        schema, sink = options.schema_name, self._sink
-        now = self._clock.now if options.use_local_time else lambda: None
-        lost = LostBatches(
-            self._fetch_session,  # not while a fetch is in flight that may have locked the same jobs
-            schema,
-            self._clock,
-            pool_id=self.id,
-            put=sink.accept,
-            on_committed=sink.completed_held,
-            on_discarded=sink.discarded_held,
-            on_taken=self._held_jobs_taken,
-            on_error=self._write_failed,
-            now=now,
-        )
-        return Holds(
-            self._sessions,
-            spare,
-            schema,
-            pool_id=self.id,
-            seconds=options.hold,
-            lost=lost,
-            on_completed=sink.completed_held,
-            on_error=self._write_failed,
-            now=now,
-        )
-
-    def _held_jobs_taken(self, jobs: list[Job]) -> None:
-        """Other workers have these jobs, which run here, because the transaction that held them was lost."""
-        holdings = self._sessions.holdings
-        holdings.lose(jobs)
-        self._events.emit(PoolEvicted(pool_id=self.id, jobs=jobs))
-        for job in self._source.drop(holdings.is_lost):
-            holdings.forget(job)
-        if self._slots is not None:
-            self._slots.cancel_lost(holdings.is_lost)
 
     def _make_lane(self, plan: LanePlan) -> PoolLane:
         which = "jobs" if plan.is_main else f"jobs of the lane {plan.name!r}"
