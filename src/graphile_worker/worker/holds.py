@@ -236,6 +236,7 @@ class Holds:
         seat.batch = batch
         jobs = self._begin(batch, rows, tasks)
         if not jobs or lease.epoch != epoch or self._is_closing:
+            self._ties = None
             self.release(jobs)
             self._end_soon(batch)
             return None
