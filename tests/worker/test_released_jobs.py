@@ -1,0 +1,275 @@
+"""Jobs that leave a held batch before it has ended: released, lost, or locked by another fetch of the pool.
+
+The event loop leaves almost no room for some of these moments. The tests make them: they keep a job out of
+its source, as while it is being returned, or make the end of a batch wait for the test.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphile_worker import Job, JobHelpers, Runner, WorkerUtils
+from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched
+from support.held_load import Holding
+from support.proxy import Proxy, proxy_to
+from support.working import SCHEMA, Gate, Jobs, until
+
+STEPS = 20
+SLOTS = 2
+SHORTLY = 2.0  # seconds to hold a batch: jobs of a loaded machine are still short enough
+LOCK = 4711
+
+END_OF_BATCH = "from pg_locks where locktype = 'advisory' and objid = $1 and not granted"
+
+
+class Scene:
+    """A batch of which two jobs run, and all others wait for a slot."""
+
+    def __init__(self, holding: Holding, jobs: Jobs, gate: Gate) -> None:
+        self.holding = holding
+        self.jobs = jobs
+        self.gate = gate
+        self.attempts: set[int] = set()
+        self.ids: list[int] = []
+        self.runner: Any = None
+
+    async def step(self, payload: Any, helpers: JobHelpers) -> None:
+        self.attempts.add(helpers.job.attempts)
+        await self.gate(helpers.job.id)
+
+    async def start(self, **options: Any) -> Runner:
+        tasks = {"step": self.step, "other": self.step}
+        self.runner = await self.holding.start(tasks, concurrency=SLOTS, **options)
+        return self.runner
+
+    async def hold(self) -> list[int]:
+        """Hold the jobs; the ids of those that wait for a slot. The last of them is of the task `other`."""
+
+        async def add() -> list[int]:
+            return [*await self.jobs.add_many("step", STEPS - 1), await self.jobs.add("other")]
+
+        self.ids = await self.holding.add(add)
+        await self.gate.until_inside(SLOTS)
+        assert await self.holding.row_locked(self.ids) == self.ids
+        assert [row["locked_by"] for row in await self.rows()] == [None] * STEPS
+        return [job_id for job_id in self.ids if job_id not in self.gate.started]
+
+    async def rows(self) -> list[Any]:
+        return [row for row in await self.jobs.all() if row["id"] in self.ids]
+
+    def keep_out(self, *job_ids: int) -> list[Job]:
+        """Take jobs from their source that have not started."""
+        dropped: list[Job] = self.runner._pool._source.drop(lambda job: job.id in job_ids)
+        assert [job.id for job in dropped] == list(job_ids)
+        return dropped
+
+    def release(self, jobs: list[Job]) -> None:
+        """As a source does that returns them; the end of their batch begins, if it has not."""
+        assert self.runner._pool._holds.release(jobs) == []
+
+    async def delay_the_lock(self, job_id: int) -> None:
+        """Make the statement that locks this job wait for `let_it_lock`."""
+        await self.jobs.connection.execute(
+            f"create function {SCHEMA}.wait() returns trigger language plpgsql as $$ begin "
+            f"perform pg_advisory_xact_lock({LOCK}); return new; end $$; "
+            f"create trigger wait before update on {SCHEMA}._private_jobs for each row "
+            f"when (old.id = {job_id} and old.locked_at is null) execute function {SCHEMA}.wait(); "
+            f"select pg_advisory_lock({LOCK})"
+        )
+
+    async def until_it_ends(self) -> int:
+        """Wait until the end of the batch locks the job; the server's process that does it."""
+
+        async def is_waiting() -> bool:
+            return await self.jobs.connection.fetchval(f"select exists (select {END_OF_BATCH})", LOCK)
+
+        await until(is_waiting)
+        pid: int = await self.jobs.connection.fetchval(f"select pid {END_OF_BATCH}", LOCK)
+        return pid
+
+    async def let_it_lock(self) -> None:
+        await self.jobs.connection.execute(f"select pg_advisory_unlock({LOCK})")
+
+    async def end_session(self) -> None:
+        """End the session of the batch on the server. The worker notices at the end of the batch."""
+        ((pid, _),) = await self.jobs.connection.fetch(
+            "select pid, pg_terminate_backend(pid) from pg_stat_activity "
+            "where datname = current_database() and application_name = 'graphile_worker' "
+            "and state = 'idle in transaction'"
+        )
+
+        async def is_gone() -> bool:
+            return not await self.jobs.connection.fetchval(
+                "select exists (select from pg_stat_activity where pid = $1)", pid
+            )
+
+        await until(is_gone)
+
+    async def take(self, *job_ids: int) -> None:
+        """Lock jobs as another worker does."""
+        status = await self.jobs.connection.execute(
+            f"update {SCHEMA}._private_jobs set attempts = attempts + 1, locked_by = 'foreign', "
+            "locked_at = now() where id = any ($1::bigint[]) and locked_at is null",
+            job_ids,
+        )
+        assert status == f"UPDATE {len(job_ids)}"
+
+    async def run_all(self) -> None:
+        """Let every job end: each has run once."""
+        await self.holding.open_until_gone(self.gate)
+        assert Counter(self.gate.started) == Counter(self.ids)
+        assert self.gate.ended == self.gate.started
+        assert self.attempts == {1}
+
+
+@pytest.fixture
+def scene(holding: Holding, jobs: Jobs, gate: Gate) -> Scene:
+    return Scene(holding, jobs, gate)
+
+
+@pytest.fixture
+async def network(database_url: str, workers: Any) -> AsyncIterator[tuple[Proxy, str]]:
+    with tempfile.TemporaryDirectory() as folder:  # paths of sockets must be short
+        async with proxy_to(database_url, Path(folder)) as proxy:
+            try:
+                yield proxy
+            finally:
+                await workers.close()
+
+
+# -- released after the end has begun ------------------------------------------------------------------------
+
+
+async def test_a_job_that_the_end_of_its_batch_locks_after_its_release_is_returned(scene: Scene) -> None:
+    await scene.start()
+    waiting = await scene.hold()
+    late = scene.keep_out(waiting[-2])
+    await scene.delay_the_lock(waiting[-2])
+    scene.release(scene.keep_out(waiting[-1]))
+    await scene.until_it_ends()
+    scene.release(late)
+    await scene.let_it_lock()
+    await scene.run_all()
+
+
+async def test_a_job_that_was_released_while_its_batch_was_lost_before_the_commit_runs(scene: Scene) -> None:
+    await scene.start()
+    waiting = await scene.hold()
+    late = scene.keep_out(waiting[-2])
+    await scene.delay_the_lock(waiting[-2])
+    scene.release(scene.keep_out(waiting[-1]))
+    pid = await scene.until_it_ends()
+    scene.release(late)
+    await scene.jobs.connection.execute("select pg_terminate_backend($1)", pid)
+    await scene.let_it_lock()
+    await scene.run_all()
+
+
+async def test_a_job_that_was_released_while_its_batch_was_lost_after_the_commit_runs(
+    scene: Scene, network: tuple[Proxy, str]
+) -> None:
+    proxy, url = network
+    await scene.start(connection_string=url)
+    waiting = await scene.hold()
+    late = scene.keep_out(waiting[-2])
+    await scene.delay_the_lock(waiting[-2])
+    scene.release(scene.keep_out(waiting[-1]))
+    proxy.link(await scene.until_it_ends()).needle = b"COMMIT\0"
+    scene.release(late)
+    await scene.let_it_lock()
+    await scene.run_all()
+    assert proxy.cuts == 1
+
+
+# -- fetched again -------------------------------------------------------------------------------------------
+
+
+async def test_jobs_that_were_released_are_fetched_again_when_their_batch_has_ended(scene: Scene) -> None:
+    """A fetch while it ended has seen their rows locked, and no poll is due."""
+    await scene.start(hold=SHORTLY)
+    await scene.hold()
+    await scene.delay_the_lock(scene.gate.started[0])
+    scene.holding.recorder.clear()
+    await scene.until_it_ends()
+    await until(lambda: any(not fetch.count for fetch in scene.holding.recorder.of(PoolJobsFetched)))
+    assert len(scene.gate.started) == SLOTS
+    await scene.let_it_lock()
+    await scene.run_all()
+
+
+async def test_jobs_that_an_ordinary_fetch_has_locked_in_between_run_once(
+    scene: Scene, utils: WorkerUtils
+) -> None:
+    """The server has ended the session of their batch, and the worker does not know."""
+    await scene.start(poll_interval=0.1)
+    await scene.hold()
+    await scene.end_session()
+
+    async def are_locked() -> bool:
+        return {row["locked_by"] for row in await scene.rows()} == {scene.runner.pool_id}
+
+    await until(are_locked)
+    assert len(scene.gate.started) == SLOTS
+    await utils.pause_task("other")  # the end of the batch begins
+
+    async def are_settled() -> bool:
+        rows = [row for row in await scene.rows() if row["identifier"] == "other"]
+        return [(row["locked_by"], row["attempts"]) for row in rows] == [(None, 0)]
+
+    await until(are_settled)
+    await utils.resume_task("other")
+    await scene.run_all()
+
+
+# -- taken by other workers ----------------------------------------------------------------------------------
+
+
+async def test_jobs_of_a_lost_batch_that_other_workers_have_taken_do_not_start(
+    scene: Scene, utils: WorkerUtils
+) -> None:
+    await scene.start()
+    await scene.hold()
+    await scene.end_session()
+    await scene.take(*scene.ids)
+    await utils.pause_task("other")  # the end of the batch begins
+    evicted = await scene.holding.recorder.wait_for(PoolEvicted)
+    assert sorted(job.id for job in evicted.jobs) == sorted(scene.gate.started)
+    await assert_only_new_jobs_run(scene)
+
+
+async def test_a_job_of_a_lost_batch_that_is_still_in_its_source_is_dropped_when_it_was_taken(
+    scene: Scene,
+) -> None:
+    await scene.start()
+    waiting = await scene.hold()
+    await scene.end_session()
+    await scene.take(*scene.ids)
+    late = scene.keep_out(waiting[-2])
+    scene.release(scene.keep_out(waiting[-1]))
+    scene.runner._pool._lanes[0].source.adopt(late)
+    evicted = await scene.holding.recorder.wait_for(PoolEvicted)
+    assert sorted(job.id for job in evicted.jobs) == sorted([*scene.gate.started, waiting[-2]])
+    await assert_only_new_jobs_run(scene)
+
+
+async def assert_only_new_jobs_run(scene: Scene) -> None:
+    """The worker has cancelled what ran, starts nothing of the rest, and goes on."""
+    gate, before = scene.gate, list(scene.gate.started)
+    await until(lambda: not gate.inside)
+    assert len(before) == SLOTS
+    more = await scene.jobs.add_many("step", 5)
+
+    async def have_run() -> bool:
+        gate.open_all()
+        return await scene.jobs.count() == STEPS
+
+    await until(have_run)
+    assert Counter(gate.started) == Counter([*before, *more])
+    assert gate.ended == more
+    assert {(row["locked_by"], row["attempts"]) for row in await scene.rows()} == {("foreign", 1)}
