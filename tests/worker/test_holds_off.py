@@ -19,6 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "pooler": {"prepared_statements": False},
     "flags from a function": {"forbidden_flags": lambda: []},
     "few connections": {"max_pool_size": 6},
+    "no recovery": {"recovery": False},
 }
 
 
