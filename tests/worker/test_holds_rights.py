@@ -133,7 +133,7 @@ async def test_a_policy_that_keeps_rows_from_being_deleted_ends_holding(
     connection: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await holding.start({"count": count}, connection_string=url, concurrency=10, poll_interval=0.1)
+    await holding.start({"count": count}, connection_string=url, concurrency=10)
     await connection.execute(
         f'create policy keep on {JOBS} as restrictive for delete to "{role}" using (locked_at is not null)'
     )

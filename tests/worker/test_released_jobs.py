@@ -16,13 +16,14 @@ import pytest
 
 from graphile_worker import Job, JobHelpers, Runner, WorkerUtils
 from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched
-from support.held_load import Holding
+from support.held_load import LOAD, Holding
 from support.proxy import Proxy, proxy_to
 from support.working import SCHEMA, Gate, Jobs, until
 
 STEPS = 20
 SLOTS = 2
 SHORTLY = 2.0  # seconds to hold a batch: jobs of a loaded machine are still short enough
+LIMIT = 100  # jobs of a fetch
 LOCK = 4711
 
 END_OF_BATCH = "from pg_locks where locktype = 'advisory' and objid = $1 and not granted"
@@ -273,3 +274,36 @@ async def assert_only_new_jobs_run(scene: Scene) -> None:
     assert Counter(gate.started) == Counter([*before, *more])
     assert gate.ended == more
     assert {(row["locked_by"], row["attempts"]) for row in await scene.rows()} == {("foreign", 1)}
+
+
+async def test_a_fetch_that_finds_own_jobs_goes_on_to_the_rest(
+    holding: Holding, jobs: Jobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is lost while one of its jobs runs. A fetch that finds little but its jobs is not the last."""
+    monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_FETCH", LIMIT)
+    await holding.start({"step": gate.__call__}, concurrency=10)
+    async with jobs.connection.transaction():
+        await holding.add_load(LOAD)
+        await jobs.connection.execute(
+            f"select {SCHEMA}.add_job('step', run_at => now() - interval '1 day' + interval '2000 ms')"
+        )
+
+    async def has_one_batch() -> bool:
+        return await jobs.count() <= LIMIT
+
+    async def has_nothing_else() -> bool:
+        return await jobs.count() == held
+
+    await gate.until_inside(1)
+    await until(has_one_batch)
+    held = await jobs.count()
+    assert held > LIMIT // 2
+    ended = await jobs.connection.fetch(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+        "and application_name = 'graphile_worker' and state = 'idle in transaction'"
+    )
+    assert len(ended) == 1
+    await jobs.add_many("quick", 3 * LIMIT)  # due after those, and announced
+    await until(has_nothing_else)
+    gate.open_all()
+    await jobs.until_gone()

@@ -108,6 +108,7 @@ class Fetcher:
         self._fetches = FETCHES
         self._last_kind: Kind = PLAIN
         self._may_be_more = True  # after a held fetch
+        self._has_dropped = False  # whether the last fetch found jobs that run here already
         self.on_queued: Callable[[Sequence[Job]], None] | None = None
         """Called with fetched jobs of which some may be in named queues."""
         self.one_at_a_time = callable(forbidden_flags)
@@ -205,6 +206,7 @@ class Fetcher:
         began = ended = time.monotonic()
         steps = self._plan.fetch(demand, began)
         step = next(steps)
+        self._has_dropped = False
         try:
             while True:
                 try:
@@ -243,8 +245,12 @@ class Fetcher:
             self._may_be_more = self._holds.may_be_more  # before another lane changes it
             return found
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
-        jobs = await self._session.run_under_lease(statement)
-        return self._holds.without_own(jobs) if self._holds is not None and jobs else jobs
+        found = await self._session.run_under_lease(statement)
+        if self._holds is None or not found:
+            return found
+        jobs = self._holds.without_own(found)
+        self._has_dropped = len(jobs) < len(found)
+        return jobs
 
     def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
         self._events.emit(
@@ -269,7 +275,7 @@ class Fetcher:
         """Whether another fetch may find more jobs now."""
         if self._last_kind is HELD:
             return self._may_be_more
-        return may_have_left_some(found, limit)
+        return self._has_dropped or may_have_left_some(found, limit)
 
     def full_fetch_in(self) -> float | None:
         """Seconds until a full fetch may find an announced job that was not found; None if there is none."""

@@ -4,9 +4,9 @@
 -- $2 bigint[]     job ids
 -- $3 integer[]    the attempts that each would have now
 -- $4 timestamptz  the worker's time, or null for the server's
--- Returns id and is_ours: true if this pool has locked it now; false if it is free, but a transaction has locked its row,
--- perhaps the lost one; null if another worker has or had it, or a trigger or a policy keeps its row. No row for a job
--- that is gone.
+-- Returns id and is_ours: true if this pool has locked it now; false if it is free, but its row cannot be locked now: a
+-- transaction has locked it, perhaps the lost one, or a policy hides it from updates; null if another worker has or had
+-- it, or a trigger keeps its row. No row for a job that is gone.
 with
 wanted as materialized (
   select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
