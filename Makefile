@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak clean
+.PHONY: setup demo observe shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -113,6 +113,10 @@ fuzz: $(STAMP)
 SOAK_MINUTES ?= 30
 soak: $(STAMP)
 	$(BIN)/python -m scripts.soak --minutes $(SOAK_MINUTES) $(SOAK_ARGS)
+
+# Minutes: jobs that kill their worker, with the default settings; POISON_ARGS='--workers 1', or '-- -j 10' for the workers.
+poison: $(STAMP)
+	$(BIN)/python -m scripts.poison $(POISON_ARGS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,1 @@
+"""Poison jobs and supervised workers with the default settings; see `__main__`."""
