@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -159,6 +159,7 @@ class Recovery:
         self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._first_heartbeat = asyncio.Event()
+        self._rerun_lock = asyncio.Lock()
         self._heartbeat_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._loops = [Periodic("lock renewal", self._renew_locks, clock, first_after=RENEW_INTERVAL)]
@@ -344,23 +345,26 @@ class Recovery:
         return Duties(self._duties, run, self._schema, self._clock, pool_id=self._pool.id, is_alive=is_alive)
 
     async def _note_rerun(self, job: Job) -> None:
-        # A job that has just ended must not be blamed if this one kills the process.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WRITE_TIMEOUT):
-                await self._pool.write_outcomes()
-        try:
-            async with asyncio.timeout(RERUN_TIMEOUT):
-                await self._pool.run_statement(
-                    lambda connection: note_rerun(connection, self._schema, self._pool.id, job.id)
+        async with AsyncExitStack() as stack:
+            # A job that has just ended must not be blamed if this one kills the process. One at a time: jobs
+            # that start together would all write before any of them has ended.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_TIMEOUT):
+                    await stack.enter_async_context(self._rerun_lock)
+                    await self._pool.write_outcomes()
+            try:
+                async with asyncio.timeout(RERUN_TIMEOUT):
+                    await self._pool.run_statement(
+                        lambda connection: note_rerun(connection, self._schema, self._pool.id, job.id)
+                    )
+            except Exception as error:  # then the death of this worker does not count against the job
+                logger.debug(
+                    "task %s (job %d): could not record that it runs again: %s",
+                    job.task_identifier,
+                    job.id,
+                    error,
+                    extra=job_fields(job),
                 )
-        except Exception as error:  # then the death of this worker does not count against the job
-            logger.debug(
-                "task %s (job %d): could not record that it runs again: %s",
-                job.task_identifier,
-                job.id,
-                error,
-                extra=job_fields(job),
-            )
 
     # -- stopping ------------------------------------------------------------------------------------------
 
