@@ -279,7 +279,7 @@ async def assert_only_new_jobs_run(scene: Scene) -> None:
 async def test_a_fetch_that_finds_own_jobs_goes_on_to_the_rest(
     holding: Holding, jobs: Jobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch is lost while one of its jobs runs. A fetch that finds little but its jobs is not the last."""
+    """The batch is lost while a job runs. A fetch that finds little but its jobs is not the last."""
     monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_FETCH", LIMIT)
     await holding.start({"step": gate.__call__}, concurrency=10)
     async with jobs.connection.transaction():
