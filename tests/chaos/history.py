@@ -158,8 +158,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After a fault has ended a worker may be cut off for so much longer: it must connect again."""
     write_within: float = 5.0
     """How a task ended is written so soon if nothing interferes."""
-    hold_within: float = 2.5
-    """The same for a held job: the longest `hold`, and what a busy machine needs to end the batch."""
+    commit_within: float = 1.0
+    """The same where jobs are held: `hold`, and what a busy machine needs to end the batch."""
+    grace: float = 0.0
+    """What a dead worker has locked is free after this time, and no earlier."""
     dead_within: float = 30.0
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0

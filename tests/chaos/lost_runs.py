@@ -67,20 +67,18 @@ class LostRuns:
     def _death_of(self, run: Run) -> Loss | None:
         at = self._deaths.get(run.worker)
         limits = self._history.limits
-        if at is None:
+        if at is None or (run.ended is not None and at > run.ended + limits.commit_within):
             return None
-        if run.ended is not None and at > run.ended + (
-            limits.hold_within if run.held else limits.write_within
-        ):
-            return None
-        outlasted = run.held and run.ended is None and at > run.started + HOLD
-        return Loss(at, f"killed {'after hold' if outlasted else 'in hold' if run.held else 'locked'}", True)
+        if not run.held:
+            return Loss(at + limits.grace, "killed locked", True)
+        has_outlasted = run.ended is None and at > run.started + HOLD
+        return Loss(at, "killed after hold" if has_outlasted else "killed in hold", True)
 
     def _lost_batch_of(self, run: Run) -> Loss | None:
         if run.session is None:
             return None
         for fault in self._faults.get(run.session, ()):
-            is_over = run.ended is not None and fault.at > run.ended + self._history.limits.hold_within
+            is_over = run.ended is not None and fault.at > run.ended + self._history.limits.commit_within
             is_late = run.started > fault.until + SEEN_WITHIN
             if run.worker in fault.workers and not is_over and not is_late:
                 return Loss(fault.at, kind_of(fault), False)

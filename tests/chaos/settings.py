@@ -35,7 +35,7 @@ class Timing(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> Limits:
-        return Limits(aftermath=self.until_taken + CONNECTING + BOUNCER_RETRY)
+        return Limits(aftermath=self.until_taken + CONNECTING + BOUNCER_RETRY, grace=self.recovery_grace)
 
     def __str__(self) -> str:
         options = ", ".join(f"{name} {value:g} s" for name, value in self.options.items())

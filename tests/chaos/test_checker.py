@@ -428,6 +428,10 @@ def test_a_held_job_may_run_again_only_if_its_worker_was_killed_before_its_end_w
     assert broken(runs=[known, again], **values) == ["no_end_is_written_twice", "no_job_ran_twice"]
     early = held("dead", 8.0, 9.0)  # a batch is over by then
     assert broken(runs=[early, again], **values) == ["every_end_is_settled", "no_job_ran_twice"]
+    locked = run("dead", 11.0, 11.9)
+    assert broken(runs=[locked, again], **values) == []
+    limits = Limits(aftermath=4.0, grace=9.0)  # no one may have it so soon
+    assert broken(runs=[locked, again], limits=limits, **values) == ["no_job_ran_twice"]
     before = run("two", 11.95, 12.5, written=12.6)
     assert broken(runs=[held("dead", 11.0, 11.9), before], **values) == ["no_job_ran_twice"]
 
