@@ -95,7 +95,8 @@ interop: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)
 
-# Minutes: tests the checker itself, then runs 20 seeds, 5 with many kept jobs, and 20 with held ones; CHAOS_ARGS='--seed 7' repeats one.
+# Tests the checker itself, then runs 20 seeds and 5 with many kept jobs, which takes minutes, and 20 with held batches and
+# default settings, which takes half an hour; CHAOS_ARGS='--seed 7' repeats one.
 chaos: $(STAMP)
 	$(if $(CHAOS_ARGS),,CHAOS_GUARDS=1 $(BIN)/pytest --timeout=1800 tests/chaos/test_checker.py tests/chaos/test_guards.py)
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)

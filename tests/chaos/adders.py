@@ -17,6 +17,7 @@ import msgspec
 from chaos.history import LIMITED, WIDE, Added, Fails, PauseKind
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.client import WorkerUtils
+from support.working import SCHEMA
 
 TABLE = """
 create table chaos_added (
@@ -29,6 +30,34 @@ NOTE = (
     "insert into chaos_added (token, job_id, key, queue, fails, max_attempts, kept) select * from "
     "unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::boolean[])"
 )
+LONG = "/long"
+"""The end of the token of a job that outlasts a held batch."""
+SHORTEST_LONG = 0.4  # seconds
+BULK = f"""
+with dice as materialized (
+  select n, random() as kind, random() as fate, random() as more from generate_series(1, $2::integer) n
+), jobs as (
+  select
+    case
+      when kind < 0.0004 then {SHORTEST_LONG} + 0.6 * more when kind < 0.05 then 0.001 + 0.004 * more else 0
+    end as seconds,
+    case when fate < 0.001 then 'always' when fate < 0.004 then 'once' else 'never' end as fails,
+    $1::text || '-' || n || case when kind < 0.0004 then '{LONG}' else '' end as token
+  from dice
+), specs as (
+  select array_agg((
+    'work', json_build_object('token', token, 'queue', null, 'fails', fails, 'seconds', seconds), null, null,
+    case when fails = 'always' then 1 else 25 end, null, null, null
+  )::{SCHEMA}.job_spec) as specs from jobs
+)
+insert into chaos_added (token, job_id, fails, max_attempts, kept)
+select job.payload->>'token', job.id, job.payload->>'fails', job.max_attempts, false
+from specs cross join lateral {SCHEMA}.add_jobs(specs.specs) job
+"""
+WAITING = f"select count(*) from (select from {SCHEMA}._private_jobs limit $1) job"
+MOST_WAITING = 20_000  # jobs
+BULK_PAUSE = 0.3  # seconds
+SLOW_BULK, SLOW_BULK_PAUSE = 500, 1.0
 PAUSE = 0.3  # seconds between two tries to connect
 WIDE_QUEUES = 2
 TRY_FOR = 10.0  # seconds for one add; the server may be away, but it answers or ends the connection
@@ -70,6 +99,8 @@ class Load(msgspec.Struct, frozen=True):
     """The share of jobs that run in threads."""
     batch: int = 15
     """The most jobs that are added at once."""
+    bulk: int = 0
+    """How many short jobs are added at once by the server itself, several times a second."""
     jobs: int | None = None
     """The load ends when this many jobs were added, and not earlier; None: when the time is over."""
 
@@ -81,10 +112,12 @@ MANY_KEPT = Load(
 """Many short jobs, most of which are kept: writes are large and follow each other closely."""
 
 MANY_SHORT = Load(
-    adders=4, pause=0.2, longest=0.5, short=0.0, long=0.0001, failing=0.0005, kept=0.0005, limited=0.0,
-    batches=0.9, batch=2000, keyed=0.00002, queued=0.00002, later=0.0005, in_thread=0.0005,
+    adders=2, pause=0.3, longest=1.0, short=0.005, long=0.03, kept=0.1, limited=0.0, batches=0.1, batch=40,
+    keyed=0.03, queued=0.01, in_thread=0.1, bulk=1500,
 )  # fmt: skip
 """Short jobs in large numbers, which are held; few of another kind are among them."""
+MIXED = Load(adders=2, pause=0.1, longest=1.0)
+"""What is added besides when a death has made all workers careful, and nothing is held."""
 
 CONTROL = Load(wide=0.12, limited=0.04, pauses=("queue", "queue", "queue", "task", "task", "all"))
 """Wide queues, and an operator who pauses things."""
@@ -93,6 +126,36 @@ CONTROL = Load(wide=0.12, limited=0.04, pauses=("queue", "queue", "queue", "task
 def load_of(seed: int) -> Load:
     """What a run with this seed is loaded with: every third one has wide queues and pauses."""
     return CONTROL if seed % 3 == 1 else Load()
+
+
+class Bulk:
+    """A client that has the server make short jobs, so that it takes no time of the test's own process.
+
+    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently.
+    """
+
+    def __init__(self, url: str, load: Load) -> None:
+        self._url = url
+        self._most = load.bulk
+        self._number = 0
+        self.is_slow = False
+        """Whether to add fewer, because nothing is held at the moment."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() and self._most:
+            try:
+                connection = await asyncpg.connect(self._url, timeout=TRY_FOR)
+                try:
+                    while not stop.is_set():
+                        self._number += 1
+                        count = SLOW_BULK if self.is_slow else self._most
+                        if await connection.fetchval(WAITING, MOST_WAITING) < MOST_WAITING:
+                            await connection.execute(BULK, f"b{self._number}", count, timeout=TRY_FOR)
+                        await asyncio.sleep(SLOW_BULK_PAUSE if self.is_slow else BULK_PAUSE)
+                finally:
+                    connection.terminate()
+            except Exception:  # the server is away
+                await asyncio.sleep(PAUSE)
 
 
 class Adder:

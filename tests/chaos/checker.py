@@ -8,14 +8,17 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import msgspec
 
 from chaos.cut_offs import CutOffs
 from chaos.history import AT_ONCE, LIMITED, WIDE, WIDTH, Added, History, JobRow, Paused, Run
+from chaos.lost_runs import LostRuns
 
 MAX_RECOVERIES = 5  # of the worker's defaults: a job whose worker died more often is given up
 
+T = TypeVar("T")
 Rule = Callable[[History], Iterator[str]]
 
 
@@ -62,24 +65,30 @@ def nothing_uncommitted_ran(history: History) -> Iterator[str]:
 
 def no_job_ran_twice(history: History) -> Iterator[str]:
     """A job that ended, or is being run, is not run again unless its worker was killed or cut off."""
-    cut_offs = CutOffs(history)
+    for first, second, is_excused in second_runs(history, _excuses(history).excuse):
+        if not is_excused:
+            is_over = first.ended is not None and first.ended <= second.started
+            when = "after it had ended" if is_over else "while it was being run"
+            yield (
+                f"job {first.job_id} ({first.token}) was run again {when}: "
+                f"{_run(first)}, then {_run(second)}, and nothing had cut off the first worker"
+            )
+
+
+def second_runs(history: History, excuse: Callable[[Run, Run], T]) -> Iterator[tuple[Run, Run, T]]:
+    """Each run of a job that had ended or was being run, with the earlier run and what excuses it."""
+    ends = {worker.name: worker.ended for worker in history.workers}
     for runs in _by_job(history).values():
         for position, second in enumerate(runs):
             for first in runs[:position]:
-                is_over = _over(history, first) <= second.started
-                if is_over and first.outcome != "end":
-                    continue
-                if not cut_offs.excuse(first, second):
-                    when = "after it had ended" if is_over else "while it was being run"
-                    yield (
-                        f"job {first.job_id} ({first.token}) was run again {when}: "
-                        f"{_run(first)}, then {_run(second)}, and nothing had cut off the first worker"
-                    )
+                over = first.ended or ends.get(first.worker)
+                if over is None or over > second.started or first.outcome == "end":
+                    yield first, second, excuse(first, second)
 
 
 def no_queue_ran_two_jobs_at_once(history: History) -> Iterator[str]:
     """Jobs of one named queue never overlap, except across a kill or cut-off of the first one's worker."""
-    cut_offs = CutOffs(history)
+    cut_offs = _excuses(history)
     queues: dict[str, list[Run]] = defaultdict(list)
     for run in history.runs:
         if run.queue is not None and not run.queue.startswith(WIDE):
@@ -114,7 +123,7 @@ def no_width_was_exceeded(history: History) -> Iterator[str]:
 
 def _too_many(history: History, runs: list[Run], allowed: int) -> Iterator[list[Run]]:
     """More runs at once than are allowed, without those of workers that were killed or cut off."""
-    cut_offs = CutOffs(history)
+    cut_offs = _excuses(history)
     open_runs: list[Run] = []
     for second in sorted(runs, key=lambda run: run.started):
         open_runs = [run for run in open_runs if _over(history, run) > second.started]
@@ -135,7 +144,7 @@ def nothing_paused_was_taken(history: History) -> Iterator[str]:
 
 def nothing_paused_was_started(history: History) -> Iterator[str]:
     """A worker that could know of a pause starts nothing that is paused, not even what it had locked."""
-    cut_offs = CutOffs(history)
+    cut_offs = _excuses(history)
     is_listening = {worker.name: worker.shows_by == "lock" for worker in history.workers}
     limits = history.limits
     for pause in history.pauses:
@@ -184,7 +193,7 @@ def no_queue_is_held_for_nothing(history: History) -> Iterator[str]:
 
 def what_ended_was_written(history: History) -> Iterator[str]:
     """A job whose task ended well is gone, unless its worker had no chance to write that."""
-    cut_offs = CutOffs(history)
+    cut_offs = _excuses(history)
     rows = {(row.id, row.token): row for row in history.jobs}
     for run in history.runs:
         row = rows.get((run.job_id, run.token))
@@ -206,7 +215,7 @@ def nothing_due_is_left_waiting(history: History) -> Iterator[str]:
 
 def attempts_count_what_happened(history: History) -> Iterator[str]:
     """An attempt is a run that failed by its own fault; runs that were cut short do not count."""
-    cut_offs = CutOffs(history)
+    cut_offs = _excuses(history)
     rows = {(row.id, row.token): row for row in history.jobs}
     superseded = _superseded(history)
     for (job_id, token), runs in _by_job(history).items():
@@ -280,6 +289,8 @@ def no_worker_ended_by_itself(history: History) -> Iterator[str]:
     for worker in history.workers:
         if worker.ending == "ended":
             yield f"worker {worker.name} ended by itself with status {worker.status}"
+        elif worker.ending == "left" and worker.status:
+            yield f"worker {worker.name} was asked to leave and did so with status {worker.status}"
         elif worker.ending == "not started" and not any(
             fault.at <= (worker.ended or 0.0) and worker.started <= fault.until + history.limits.aftermath
             for fault in history.faults
@@ -299,10 +310,51 @@ def every_worker_goes_on(history: History) -> Iterator[str]:
                 yield f"worker {worker.name} ({pool}) took no job when all was quiet"
 
 
+def every_end_is_settled(history: History) -> Iterator[str]:
+    """A worker that is not killed finds out of each task that ended whether that was written."""
+    if not history.is_held:
+        return
+    lost_runs = LostRuns(history)
+    for run in history.runs:
+        if run.ended is None or run.outcome == "cancelled" or run.written or run.discarded:
+            continue
+        loss = lost_runs.loss(run)
+        is_late = run.ended < history.seen_at - history.limits.write_within
+        if is_late and (loss is None or not loss.is_death):
+            yield f"job {run.job_id} ended, and its worker neither wrote nor discarded that: {_run(run)}"
+
+
+def nothing_is_discarded_in_vain(history: History) -> Iterator[str]:
+    """A worker discards an outcome only if it had lost the job, and another run counts."""
+    if not history.is_held:
+        return
+    lost_runs = LostRuns(history)
+    rows = {(row.id, row.token) for row in history.jobs}
+    superseded = _superseded(history)
+    for key, runs in _by_job(history).items():
+        for run in runs:
+            if run.discarded is None or run.token in superseded:
+                continue
+            if lost_runs.loss(run) is None:
+                yield f"job {run.job_id} was discarded, and its worker had not lost it: {_run(run)}"
+            if key not in rows and all(other.discarded is not None for other in runs):
+                yield f"job {run.job_id} was discarded, and no other worker has ended it: {_runs(runs)}"
+
+
+def no_end_is_written_twice(history: History) -> Iterator[str]:
+    """At most one run of a job has completed it, without those whose commit was not answered."""
+    lost_runs = LostRuns(history)
+    for (job_id, token), runs in _by_job(history).items():
+        written = [run for run in runs if run.written is not None and run.outcome == "end"]
+        if len(written) > 1 and sum(lost_runs.lost_batch(run) is None for run in written) != 1:
+            yield f"job {job_id} ({token}) was completed more than once: {_runs(runs)}"
+
+
 def jobs_were_held(history: History) -> Iterator[str]:
-    """A run with held batches has some; otherwise it shows nothing."""
-    if history.is_held and not sum(worker.held for worker in history.workers):
-        yield "no worker has held a job"
+    """A run with held batches has many; otherwise it shows nothing."""
+    held = sum(run.held for run in history.runs)
+    if history.is_held and held < history.least_held:
+        yield f"{held} jobs were held, and {history.least_held} should have been"
 
 
 RULES: list[Rule] = [
@@ -324,11 +376,18 @@ RULES: list[Rule] = [
     no_end_without_its_job,
     no_worker_ended_by_itself,
     every_worker_goes_on,
+    every_end_is_settled,
+    nothing_is_discarded_in_vain,
+    no_end_is_written_twice,
     jobs_were_held,
 ]
 
 
 # -- what the rules share ------------------------------------------------------------------------------------
+
+
+def _excuses(history: History) -> CutOffs | LostRuns:
+    return LostRuns(history) if history.is_held else CutOffs(history)
 
 
 def _by_job(history: History) -> dict[tuple[int, str], list[Run]]:

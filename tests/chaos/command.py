@@ -17,14 +17,16 @@ import msgspec
 from chaos.adders import MANY_KEPT, MANY_SHORT, Load, load_of
 from chaos.checker import Violation, check
 from chaos.history import History
-from chaos.report import Figures, figures, table
+from chaos.report import Figures, HeldFigures, figures, held_figures, sum_of, table
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
-from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT
+from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT, Timing
 from support.pgbouncer import MISSING, PROGRAM
 
 SHORT_SECONDS = 15.0
 DEFAULT_SECONDS = 60.0
+HELD_SECONDS = 15.0  # at least; the plan decides
+LEAST_HELD = 10_000  # jobs of each seed
 KEPT_JOBS = 10_000
 SHOWN = 20  # violations of one seed
 
@@ -45,7 +47,11 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--kept", action="store_true", help=f"{KEPT_JOBS:,} short jobs, most of which are kept"
     )
-    parser.add_argument("--held", action="store_true", help="short jobs in large numbers, which are held")
+    parser.add_argument(
+        "--held",
+        action="store_true",
+        help="short jobs in large numbers, which are held; always with default settings",
+    )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep histories and logs of all runs there"
     )
@@ -67,18 +73,20 @@ def main(words: Sequence[str] | None = None) -> int:
 def _judge(history: History) -> int:
     violations = check(history)
     print(*map(str, violations), table([figures(history, violations)]), sep="\n")
+    if history.is_held:
+        print(held_figures(history))
     return 1 if violations else 0
 
 
 async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosServer) -> int:
-    timing = DEFAULT if options.default_settings else SHORT
-    seconds = options.seconds or (DEFAULT_SECONDS if options.default_settings else SHORT_SECONDS)
+    timing, seconds = _timing(options)
     say(f"PostgreSQL {server.version}; {timing}; {seconds:g} s of load for each seed")
     if PROGRAM is None:
         say(f"no worker behind a pooler: {MISSING}")
     place = options.keep or Path(tempfile.gettempdir()) / "graphile-worker-chaos"
     place.mkdir(parents=True, exist_ok=True)
     lines: list[Figures] = []
+    held: list[HeldFigures] = []
     for seed in seeds:
         say(f"\nseed {seed}")
         began = time.monotonic()
@@ -90,6 +98,7 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
                 load=_load(options, seed),
                 modes=HELD_MODES if options.held else MODES,
                 is_held=options.held,
+                least_held=LEAST_HELD,
             ),
             server,
             say=say,
@@ -98,6 +107,9 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
         violations = check(history)
         lines.append(figures(history, violations))
         say(f"{time.monotonic() - began:7.2f} s  {lines[-1].jobs} jobs, {len(violations)} violations")
+        if options.held:
+            held.append(held_figures(history))
+            say(f"           {held[-1]}")
         if violations or options.keep is not None:
             path = place / f"seed-{seed}.json"
             path.write_bytes(msgspec.json.format(msgspec.json.encode(history), indent=1))
@@ -105,7 +117,17 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
         else:
             shutil.rmtree(place / f"seed-{seed}", ignore_errors=True)
     say("\n" + table(lines))
+    if held:
+        say(f"\nall seeds: {sum_of(held)}")
     return 1 if any(line.violations for line in lines) else 0
+
+
+def _timing(options: argparse.Namespace) -> tuple[Timing, float]:
+    if options.held:
+        return DEFAULT, options.seconds or HELD_SECONDS
+    if options.default_settings:
+        return DEFAULT, options.seconds or DEFAULT_SECONDS
+    return SHORT, options.seconds or SHORT_SECONDS
 
 
 def _load(options: argparse.Namespace, seed: int) -> Load:

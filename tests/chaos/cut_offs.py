@@ -50,8 +50,7 @@ class CutOffs:
         if first.ended is None:
             is_cut = self.between(first.worker, first.started, second.started)
         else:
-            limits = self._history.limits
-            latest = first.ended + (limits.hold_within if first.held else limits.write_within)
+            latest = first.ended + self._history.limits.write_within
             begin = min(first.ended, second.started)
             is_cut = self.between(first.worker, begin, second.started, latest=latest)
         # The other way round: the second was held by a worker that had lost it, and did not know.

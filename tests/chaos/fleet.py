@@ -39,12 +39,13 @@ class Process:
         self.started = time.monotonic()
         self.ended: float | None = None
         self.was_killed = False
+        self.was_asked = False
         order = WorkerOrder(
             f"{url}?application_name={name}" if not mode.is_pooled else url,
             str(self.journal),
             [options | own for own in mode.pools],
             mode.is_pool_given,
-            mode.is_holding,
+            mode.broken,
         )
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -69,12 +70,18 @@ class Process:
         self.was_killed = True
         self.send(signal.SIGKILL)
 
+    def leave(self) -> None:
+        """Ask it to shut down gracefully."""
+        self.was_asked = True
+        self.send(signal.SIGTERM)
+
     def record(self) -> Worker:
         """What is known of it now."""
         status = self.process.poll()
         ending: Ending = "alive"
         if status is not None:
-            ending = "killed" if self.was_killed else "not started" if status == NOT_STARTED else "ended"
+            was_told: Ending = "left" if self.was_asked else "ended"
+            ending = "killed" if self.was_killed else "not started" if status == NOT_STARTED else was_told
         return Worker(
             name=self.name,
             mode=self.mode.name,

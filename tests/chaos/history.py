@@ -12,8 +12,8 @@ import msgspec
 
 Fails = Literal["never", "once", "always"]
 Outcome = Literal["end", "failed", "cancelled"]
-Ending = Literal["alive", "killed", "ended", "not started"]
-FaultKind = Literal["kill", "stop", "terminate", "restart", "partition", "cut"]
+Ending = Literal["alive", "killed", "left", "ended", "not started"]
+FaultKind = Literal["kill", "leave", "stop", "terminate", "restart", "partition", "cut"]
 PauseKind = Literal["queue", "task", "all"]
 
 
@@ -64,6 +64,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """None: the process was gone before the task was over."""
     held: bool = False
     """Whether it began inside the transaction that fetched the job."""
+    session: int | None = None
+    """The server's process that has this transaction."""
+    written: float | None = None
+    """When the worker knew that its outcome was committed."""
+    discarded: float | None = None
+    """When the worker knew that the job belonged to another one."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +96,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     workers: list[str]
     detail: str = ""
+    sessions: list[int] = []
+    """The server's processes whose connections were lost by it; known if jobs are held."""
 
 
 class Paused(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,8 +158,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After a fault has ended a worker may be cut off for so much longer: it must connect again."""
     write_within: float = 5.0
     """How a task ended is written so soon if nothing interferes."""
-    hold_within: float = 2.5
-    """The same for a held job: the longest `hold`, and what a busy machine needs to end the batch."""
+    commit_within: float = 1.0
+    """The same where jobs are held: `hold`, and what a busy machine needs to end the batch."""
+    grace: float = 0.0
+    """What a dead worker has locked is free after this time, and no earlier."""
     dead_within: float = 30.0
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0
@@ -184,4 +194,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     called_at: float | None = None
     """When jobs were added for every pool, to see that it takes some; None: not done."""
     is_held: bool = False
-    """Whether jobs should have been held."""
+    """Whether jobs should have been held. Then second runs need a closer excuse: see `lost_runs`."""
+    least_held: int = 1
+    """How many jobs must have been held if any should."""

@@ -19,7 +19,7 @@ import msgspec
 from chaos.history import Outcome, Run
 from graphile_worker import Job
 
-BEGAN, ENDED, POOL, HELD = "began", "ended", "pool", "held"
+BEGAN, ENDED, POOL, HELD, WRITTEN, DISCARDED = "began", "ended", "pool", "held", "written", "discarded"
 
 
 class Journal:
@@ -30,8 +30,8 @@ class Journal:
         self._numbers = itertools.count()
         self._encode = msgspec.json.encode
 
-    def began(self, token: str, queue: str | None, job: Job, *, is_held: bool = False) -> int:
-        """A task begins; the number of the run."""
+    def began(self, token: str, queue: str | None, job: Job, *, session: int | None = None) -> int:
+        """A task begins; the number of the run. `session`: of the held batch that the job belongs to."""
         number = next(self._numbers)
         values = {
             "pool": job.locked_by,
@@ -41,7 +41,8 @@ class Journal:
             "queue": queue,
             "attempts": job.attempts,
             "locked_at": job.locked_at.timestamp() if job.locked_at is not None else 0.0,
-            "held": is_held,
+            "held": session is not None,
+            "session": session,
             "started": time.monotonic(),
         }
         self._write(BEGAN, number, values)
@@ -56,6 +57,14 @@ class Journal:
     def held(self, count: int) -> None:
         """A held batch was fetched."""
         self._write(HELD, count)
+
+    def written(self, job_ids: list[int]) -> None:
+        """The outcomes of these jobs are committed."""
+        self._write(WRITTEN, time.monotonic(), job_ids)
+
+    def discarded(self, job_id: int) -> None:
+        """The outcome of a job was not written, because it belongs to another worker."""
+        self._write(DISCARDED, time.monotonic(), [job_id])
 
     def _write(self, *line: Any) -> None:
         os.write(self._file, self._encode(line) + b"\n")
@@ -78,17 +87,48 @@ def read_pools_since(path: Path, moment: float) -> set[str]:
 
 def read_runs(path: Path, worker: str) -> list[Run]:
     """What the tasks of a process noted."""
-    runs = {line[1]: line[2] for line in _lines(path, BEGAN)}
-    for line in _lines(path, ENDED):
-        runs[line[1]] |= line[2]
+    runs: dict[int, dict[str, Any]] = {}
+    latest: dict[int, dict[str, Any]] = {}  # by the id of the job
+    for line in _lines(path, BEGAN, ENDED, WRITTEN, DISCARDED):
+        kind = line[0]
+        if kind == BEGAN:
+            runs[line[1]] = latest[line[2]["job_id"]] = line[2]
+        elif kind == ENDED:
+            runs[line[1]] |= line[2]
+        else:
+            for job_id in line[2]:
+                if job_id in latest:  # else it ended without being run, as cancelled ones do
+                    latest[job_id][kind] = line[1]
     return [Run(worker=worker, **values) for values in runs.values()]
 
 
-def _lines(path: Path, kind: str) -> Iterator[Any]:
+class Tail:
+    """What is added to a journal from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = path.stat().st_size if path.exists() else 0
+
+    def read(self) -> list[Any]:
+        """The lines since the last call that say that a batch was fetched or a job began."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            data = file.read()
+        data = data[: data.rfind(b"\n") + 1]
+        self._position += len(data)
+        return [msgspec.json.decode(line) for line in data.splitlines() if line.startswith(SHOWN)]
+
+
+SHOWN = (b'["held"', b'["began"')
+
+
+def _lines(path: Path, *kinds: str) -> Iterator[Any]:
     if not path.exists():
         return
-    start = f'["{kind}"'.encode()
+    starts = tuple(f'["{kind}"'.encode() for kind in kinds)
     with path.open("rb") as file:
         for line in file:
-            if line.startswith(start) and line.endswith(b"\n"):
+            if line.startswith(starts) and line.endswith(b"\n"):
                 yield msgspec.json.decode(line)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from chaos.checker import Violation
+from chaos.checker import Violation, second_runs
 from chaos.history import History, Run
+from chaos.lost_runs import HOLD, LostRuns, kind_of
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +71,90 @@ def _recoveries(history: History) -> list[float]:
         if later:
             found.append(min(later) - died)
     return found
+
+
+class HeldFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told besides of a run with held batches."""
+
+    held: int
+    """Runs that began inside the transaction that fetched the job."""
+    outlasting: int
+    """Those of them that were certainly locked when their batch ended, because they ran for long."""
+    kills_in_hold: int
+    """Kills of a worker that held jobs at that moment."""
+    kills_after_hold: int
+    """Kills of a worker that ran a job that had outlasted its batch."""
+    lost_batches: dict[str, int]
+    """Faults that lost the connection of a held batch, by kind."""
+    settled: int
+    """Runs in such batches whose outcome was written all the same, or known to be written."""
+    excuses: dict[str, int]
+    """Second runs by what excuses them."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.held} jobs were held and {self.outlasting} of them outlasted their batch; "
+            f"kills in hold: {self.kills_in_hold}, after hold: {self.kills_after_hold}; "
+            f"faults that lost a held batch: {_listed(self.lost_batches)}; {self.settled} of their jobs were "
+            f"settled; second runs: {_listed(self.excuses)}"
+        )
+
+
+def held_figures(history: History) -> HeldFigures:
+    lost_runs = LostRuns(history)
+    losses = [(run, loss) for run in history.runs if (loss := lost_runs.loss(run)) is not None]
+    killed: dict[str, set[str]] = {"killed in hold": set(), "killed after hold": set()}
+    for run, loss in losses:
+        if loss.reason in killed:
+            killed[loss.reason].add(run.worker)
+    batches = list(_lost_batches(history))
+    return HeldFigures(
+        held=sum(run.held for run in history.runs),
+        outlasting=sum(run.held and (run.ended or 0.0) > run.started + HOLD for run in history.runs),
+        kills_in_hold=len(killed["killed in hold"]),
+        kills_after_hold=len(killed["killed after hold"]),
+        lost_batches=dict(Counter(reason for reason, _ in batches)),
+        settled=sum(run.written is not None for _, runs in batches for run in runs),
+        excuses=dict(Counter(reason or "none" for _, _, reason in second_runs(history, lost_runs.reason))),
+    )
+
+
+def _lost_batches(history: History) -> Iterator[tuple[str, list[Run]]]:
+    """Each fault that lost the connection of a batch that was open, and the runs in it."""
+    by_session: dict[int | None, list[Run]] = defaultdict(list)
+    for run in history.runs:
+        if run.held:
+            by_session[run.session].append(run)
+    for fault in history.faults:
+        runs = [
+            run
+            for session in fault.sessions
+            for run in by_session[session]
+            if run.worker in fault.workers and (run.written is None or run.written >= fault.at)
+        ]
+        if runs:
+            yield kind_of(fault), runs
+
+
+def sum_of(lines: Sequence[HeldFigures]) -> HeldFigures:
+    lost_batches: Counter[str] = Counter()
+    excuses: Counter[str] = Counter()
+    for line in lines:
+        lost_batches.update(line.lost_batches)
+        excuses.update(line.excuses)
+    return HeldFigures(
+        held=sum(line.held for line in lines),
+        outlasting=sum(line.outlasting for line in lines),
+        kills_in_hold=sum(line.kills_in_hold for line in lines),
+        kills_after_hold=sum(line.kills_after_hold for line in lines),
+        lost_batches=dict(lost_batches),
+        settled=sum(line.settled for line in lines),
+        excuses=dict(excuses),
+    )
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
 
 
 HEADINGS = (

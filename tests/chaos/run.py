@@ -13,18 +13,20 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from chaos.adders import Adder, Load, read_added
+from chaos.adders import MIXED, Adder, Bulk, Load, read_added
 from chaos.fleet import Fleet, fleet_on
 from chaos.history import EndRow, History, JobRow, Limits, QueueRow
 from chaos.nemesis import Nemesis
 from chaos.operators import Operator
-from chaos.plan import Action, plan
+from chaos.plan import Action, held_plan, plan
 from chaos.roll_call import roll_call
 from chaos.server import ChaosServer
-from chaos.settings import MODES, SHORT, Mode, Timing
+from chaos.settings import DEFAULT, HOLDING, MODES, SHORT, Mode, Timing
+from graphile_worker.recovery.hold_guard import FRESH
 from support.working import SCHEMA, until
 
 ADDED_WITHIN = 300.0  # seconds, if a number of jobs is wanted
+MIXED_SECONDS = 10.0  # for which jobs of all kinds are added after deaths
 QUIET_WITHIN = 90.0  # seconds after the load at most; jobs that failed once wait for some of them
 
 JOBS = (
@@ -53,7 +55,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits | None = None
     quiet_within: float = QUIET_WITHIN
     is_held: bool = False
-    """Whether jobs are held: connections are cut while batches end."""
+    """Whether jobs are held: the plan is one for held batches, and second runs need a closer excuse."""
+    least_held: int = 1
+    """How many jobs must be held."""
     call_within: float = 60.0
     """Seconds in which each pool must take a job when all is quiet; 0: not asked for."""
     options: dict[str, Any] = {}
@@ -75,7 +79,8 @@ async def run(
 ) -> History:
     """Do it, and say what happened; `keep` sees the folder with the logs before it is removed."""
     url = await server.fresh_database()
-    options = {"poll_interval": 0.5} | setup.timing.options | setup.options
+    changed = {"poll_interval": 0.5} | setup.timing.options
+    options = ({} if setup.is_held and setup.timing is DEFAULT else changed) | setup.options
     with tempfile.TemporaryDirectory(prefix="graphile-worker-chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         try:
@@ -94,25 +99,20 @@ async def _whole(
     interfere: Interfere | None,
 ) -> History:
     nemesis = Nemesis(url, server, fleet, say)
-    actions = setup.actions
-    if actions is None:
-        actions = plan(
-            setup.seed,
-            seconds=setup.seconds,
-            slots=len(fleet.slots),
-            pause=setup.pause,
-            until_taken=setup.timing.until_taken,
-            is_held=setup.is_held,
-        )
     enough, over = asyncio.Event(), asyncio.Event()
     intruder = asyncio.ensure_future(interfere(url, over)) if interfere is not None else None
     clients = [Adder(number, setup.seed, url, setup.load) for number in range(setup.load.adders)]
     operator = Operator(setup.seed, url, setup.load)
     adders = [asyncio.ensure_future(client.run(enough)) for client in clients]
     adders.append(asyncio.ensure_future(operator.run(enough)))
+    bulk = Bulk(url, setup.load)
+    adders.append(asyncio.ensure_future(bulk.run(enough)))
     try:
         began = time.monotonic()
-        await nemesis.carry_out(actions)
+        if setup.is_held:
+            await _carry_out_held(setup, fleet, nemesis, bulk, url)
+        else:
+            await nemesis.carry_out(_plan(setup, len(fleet.slots)))
         await asyncio.sleep(max(0.0, began + setup.seconds - time.monotonic()))
         if (wanted := setup.load.jobs) is not None:
             await until(
@@ -151,6 +151,41 @@ async def _whole(
         limits=setup.limits or setup.timing.limits,
         called_at=called_at,
         is_held=setup.is_held,
+        least_held=setup.least_held,
+    )
+
+
+async def _carry_out_held(setup: Setup, fleet: Fleet, nemesis: Nemesis, bulk: Bulk, url: str) -> None:
+    """The turns of the plan. After the deaths of each, other jobs are added: nothing is held for a while."""
+    is_short = setup.timing is not DEFAULT
+    turns: Sequence[Sequence[Action]] = (
+        held_plan(setup.seed, slots=len(fleet.slots), holding=HOLDING, is_short=is_short)
+        if setup.actions is None
+        else [setup.actions]
+    )
+    for number, actions in enumerate(turns):
+        if number:
+            await asyncio.sleep(setup.timing.until_taken + FRESH - MIXED_SECONDS)
+        bulk.is_slow = False
+        await nemesis.carry_out_in_turn(actions)
+        bulk.is_slow = True
+        if any(action.kind == "kill" for action in actions):
+            over = asyncio.Event()
+            first = setup.load.adders + number * MIXED.adders
+            clients = [Adder(first + n, setup.seed, url, MIXED) for n in range(MIXED.adders)]
+            asyncio.get_running_loop().call_later(MIXED_SECONDS / 10 if is_short else MIXED_SECONDS, over.set)
+            await asyncio.gather(*(client.run(over) for client in clients))
+
+
+def _plan(setup: Setup, slots: int) -> Sequence[Action]:
+    if setup.actions is not None:
+        return setup.actions
+    return plan(
+        setup.seed,
+        seconds=setup.seconds,
+        slots=slots,
+        pause=setup.pause,
+        until_taken=setup.timing.until_taken,
     )
 
 

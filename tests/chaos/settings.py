@@ -35,7 +35,7 @@ class Timing(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> Limits:
-        return Limits(aftermath=self.until_taken + CONNECTING + BOUNCER_RETRY)
+        return Limits(aftermath=self.until_taken + CONNECTING + BOUNCER_RETRY, grace=self.recovery_grace)
 
     def __str__(self) -> str:
         options = ", ".join(f"{name} {value:g} s" for name, value in self.options.items())
@@ -54,8 +54,8 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     is_pooled: bool = False
     """Behind a pooler in transaction mode, where only heartbeats prove it alive."""
     is_pool_given: bool = False
-    is_holding: bool = False
-    """Whether it holds jobs soon after a death, and on a busy machine."""
+    broken: str = ""
+    """The guard of held batches that is removed from the process; empty: none."""
 
     @property
     def shows_by(self) -> Literal["lock", "heartbeat"]:
@@ -78,12 +78,11 @@ MODES = (
     Mode(name="pgbouncer", pools=({"concurrency": 3, "prepared_statements": False},), is_pooled=True),
 )
 
-HOLDING: dict[str, Any] = {"concurrency": 10, "max_pool_size": 16}
-LONGER = {"hold": 1.0}  # a busy machine is too slow to hold much with the usual one
 HELD_MODES = (
-    Mode(name="default", pools=(HOLDING,), is_holding=True),
-    Mode(name="longer-hold", pools=(HOLDING | LONGER,), is_holding=True),
-    Mode(name="two-pools", pools=(HOLDING | LONGER, HOLDING | LONGER), is_holding=True),
-    Mode(name="direct", pools=({"concurrency": 1, "prefetch": 0},)),
+    Mode(name="ten-slots", pools=({"concurrency": 10},)),
+    Mode(name="default", pools=({},)),
+    Mode(name="direct", pools=({"prefetch": 0},)),
 )
 """Workers that hold jobs, beside one that never does. More of them would leave none enough to hold."""
+HOLDING = (0, 1)
+"""The places of those that hold jobs."""

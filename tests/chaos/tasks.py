@@ -15,10 +15,10 @@ from graphile_worker import JobHelpers, Limit, task
 class Tasks:
     """The tasks of one worker process."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, session_of: Callable[[int], int | None]) -> None:
+        """`session_of`: the server's process with the transaction that holds a job; None if none does."""
         self._journal = journal
-        self.is_held: Callable[[int], bool] = lambda job_id: False
-        """Whether a job runs inside the transaction that fetched it."""
+        self._session_of = session_of
         limit = Limit("chaos", concurrency=AT_ONCE)
         self.by_name: dict[str, Callable[..., Any]] = {
             "work": self.work,
@@ -45,7 +45,7 @@ class Tasks:
 
     def _began(self, payload: Any, helpers: JobHelpers) -> int:
         job = helpers.job
-        return self._journal.began(payload["token"], payload["queue"], job, is_held=self.is_held(job.id))
+        return self._journal.began(payload["token"], payload["queue"], job, session=self._session_of(job.id))
 
     def _end(self, number: int, payload: Any, helpers: JobHelpers) -> str:
         fails = payload["fails"]

@@ -410,15 +410,85 @@ def test_a_worker_that_could_not_know_may_start_a_paused_job() -> None:
 
 # -- held jobs -----------------------------------------------------------------------------------------------
 
+HELD: dict[str, Any] = {"is_held": True, "least_held": 0}
+CUT = Fault(kind="cut", at=11.0, until=11.0, workers=["one"], detail="cut before the commit", sessions=[42])
+AGAIN = run("two", 12.0, 12.5, written=12.6)
 
-def test_a_held_job_may_run_again_only_if_its_worker_was_cut_off_soon_after_its_end() -> None:
-    values = {"workers": [ONE, DEAD], "faults": [KILL]}
-    again = run(started=20.0, ended=21.0)
-    assert broken(runs=[run("dead", 11.0, 11.9, held=True), again], **values) == []
-    early = run("dead", 8.0, 9.0)
-    assert broken(runs=[early, again], **values) == []
-    held = msgspec.structs.replace(early, held=True)
-    assert broken(runs=[held, again], **values) == ["no_job_ran_twice"]
+
+def held(worker: str = "one", started: float = 10.9, ended: float | None = 10.95, **values: Any) -> Run:
+    return run(worker, started, ended, held=True, session=42, **values)
+
+
+def test_a_held_job_may_run_again_only_if_its_worker_was_killed_before_its_end_was_written() -> None:
+    values: dict[str, Any] = {"workers": [ONE, TWO, DEAD], "faults": [KILL], **HELD}
+    again = run("two", 20.0, 21.0, written=21.1)
+    assert broken(runs=[held("dead", 11.0, 11.9), again], **values) == []
+    assert broken(runs=[held("dead", 11.0, None), again], **values) == []
+    known = held("dead", 11.0, 11.8, written=11.9)
+    assert broken(runs=[known, again], **values) == ["no_end_is_written_twice", "no_job_ran_twice"]
+    early = held("dead", 8.0, 9.0)  # a batch is over by then
+    assert broken(runs=[early, again], **values) == ["every_end_is_settled", "no_job_ran_twice"]
+    locked = run("dead", 11.0, 11.9)
+    assert broken(runs=[locked, again], **values) == []
+    limits = Limits(aftermath=4.0, grace=9.0)  # no one may have it so soon
+    assert broken(runs=[locked, again], limits=limits, **values) == ["no_job_ran_twice"]
+    before = run("two", 11.95, 12.5, written=12.6)
+    assert broken(runs=[held("dead", 11.0, 11.9), before], **values) == ["no_job_ran_twice"]
+
+
+def test_a_held_job_may_run_again_only_if_its_own_connection_was_lost() -> None:
+    discarded = held(discarded=12.7)
+    assert broken(runs=[discarded, AGAIN], faults=[CUT], **HELD) == []
+    another = msgspec.structs.replace(CUT, sessions=[43])
+    rules = ["no_job_ran_twice", "nothing_is_discarded_in_vain"]
+    assert broken(runs=[discarded, AGAIN], faults=[another], **HELD) == rules
+    elsewhere = msgspec.structs.replace(CUT, workers=["two"])
+    assert broken(runs=[discarded, AGAIN], faults=[elsewhere], **HELD) == rules
+    late = msgspec.structs.replace(CUT, at=15.0, until=15.0)
+    assert broken(runs=[discarded, AGAIN], faults=[late], **HELD) == rules
+    assert broken(runs=[run(ended=10.5), AGAIN], faults=[CUT], seen_at=12.0, **HELD) == ["no_job_ran_twice"]
+
+
+def test_a_worker_that_has_lost_a_batch_must_find_out_what_became_of_it() -> None:
+    assert broken(runs=[held(written=11.5)], faults=[CUT], **HELD) == []
+    assert broken(runs=[held()], faults=[CUT], **HELD) == ["every_end_is_settled"]
+    found = ["every_end_is_settled", "no_job_ran_twice"]
+    assert broken(runs=[held(), AGAIN], faults=[CUT], **HELD) == found
+    assert broken(runs=[held(discarded=12.7)], faults=[CUT], **HELD) == ["nothing_is_discarded_in_vain"]
+    assert broken(runs=[held(outcome="cancelled"), AGAIN], faults=[CUT], **HELD) == []
+
+
+def test_a_job_that_was_settled_is_not_started_any_more() -> None:
+    """Before that another worker may have completed it: then the row is gone, and both count it."""
+    assert broken(runs=[held(written=12.7), AGAIN], faults=[CUT], **HELD) == []
+    assert broken(runs=[held(written=11.5), AGAIN], faults=[CUT], **HELD) == ["no_job_ran_twice"]
+
+
+def test_a_worker_that_starts_a_job_that_it_has_lost_is_excused() -> None:
+    first = run("two", 11.1, 11.2, written=11.3)
+    assert broken(runs=[first, held(started=11.15, ended=11.4, discarded=12.0)], faults=[CUT], **HELD) == []
+    early = run("two", 10.5, 11.2, written=11.3)  # it cannot have had the job then
+    second = held(started=11.15, ended=11.4, discarded=12.0)
+    assert broken(runs=[early, second], faults=[CUT], **HELD) == ["no_job_ran_twice"]
+
+
+def test_a_pool_that_runs_a_job_twice_at_once_is_found() -> None:
+    first = held(ended=11.5, discarded=12.0)
+    second = run(started=11.2, ended=11.4, written=11.45)
+    assert broken(runs=[first, second], faults=[CUT], **HELD) == ["no_job_ran_twice"]
+
+
+def test_a_live_worker_keeps_its_locked_jobs_whatever_becomes_of_its_connections() -> None:
+    restart = msgspec.structs.replace(CUT, kind="restart", workers=["one", "two"])
+    runs = [run(started=10.9, ended=10.95, discarded=12.7), AGAIN]
+    assert "no_job_ran_twice" in broken(runs=runs, faults=[restart], **HELD)
+
+
+def test_a_worker_that_is_asked_to_leave_must_do_so_cleanly() -> None:
+    left = msgspec.structs.replace(TWO, ended=20.0, ending="left", status=0)
+    assert broken(workers=[ONE, left]) == []
+    failed = msgspec.structs.replace(left, status=1)
+    assert broken(workers=[ONE, failed]) == ["no_worker_ended_by_itself"]
 
 
 def test_a_pool_that_takes_no_job_when_all_is_quiet_is_found() -> None:
@@ -431,7 +501,7 @@ def test_a_pool_that_takes_no_job_when_all_is_quiet_is_found() -> None:
     assert broken(called_at=80.0, workers=[ONE, DEAD], faults=[KILL], **values) == []
 
 
-def test_a_run_that_should_hold_jobs_and_holds_none_is_found() -> None:
-    holding = msgspec.structs.replace(ONE, held=100)
-    assert broken(is_held=True) == ["jobs_were_held"]
-    assert broken(is_held=True, workers=[holding, TWO]) == []
+def test_a_run_that_should_hold_jobs_and_holds_few_is_found() -> None:
+    values: dict[str, Any] = {"is_held": True, "runs": [held(written=11.0)]}
+    assert broken(least_held=2, **values) == ["jobs_were_held"]
+    assert broken(least_held=1, **values) == []

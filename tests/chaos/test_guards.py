@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 import pytest
 
-from chaos.adders import Load
+from chaos.adders import MANY_SHORT, Load
 from chaos.broken_guards import GUARDS, USUAL, Guard, nothing
+from chaos.broken_holds import BROKEN_HOLDS, BrokenHold
 from chaos.checker import check
 from chaos.history import Limits
 from chaos.plan import Action
 from chaos.run import Setup, run
 from chaos.server import ChaosServer
-from chaos.settings import MODES
+from chaos.settings import DEFAULT, HELD_MODES, MODES
 
 ALWAYS = 2
 ALL = bool(os.environ.get("CHAOS_GUARDS"))
@@ -54,6 +56,30 @@ async def test_with_all_guards_in_place_nothing_is_found(chaos: ChaosServer) -> 
     history = await run(setup(None, quiet_within=60.0), chaos, interfere=nothing)
     assert history.added
     assert check(history) == []
+
+
+@NOT_ALWAYS
+@pytest.mark.parametrize("broken", BROKEN_HOLDS, ids=lambda broken: broken.name)
+async def test_a_guard_of_held_batches_that_is_removed_is_found(
+    broken: BrokenHold, chaos: ChaosServer
+) -> None:
+    """With the default settings, as in `make chaos`."""
+    modes = [msgspec.structs.replace(mode, broken=broken.name) for mode in HELD_MODES]
+    history = await run(
+        Setup(
+            seed=1,
+            seconds=12.0,
+            timing=DEFAULT,
+            modes=modes,
+            load=MANY_SHORT,
+            actions=broken.actions,
+            is_held=True,
+            quiet_within=20.0,
+            call_within=0.0,
+        ),
+        chaos,
+    )
+    assert broken.breaks in {violation.rule for violation in check(history)}
 
 
 @NOT_ALWAYS

@@ -47,9 +47,9 @@ async def test_what_is_kept_matches_the_jobs_that_ended(chaos: ChaosServer) -> N
 
 
 async def test_nothing_is_lost_when_jobs_are_held(chaos: ChaosServer) -> None:
-    """Whether much is held depends on the machine; `make chaos` insists on it."""
-    setup = Setup(seed=SEED, seconds=8.0, load=MANY_SHORT, modes=HELD_MODES, is_held=True)
-    history = msgspec.structs.replace(await run(setup, chaos), is_held=False)
+    """Recovery is shorter than usual. Whether much is held depends on the machine; `make chaos` insists."""
+    setup = Setup(seed=SEED, seconds=5.0, load=MANY_SHORT, modes=HELD_MODES, is_held=True, least_held=0)
+    history = await run(setup, chaos)
     violations = check(history)
     assert not violations, "\n".join(map(str, violations[:20]))
     assert len(history.added) > 1_000

@@ -13,18 +13,12 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from chaos import broken_holds
 from chaos.journal import Journal
 from chaos.tasks import Tasks
 from graphile_worker import Events, Runner, run
-from graphile_worker.hooks.events import PoolJobsFetched
-from graphile_worker.recovery import hold_guard
-from graphile_worker.worker import fetch_plan, holds, watermarks
-
-HELD_AGAIN = (
-    -10.0
-)  # seconds after the sweep of a dead worker: a death forbids nothing, or a run would be over
-SKIPPED = 2  # fetches that hold nothing after one that was of little use; a run has a hundred
-SLOW = 2.0  # seconds for a fetch, before the next ones read less and hold nothing
+from graphile_worker.db.borrowed import is_gone
+from graphile_worker.hooks.events import JobCompleted, JobOutcomeDiscarded, PoolJobsFetched
 
 NOT_STARTED = 3
 """Exit status of a process that did not come to work, because the database was away."""
@@ -38,21 +32,22 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     pools: list[dict[str, Any]]
     is_pool_given: bool = False
     """Whether the worker runs on connections that the program made."""
-    is_holding: bool = False
-    """Whether it holds jobs soon after a death, and on a machine so busy that every fetch is slow."""
+    broken: str = ""
+    """The guard that is removed from this process: one of `broken_holds`."""
 
 
 async def main(order: WorkerOrder) -> None:
-    if order.is_holding:
-        hold_guard.FRESH = HELD_AGAIN
-        watermarks.SLOW = SLOW
-        fetch_plan.SKIPPED = holds.FEWEST_SKIPPED = holds.MOST_SKIPPED = SKIPPED
+    if order.broken:
+        broken_holds.remove(order.broken)
     journal = Journal(Path(order.journal))
-    tasks = Tasks(journal)
+    sessions = HeldSessions()
+    tasks = Tasks(journal, sessions.of)
     events = Events()
-    events.on(PoolJobsFetched, lambda event: _fetched(journal, event))
+    events.on(PoolJobsFetched, lambda event: _fetched(journal, sessions, event))
+    events.on(JobCompleted, Written(journal))
+    events.on(JobOutcomeDiscarded, lambda event: journal.discarded(event.job.id))
     async with AsyncExitStack() as stack:
-        runners: list[Runner] = []
+        runners = sessions.runners
         try:
             for options in order.pools:
                 where = await _where(order, stack)
@@ -64,20 +59,62 @@ async def main(order: WorkerOrder) -> None:
         except Exception as error:
             print(f"could not start: {type(error).__name__}: {error}", flush=True)
             os._exit(NOT_STARTED)
-        tasks.is_held = lambda job_id: any(_is_held(runner, job_id) for runner in runners)
         for runner in runners:
             journal.pool(runner.pool_id)
         await asyncio.gather(*(runner.wait() for runner in runners))
 
 
-def _fetched(journal: Journal, event: PoolJobsFetched) -> None:
+def _fetched(journal: Journal, sessions: HeldSessions, event: PoolJobsFetched) -> None:
     if event.kind == "held" and event.count:
+        sessions.note()
         journal.held(event.count)
 
 
-def _is_held(runner: Runner, job_id: int) -> bool:
-    pool: Any = runner._pool
-    return pool._holds is not None and job_id in pool._holds.by_id
+class Written:
+    """Notes the outcomes that are committed, one line for those that are announced together."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._ids: list[int] = []
+
+    def __call__(self, event: JobCompleted) -> None:
+        if not self._ids:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._ids.append(event.job.id)
+
+    def _flush(self) -> None:
+        ids, self._ids = self._ids, []
+        self._journal.written(ids)
+
+
+class HeldSessions:
+    """The server's processes with the transactions of held batches.
+
+    They are noted when a batch begins: a connection that is lost cannot tell.
+    """
+
+    def __init__(self) -> None:
+        self.runners: list[Runner] = []
+        self._known: dict[tuple[str, int], tuple[Any, int]] = {}
+
+    def note(self) -> None:
+        """A batch was fetched."""
+        for runner in self.runners:
+            pool: Any = runner._pool
+            for seat in pool._holds._seats.all if pool._holds is not None else ():
+                batch = seat.batch
+                if batch is not None and not is_gone(batch.connection):
+                    self._known[runner.pool_id, batch.seat] = batch, batch.connection.get_server_pid()
+
+    def of(self, job_id: int) -> int | None:
+        """The process for a job; None if it is not held."""
+        for runner in self.runners:
+            pool: Any = runner._pool
+            batch = pool._holds.by_id.get(job_id) if pool._holds is not None else None
+            if batch is not None:
+                known, pid = self._known.get((runner.pool_id, batch.seat), (None, 0))
+                return pid if known is batch else 0
+        return None
 
 
 async def _where(order: WorkerOrder, stack: AsyncExitStack) -> dict[str, Any]:

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from support.proxy import CHUNK, Proxy
+from support.proxy import CHUNK, Proxy, pid_of
 
+DELETED, COMMITTED = b"DELETE ", b"COMMIT\0"
+IN_TRANSACTION = b"Z\0\0\0\x05T"  # the server waits for the next statement of a transaction
 SERVER_NOTICES = 14.0
 """Seconds after which the server's keepalives would detect a lost client: those of a worker's lock."""
+
+
+class Cut(NamedTuple):
+    """A connection that was cut."""
+
+    at: float
+    """By the monotonic clock."""
+    pid: int
+    """Of the server's process."""
 
 
 class Wire:
@@ -21,6 +34,10 @@ class Wire:
         self.client = client
         self.server = server
         self.is_swallowed = False
+        self.pid = 0
+        """Of the server's process; 0 before the login."""
+        self.has_deleted = False
+        """Whether the open transaction has deleted rows, as the end of a held batch does."""
         self.is_over = asyncio.Event()
 
     def cut_server(self) -> None:
@@ -42,6 +59,7 @@ class Network(Proxy):
         self._flows = asyncio.Event()
         self._flows.set()
         self._was_cut = asyncio.Event()
+        self._cut: Cut | None = None
         self._half_open: list[asyncio.StreamWriter] = []
 
     def tcp_url(self, port: int) -> str:
@@ -73,14 +91,29 @@ class Network(Proxy):
         if is_noticed:
             wire.cut_server()
 
-    async def cut_at(self, answer: bytes, *, within: float) -> None:
-        """Cut the next connection on which the server gives this answer, in place of passing it on."""
-        self.needle = answer
+    async def cut_batch(self, *, is_committed: bool, within: float) -> Cut | None:
+        """Cut the connection of the next held batch that ends; None if there was none.
+
+        In place of passing on the answer to its commit, or to its delete.
+        """
+        self.needle = COMMITTED if is_committed else DELETED
         self._was_cut.clear()
+        self._cut = None
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._was_cut.wait()
         self.needle = None
+        return self._cut
+
+    @property
+    def sessions(self) -> list[int]:
+        """The server's processes at the other end."""
+        return [wire.pid for wire in self._wires if wire.pid]
+
+    @property
+    def lost_sessions(self) -> list[int]:
+        """Those whose connections do not survive the trouble."""
+        return [wire.pid for wire in self._wires if wire.pid and wire.is_swallowed]
 
     def heal(self) -> None:
         """Everything flows. Connections that lost something end; the server may go on believing in them."""
@@ -122,9 +155,12 @@ class Network(Proxy):
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK):
                 await self._flows.wait()
-                if is_answer and self.needle is not None and self.needle in data:
+                if is_answer:
+                    wire.pid = wire.pid or pid_of(data)
+                if is_answer and self._is_cut_here(wire, data):
                     self.needle = None
                     self.cuts += 1
+                    self._cut = Cut(time.monotonic(), wire.pid)
                     self._was_cut.set()
                     return
                 if not wire.is_swallowed:
@@ -133,6 +169,13 @@ class Network(Proxy):
         await self._flows.wait()
         if wire.is_swallowed:
             await wire.is_over.wait()
+
+    def _is_cut_here(self, wire: Wire, answer: bytes) -> bool:
+        """Whether the connection is to be cut now; keeps track of the transactions that delete rows."""
+        has_deleted = DELETED in answer and DELETED + b"0\0" not in answer and answer.endswith(IN_TRANSACTION)
+        is_committed = wire.has_deleted and COMMITTED in answer
+        wire.has_deleted = has_deleted or (wire.has_deleted and answer.endswith(IN_TRANSACTION))
+        return (has_deleted and self.needle == DELETED) or (is_committed and self.needle == COMMITTED)
 
     async def close(self) -> None:
         await super().close()

@@ -115,7 +115,7 @@ class Proxy:
                 if link.is_silent:
                     continue
                 if is_answer:
-                    link.pid = link.pid or _pid(data)
+                    link.pid = link.pid or pid_of(data)
                     await link.flows.wait()
                 if is_answer and self.needle is not None and self.needle in data:
                     self.needle = None
@@ -134,7 +134,7 @@ class Proxy:
         await link.flows.wait()
 
 
-def _pid(data: bytes) -> int:
+def pid_of(data: bytes) -> int:
     """The process that the server names after the login; 0 if this is something else."""
     place = data.find(BACKEND_KEY)
     return int.from_bytes(data[place + 5 : place + 9], "big") if place >= 0 else 0

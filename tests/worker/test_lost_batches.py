@@ -20,6 +20,7 @@ from graphile_worker.hooks.events import (
     JobOutcomeDiscarded,
     PoolEvicted,
     PoolJobsFetched,
+    PoolOutcomesWritten,
 )
 from graphile_worker.worker import shutdown
 from support.working import SCHEMA, Jobs, Workers, headline, terminate_workers, until
@@ -74,6 +75,18 @@ async def test_a_job_that_outlasts_a_batch_whose_end_was_not_answered_goes_on(
     await scene.until_completed()
     scene.assert_each_completed_once()
     assert scene.recorder.count(JobOutcomeDiscarded) == scene.recorder.count(PoolEvicted) == 0
+
+
+async def test_jobs_of_a_batch_that_was_committed_after_all_are_counted_as_written(scene: LostScene) -> None:
+    """What Prometheus and others count comes from this event."""
+    await scene.start(LONG)
+    waiting = await scene.hold()
+    await scene.cut_at(b"COMMIT\0")
+    scene.gate.open_one(waiting)
+    await scene.until_completed()
+    assert scene.proxy.cuts == 1
+    events = scene.recorder.of(PoolOutcomesWritten)
+    assert Counter(finished.job.id for event in events for finished in event.finished) == scene.times
 
 
 # -- other workers -------------------------------------------------------------------------------------------

@@ -161,12 +161,11 @@ class BatchWriter:
             self._maybe_written.update(finished.job.id for part in parts for finished in part)
             raise
 
-    def completed_held(self, batch: list[Finished], began: float | None) -> None:
+    def completed_held(self, batch: list[Finished], began: float) -> None:
         """Count completed jobs that a held batch has deleted, and emit their events."""
         if self._figures is not None:
             self._figures.count(batch, frozenset(), has_failures=False)
-        is_timed = began is not None and self._events.is_write_observed
-        seconds = time.monotonic() - began if is_timed and began is not None else None
+        seconds = time.monotonic() - began if self._events.is_write_observed else None
         self._events.written(batch, frozenset(), seconds)
 
     def discarded(self, finished: Finished) -> None:

@@ -8,6 +8,7 @@ running here, or the sink writes its outcome. A job that another worker has take
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
@@ -34,15 +35,15 @@ class LostBatches:
         *,
         pool_id: str,
         put: Callable[[Finished], None],
-        on_committed: Callable[[list[Finished]], None],
+        on_committed: Callable[[list[Finished], float], None],
         on_discarded: Callable[[Finished], None],
         on_taken: Callable[[list[Job]], None],
         on_error: Callable[[BaseException], None],
         now: Callable[[], datetime | None],
     ) -> None:
-        """`on_committed`: the batch was committed after all. `on_discarded`: the job is not ours any more.
+        """`on_committed`: the batch was committed after all; called with when the search for that began.
 
-        `on_taken`: the same for jobs that run.
+        `on_discarded`: the job is not ours any more. `on_taken`: the same for jobs that run.
         """
         self._session = session
         self._schema = schema
@@ -131,6 +132,7 @@ class LostBatches:
 
     async def _settle(self, jobs: list[Job]) -> None:
         found: dict[int, bool | None] = {}
+        began = time.monotonic()
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal found
@@ -145,9 +147,9 @@ class LostBatches:
             if finished is not None:
                 self._put(finished)
         gone = {job.id for job in jobs if job.id not in found}
-        self._let_go([job for job in jobs if found.get(job.id) is None], gone)
+        self._let_go([job for job in jobs if found.get(job.id) is None], gone, began)
 
-    def _let_go(self, jobs: Iterable[Job], gone: Collection[int] = ()) -> None:
+    def _let_go(self, jobs: Iterable[Job], gone: Collection[int] = (), began: float = 0.0) -> None:
         """These jobs have ended, or other workers have them; `gone`: the ids of those that have no row."""
         committed: list[Finished] = []
         taken: list[Job] = []
@@ -161,7 +163,7 @@ class LostBatches:
             else:
                 self._on_discarded(finished)
         if committed:
-            self._on_committed(committed)
+            self._on_committed(committed, began)
         if taken:
             self._on_taken(taken)
 

@@ -132,8 +132,8 @@ class Sink:
         holds.put = self.accept
         holds.get_counts = lambda: (self.accepted, self.not_deleted)
 
-    def completed_held(self, batch: list[Finished], began: float | None = None) -> None:
-        """The commit of a held batch has deleted these jobs; `began`: when its end began, if known."""
+    def completed_held(self, batch: list[Finished], began: float) -> None:
+        """A commit has deleted these held jobs; `began`: when their end began, or the search for it."""
         self._writer.completed_held(batch, began)
 
     def discarded_held(self, finished: Finished) -> None:

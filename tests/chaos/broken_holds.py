@@ -1,0 +1,115 @@
+"""Guards of held batches that are removed on purpose, in the worker processes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chaos.plan import CUTS, Action
+from graphile_worker.queries import hold
+from graphile_worker.worker.holds import Holds
+from graphile_worker.worker.lost_batches import LostBatches
+
+UNCHECKED = "where job.locked_at is null and job.attempts::integer = wanted.attempts - 1\n  for update"
+CUT_BEFORE = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[0], slot=n % 2) for n in range(6))
+CUT_AFTER = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[1], slot=n % 2) for n in range(4))
+
+
+class BrokenHold(msgspec.Struct, frozen=True, kw_only=True):
+    """A guard, how it is removed, and the rule that must find that."""
+
+    name: str
+    breaks: str
+    remove: Callable[[], None]
+    actions: tuple[Action, ...] = ()
+
+
+def _forget_commits() -> None:
+    add = LostBatches.add
+
+    def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool) -> None:
+        add(self, finished, running, may_be_committed=False)
+
+    LostBatches.add = broken  # type: ignore[method-assign]
+
+
+def _forget_outcomes() -> None:
+    add = LostBatches.add
+
+    def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool) -> None:
+        add(self, (), running, may_be_committed=may_be_committed)
+
+    LostBatches.add = broken  # type: ignore[method-assign]
+
+
+def _take_from_others() -> None:
+    load: Any = hold.load  # type: ignore[attr-defined]
+
+    def broken(name: str, schema: Any) -> str:
+        text: str = load(name, schema)
+        if name == "hold/settle_jobs":
+            assert UNCHECKED in text
+            text = text.replace(UNCHECKED, "for update")
+        return text
+
+    hold.load = broken  # type: ignore[attr-defined, assignment]
+
+
+def _delete_released() -> None:
+    commit = Holds._commit
+
+    async def broken(self: Any, batch: Any, completed: Any, outlasting: Any, connection: Any) -> None:
+        released = [job.id for job in batch.jobs if job.id not in batch.ids]
+        await connection.execute("delete from graphile_worker._private_jobs where id = any ($1)", released)
+        await commit(self, batch, completed, outlasting, connection)
+
+    Holds._commit = broken  # type: ignore[method-assign]
+
+
+def _keep_one() -> None:
+    commit = Holds._commit
+
+    async def broken(self: Any, batch: Any, completed: Any, outlasting: Any, connection: Any) -> None:
+        await commit(self, batch, completed[1:], outlasting, connection)
+
+    Holds._commit = broken  # type: ignore[method-assign]
+
+
+BROKEN_HOLDS = [
+    BrokenHold(
+        name="an unanswered commit counts as not made",
+        breaks="nothing_is_discarded_in_vain",
+        remove=_forget_commits,
+        actions=CUT_AFTER,
+    ),
+    BrokenHold(
+        name="outcomes of a lost batch are forgotten",
+        breaks="every_end_is_settled",
+        remove=_forget_outcomes,
+        actions=CUT_BEFORE,
+    ),
+    BrokenHold(
+        name="a lost batch is settled without a look at its rows",
+        breaks="no_job_ran_twice",
+        remove=_take_from_others,
+        actions=CUT_BEFORE,
+    ),
+    BrokenHold(
+        name="the end of a batch deletes released jobs",
+        breaks="every_committed_job_ran_or_waits",
+        remove=_delete_released,
+    ),
+    BrokenHold(
+        name="the end of a batch does not delete a completed job",
+        breaks="no_job_ran_twice",
+        remove=_keep_one,
+    ),
+]
+
+
+def remove(name: str) -> None:
+    """Remove the guard with this name from this process."""
+    (found,) = [broken for broken in BROKEN_HOLDS if broken.name == name]
+    found.remove()
