@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from chaos.plan import CUTS, Action
-from graphile_worker.queries import hold
 from graphile_worker.worker.holds import Holds
 from graphile_worker.worker.lost_batches import LostBatches
 
-UNCHECKED = "where job.locked_at is null and job.attempts::integer = wanted.attempts - 1\n  for update"
 CUT_BEFORE = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[0], slot=n % 2) for n in range(6))
 CUT_AFTER = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[1], slot=n % 2) for n in range(4))
+STOPS = tuple(Action(at=3.0 + n, kind="stop", slot=n % 2, lasts=0.3) for n in range(10))
+"""Longer than `hold`: jobs that have not started by then are released."""
 
 
 class BrokenHold(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,19 +42,6 @@ def _forget_outcomes() -> None:
         add(self, (), running, may_be_committed=may_be_committed)
 
     LostBatches.add = broken  # type: ignore[method-assign]
-
-
-def _take_from_others() -> None:
-    load: Any = hold.load  # type: ignore[attr-defined]
-
-    def broken(name: str, schema: Any) -> str:
-        text: str = load(name, schema)
-        if name == "hold/settle_jobs":
-            assert UNCHECKED in text
-            text = text.replace(UNCHECKED, "for update")
-        return text
-
-    hold.load = broken  # type: ignore[attr-defined, assignment]
 
 
 def _delete_released() -> None:
@@ -91,15 +78,10 @@ BROKEN_HOLDS = [
         actions=CUT_BEFORE,
     ),
     BrokenHold(
-        name="a lost batch is settled without a look at its rows",
-        breaks="no_job_ran_twice",
-        remove=_take_from_others,
-        actions=CUT_BEFORE,
-    ),
-    BrokenHold(
         name="the end of a batch deletes released jobs",
         breaks="every_committed_job_ran_or_waits",
         remove=_delete_released,
+        actions=STOPS,
     ),
     BrokenHold(
         name="the end of a batch does not delete a completed job",
