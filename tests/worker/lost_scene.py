@@ -166,6 +166,13 @@ class LostScene:
         await self.jobs.connection.execute("select pg_terminate_backend($1)", pid)
         await until(lambda: self._has_ended(pid))
 
+    async def is_blocked(self, connection: Any) -> bool:
+        """Whether the statement of this connection waits for a lock."""
+        pid = connection.get_server_pid()
+        return await self.jobs.connection.fetchval(
+            "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", pid
+        )
+
     async def _has_ended(self, pid: int) -> bool:
         return not await self.jobs.connection.fetchval(
             "select exists (select from pg_stat_activity where pid = $1)", pid

@@ -116,17 +116,24 @@ async def test_an_outcome_is_discarded_although_another_lost_batch_may_have_been
     first = await scene.hold()
     (first_session,) = await scene.open_sessions()
     second = await scene.hold()
-    await scene.end_session(first_session)
-    other = await asyncpg.connect(database_url)
-    async with other.transaction():  # a held batch of another worker
-        assert await other.execute(f"delete from {SCHEMA}._private_jobs where id = $1", first) == "DELETE 1"
+    async with (
+        asyncpg.create_pool(database_url, min_size=1) as pool,
+        pool.acquire() as other,
+        other.transaction(),  # a held batch of another worker
+    ):
+        # It waits for the row, so that no fetch of this one locks it first.
+        deleting = asyncio.create_task(
+            other.execute(f"delete from {SCHEMA}._private_jobs where id = $1", first)
+        )
+        await until(lambda: scene.is_blocked(other))
+        await scene.end_session(first_session)
+        assert await deleting == "DELETE 1"
         scene.gate.open_one(first)
         await until(lambda: scene.is_lost(runner, first))
         await scene.cut_at(b"COMMIT\0")
         scene.gate.open_one(second)
         await until(lambda: scene.proxy.cuts == 1)
         await until(lambda: scene.has_rows(1))
-    await other.close()
     await scene.recorder.wait_for(JobOutcomeDiscarded)
     await until(lambda: scene.recorder.count(JobCompleted) >= len(scene.times) - 1)
     assert [event.job.id for event in scene.recorder.of(JobOutcomeDiscarded)] == [first]

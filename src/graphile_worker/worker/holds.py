@@ -59,7 +59,8 @@ FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
-UNTIED = 20  # batches without one by id, after one that found nothing although such jobs were there
+MOST_IN_VAIN = 5  # batches by id that find nothing although such jobs are there; other workers may have those
+UNTIED = 20  # batches without one by id after that
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -107,6 +108,7 @@ class Holds:
         self._ties: Ties | None = None
         self._tied_tasks: Mapping[int, str] = {}
         self._continued = 0
+        self._in_vain = 0  # batches by id in a row that found nothing
         self._untied = 0  # batches for which nothing is continued by id
         self._is_on = seconds > 0
         self._is_closing = False
@@ -268,13 +270,16 @@ class Holds:
             rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
             if rows:
                 self._continued += 1
+                self._in_vain = 0
                 self._go_on_after(rows, limit, terms["tasks"])
                 return rows, True
         else:
             ties = None
         rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
         if ties is not None and rows and is_next(ties, rows[0]):
-            self._untied = UNTIED  # it could have gone on, but a job that cannot run comes first
+            self._in_vain += 1
+            if self._in_vain >= MOST_IN_VAIN:  # it could have gone on, but a job that cannot run comes first
+                self._untied = UNTIED
         self._continued = 0
         self._untied -= self._untied > 0
         if not self._untied:
