@@ -18,6 +18,7 @@ from ..sql import load
 from .fetch import Ranges, _flags, _ids
 
 BACKLOG = 500  # jobs
+LOOK = "20"  # milliseconds; the start of a worker waits for it
 MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
 NEAR = 2  # ids are close together if at least every second one is deleted
@@ -125,8 +126,10 @@ async def warm_up(connection: Connection, schema: SchemaName) -> None:
 
 
 async def has_backlog(connection: Connection, schema: SchemaName) -> bool:
-    """Whether many jobs are ready."""
-    return bool(await connection.fetchval(load("hold/has_backlog", schema), BACKLOG))
+    """Whether many jobs are ready. An error if that takes long, as with many dead rows at the front."""
+    async with connection.transaction(readonly=True):
+        await connection.fetchrow(load("session/bounds", schema), LOOK, LOOK)
+        return bool(await connection.fetchval(load("hold/has_backlog", schema), BACKLOG))
 
 
 async def settle_jobs(
