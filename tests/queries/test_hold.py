@@ -16,7 +16,7 @@ from graphile_worker.queries.hold import (
     RowsKeptError,
     end_batch,
     get_held_jobs,
-    has_backlog,
+    may_have_backlog,
     settle_jobs,
     warm_up,
 )
@@ -190,16 +190,15 @@ async def test_a_lost_job_whose_row_does_not_change_is_let_go(statements: Statem
 async def test_a_backlog_is_many_jobs_that_are_ready(statements: Statements) -> None:
     connection, schema = statements.connection, statements.schema
     (job_id, *_) = await add(statements, BACKLOG)
-    assert await has_backlog(connection, schema)
+    assert await may_have_backlog(connection, schema)
     await connection.execute(
         f"update {SCHEMA}._private_jobs set run_at = now() + interval '1 hour' where id = $1", job_id
     )
-    assert not await has_backlog(connection, schema)
+    assert not await may_have_backlog(connection, schema)
 
 
 async def test_the_look_for_a_backlog_ends_soon(statements: Statements, session: Any) -> None:
     await session.execute(f"lock table {SCHEMA}._private_jobs")
-    with pytest.raises((asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError)):
-        await has_backlog(statements.connection, statements.schema)
+    assert await may_have_backlog(statements.connection, statements.schema)
     await session.execute("rollback")
-    assert not await has_backlog(statements.connection, statements.schema)
+    assert not await may_have_backlog(statements.connection, statements.schema)

@@ -39,8 +39,8 @@ from ..queries.hold import (
     end_batch,
     get_held_jobs,
     get_tied_jobs,
-    has_backlog,
     is_next,
+    may_have_backlog,
     ties_of,
 )
 from ..queries.rows import JobBatch, taken_jobs
@@ -143,10 +143,10 @@ class Holds:
         return self._seats.are_ready()
 
     async def prepare(self, run: StatementRunner) -> None:
-        """Open the sessions before the first jobs have run, if many are waiting."""
+        """Open the sessions before the first jobs have run, if many may be waiting."""
         if self._is_on and not self.deciders and self._not_before <= time.monotonic():
             with suppress(Exception):  # then they are opened a little later
-                if await run(lambda connection: has_backlog(connection, self._schema)):
+                if await run(lambda connection: may_have_backlog(connection, self._schema)):
                     self._seats.open_all()
 
     @property
