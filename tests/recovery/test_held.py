@@ -11,13 +11,15 @@ import pytest
 from graphile_worker import JobHelpers
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.holding import HELD, HOLD_LONG
-from support.worker_process import Start, recorded
+from support.worker_process import Start, WorkerProcess, recorded
 from support.working import SCHEMA, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("short_tasks.py")
 QUIET = ("--log-level", "warning")
 LONG = {"GRAPHILE_WORKER_HOLD": "30"}
 """Longer than a test waits, so that a batch is held when the process is stopped."""
+LOCKED = f"select count(locked_at) from {SCHEMA}._private_jobs"
+NEVER_POLL = {"GRAPHILE_WORKER_POLL_INTERVAL": "600"}
 
 
 async def until_holding(jobs: Jobs) -> None:
@@ -31,20 +33,47 @@ async def until_holding(jobs: Jobs) -> None:
     await until(is_holding)
 
 
+async def held_jobs(jobs: Jobs) -> set[int]:
+    """Jobs whose rows a transaction has locked."""
+    rows = await jobs.connection.fetch(
+        f"select id from {SCHEMA}._private_jobs except "
+        f"select id from (select id from {SCHEMA}._private_jobs for update skip locked) free"
+    )
+    return {row["id"] for row in rows}
+
+
+async def suspend_while_holding(worker: WorkerProcess, jobs: Jobs) -> set[int]:
+    """Suspend a worker while all its jobs are in held batches; return these jobs."""
+    held: set[int] = set()
+
+    async def is_suspended() -> bool:
+        nonlocal held
+        await until_holding(jobs)
+        worker.send(signal.SIGSTOP)
+        held = await held_jobs(jobs)
+        await jobs.connection.execute("select pg_sleep(0.2)")  # the server may have been sent a commit
+        if held and held == await held_jobs(jobs) and not await jobs.connection.fetchval(LOCKED):
+            return True
+        worker.send(signal.SIGCONT)
+        return False
+
+    await until(is_suspended)
+    return held
+
+
 async def test_the_jobs_of_a_suspended_worker_run_elsewhere_after_its_grace(
     start: Start, database_url: str, jobs: Jobs, graveyard: Graveyard, folder: Path
 ) -> None:
     first = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG)
     await until_holding(jobs)
     await graveyard.holding()
-    first.send(signal.SIGSTOP)
-    assert await jobs.connection.fetchval(HELD)
+    await suspend_while_holding(first, jobs)
     # While the server keeps its lock the worker counts as alive, as one that is busy does.
     await jobs.connection.execute(
         f"select pg_terminate_backend(backend_pid) from {SCHEMA}._private_py_workers where pid = $1",
         first.pid,
     )
-    second = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG)
+    second = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG, **NEVER_POLL)
     second.wait_for("is dead")
     await jobs.until_gone()
     assert not await jobs.connection.fetchval(HELD)
@@ -59,6 +88,24 @@ async def test_the_jobs_of_a_suspended_worker_run_elsewhere_after_its_grace(
     assert set(more) <= set(recorded(folder))
     first.send(signal.SIGTERM)
     assert first.ended() == 143
+
+
+async def test_idle_workers_take_the_held_jobs_of_a_killed_one_without_a_poll(
+    start: Start, database_url: str, jobs: Jobs
+) -> None:
+    first = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG)
+    held = await suspend_while_holding(first, jobs)
+    start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG, **NEVER_POLL)
+
+    async def are_others_gone() -> bool:
+        return await jobs.count() == len(held)
+
+    await until(are_others_gone)
+    await jobs.connection.execute(
+        "select pg_sleep(0.5)"
+    )  # the other worker fetches once more, and finds nothing
+    first.send(signal.SIGKILL)
+    await jobs.until_gone()
 
 
 async def test_a_blocked_event_loop_loses_no_job_and_none_runs_twice(

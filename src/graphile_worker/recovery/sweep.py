@@ -30,6 +30,7 @@ from ..keep import KeepPolicy
 from ..queries.add_many import add_jobs
 from ..queries.told_failures import mark_told
 from ..schema_name import SchemaName
+from ..sql import load
 from .cancelled_jobs import end_cancelled_jobs
 from .orphaned_jobs import (
     RECOVERED,
@@ -52,6 +53,7 @@ from .worker_rows import (
 )
 
 DEFAULT_MAX_RECOVERIES = 5
+MOST_LOOKS = 50  # for the end of terminated sessions, 20 ms each
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
@@ -166,6 +168,8 @@ class Sweep:
             if not await sweep_lock(connection, self._schema):
                 return None
             unreachable = await mark_unreachable_workers(connection, self._schema, self._own_id)
+            if any(pool.is_new for pool in unreachable):
+                await self._announce(connection)
             dead = [pool.id for pool in unreachable if pool.dead_in <= 0]
             return unreachable, await orphaned_jobs(connection, self._schema, dead) if dead else []
 
@@ -206,11 +210,18 @@ class Sweep:
         for pool_id in pools:
             try:
                 async with connection.transaction():
-                    await end_held_batches(connection, self._schema, pool_id)
+                    for _ in range(MOST_LOOKS):
+                        if not await end_held_batches(connection, self._schema, pool_id):
+                            break
+                        await self._announce(connection)
             except Exception as error:
                 if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
                     raise
                 logger.debug("sessions of the dead worker %s stay: %s", pool_id, message_of(error))
+
+    async def _announce(self, connection: Connection) -> None:
+        """Wake workers: the jobs of held batches are free, and no row tells how many they are."""
+        await connection.fetchval(load("add/announce_jobs", self._schema), 1)
 
     async def _end_cancelled(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]

@@ -216,7 +216,7 @@ async def end_old_session(connection: Connection, schema: SchemaName, pool_id: s
 
 
 async def end_held_batches(connection: Connection, schema: SchemaName, pool_id: str) -> int:
-    """Terminate the sessions in which a dead pool holds jobs; return how many."""
+    """Terminate the sessions in which a dead pool holds jobs; return how many there were."""
     count: int = await connection.fetchval(load("recovery/end_held_batches", schema), schema.name, pool_id)
     return count
 

@@ -104,7 +104,7 @@ async def change(
             await settle_before(connection, utils.schema, audit_id, ids, undoable)
             done.kept = len(undoable)
     if action in WAKING and done.ids:
-        await connection.fetchval(load("admin/announce", utils.schema), len(done.ids))
+        await connection.fetchval(load("add/announce_jobs", utils.schema), len(done.ids))
     return done
 
 

@@ -171,7 +171,7 @@ async def undo_step(connection: Connection, schema: SchemaName, audit_id: int, a
         if job_id not in back
     ]
     if changed or back:
-        await connection.fetchval(load("admin/announce", schema), len(changed) + len(back))
+        await connection.fetchval(load("add/announce_jobs", schema), len(changed) + len(back))
     restored = [Restored(job_id, back.get(job_id)) for job_id in sorted([*changed, *added, *back])]
     return UndoStep(restored, left, ids[-1] if ids else after, len(ids) < STEP)
 

@@ -3,7 +3,7 @@
 --
 -- $1 text  name of the schema
 -- $2 text  pool id
--- Returns the number of terminated sessions. Materialized, so that only these are terminated.
+-- Returns the number of sessions, after a moment in which they can end. Materialized, so that only these are terminated.
 with holding as materialized (
   select distinct pid
   from pg_locks
@@ -13,4 +13,7 @@ with holding as materialized (
     and classid = ((hashtextextended($1::text || '/' || $2::text || '/hold', 0::bigint) >> 32) & 4294967295)::oid
     and objid = (hashtextextended($1 || '/' || $2 || '/hold', 0::bigint) & 4294967295)::oid
 )
-select pg_catalog.count(pg_terminate_backend(pid)) from holding
+select
+  pg_catalog.count(pg_terminate_backend(pid)),
+  case when pg_catalog.count(pid) > 0 then pg_sleep(0.02::double precision) end
+from holding
