@@ -98,9 +98,13 @@ async def end_batch(
     *,
     completed: Sequence[int],
     outlasting: Sequence[int],
+    released: int = 0,
     now: datetime | None = None,
 ) -> None:
-    """Delete completed jobs and lock those that outlast the batch. Raises RowsKeptError."""
+    """Delete completed jobs and lock those that outlast the batch. Raises RowsKeptError.
+
+    `released`: how many other jobs the batch has. Workers that found their rows locked are woken for them.
+    """
     if completed:
         deleted = await _delete(connection, schema, completed)
         if deleted != f"DELETE {len(completed)}":
@@ -109,6 +113,8 @@ async def end_batch(
         locked = await connection.execute(load("hold/lock_jobs", schema), pool_id, outlasting, now)
         if locked != f"UPDATE {len(outlasting)}":
             raise RowsKeptError
+    if released:
+        await connection.fetchval(load("add/announce_jobs", schema), released)
 
 
 async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> str:

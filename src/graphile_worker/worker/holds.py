@@ -484,6 +484,7 @@ class Holds:
                 self._pool_id,
                 completed=[each.job.id for each in completed],
                 outlasting=[job.id for job in outlasting],
+                released=len(batch.jobs) - len(batch.ids),
                 now=self._now(),
             )
         except Exception:
