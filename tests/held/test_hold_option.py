@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from graphile_worker.cli.main import run_main
 from graphile_worker.errors import ConfigError
 from graphile_worker.options import WorkerOptions
 
@@ -20,3 +21,11 @@ def test_it_takes_seconds_or_a_timedelta() -> None:
 def test_values_that_make_no_sense_are_refused(value: float) -> None:
     with pytest.raises(ConfigError, match="hold: must be"):
         WorkerOptions(hold=value)
+
+
+def test_config_shows_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GRAPHILE_WORKER_HOLD", "0.2")
+    assert run_main(["config"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["hold"])
+    assert "0.2" in line
+    assert "GRAPHILE_WORKER_HOLD" in line

@@ -77,7 +77,7 @@ class WorkerSummary:
     blocked: BlockedLoop | None = None
     """What blocks its event loop, as of `last_seen_at`; only a pool with a connection string reports it."""
     jobs_held: int | None
-    """How many jobs it has locked: running or prefetched. None if unknown."""
+    """How many jobs it has, locked or in held batches: running or prefetched. None if unknown."""
     running: list[RunningJob] | None
     """What it runs, the longest-running first, as of `last_seen_at`; the first 200. None if not reported."""
     job_ids: list[int]
