@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import Lane, run_once, task
+from graphile_worker import Lane, Limit, run_once, task
 from graphile_worker.testing.recorder import EventRecorder
 from support.held_load import LOAD, Holding
 from support.working import Jobs
@@ -18,7 +18,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "local queue": {"local_queue": {"size": 100}, "prefetch": None},
     "pooler": {"prepared_statements": False},
     "flags from a function": {"forbidden_flags": lambda: []},
-    "few connections": {"max_pool_size": 6},
+    "few connections": {"max_pool_size": 7},
     "no recovery": {"recovery": False},
 }
 
@@ -33,8 +33,9 @@ async def has_held(holding: Holding, **options: Any) -> bool:
     return bool(holding.held_fetches)
 
 
-async def test_by_default_jobs_are_held(holding: Holding) -> None:
-    assert await has_held(holding, concurrency=10)
+@pytest.mark.parametrize("options", [{}, {"max_pool_size": 8}], ids=["by default", "just enough connections"])
+async def test_jobs_are_held(holding: Holding, options: dict[str, Any]) -> None:
+    assert await has_held(holding, concurrency=10, **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -59,6 +60,18 @@ async def test_a_lane_with_fair_turns_holds_nothing(holding: Holding) -> None:
     await holding.start({"turn": turn}, is_warm=False, lanes=[Lane("fair", order="fair", concurrency=10)])
     for _ in range(2):
         await holding.add_load(LOAD, task="turn")
+        await holding.jobs.until_gone()
+    assert holding.held_fetches == []
+
+
+async def test_jobs_with_a_limit_are_not_held(holding: Holding) -> None:
+    @task(limit=Limit("api", concurrency=5))
+    async def call() -> None:
+        pass
+
+    await holding.start({"call": call}, is_warm=False, concurrency=10)
+    for _ in range(2):
+        await holding.add_load(LOAD, task="call")
         await holding.jobs.until_gone()
     assert holding.held_fetches == []
 
