@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from graphile_worker import WorkerUtils, run_once
 from graphile_worker.hooks.events import JobStarted, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
@@ -63,7 +65,9 @@ async def test_every_task_of_the_loop_is_cancelled_while_jobs_are_held(
     assert await holding.row_locked(ids) == []
 
 
-async def test_the_end_of_a_batch_is_cancelled(holding: Holding, jobs: Jobs, gate: Gate) -> None:
+async def test_the_end_of_a_batch_is_cancelled(
+    holding: Holding, jobs: Jobs, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever it was doing, its jobs are settled, and the next batch of the session is one of its own."""
     await holding.start({"step": gate.__call__}, concurrency=10)
     for steps in range(6):
@@ -78,6 +82,7 @@ async def test_the_end_of_a_batch_is_cancelled(holding: Holding, jobs: Jobs, gat
         await until(lambda ids=ids: sorted(holding.of(JobSucceeded, ids)) == ids)  # type: ignore[misc]
         await holding.warm_up()
     assert len(gate.started) == 18
+    assert "could not be written" not in caplog.text
 
 
 async def _ending() -> asyncio.Task[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -77,8 +78,11 @@ async def test_a_job_that_outlasts_a_batch_whose_end_was_not_answered_goes_on(
     assert scene.recorder.count(JobOutcomeDiscarded) == scene.recorder.count(PoolEvicted) == 0
 
 
-async def test_jobs_of_a_batch_that_was_committed_after_all_are_counted_as_written(scene: LostScene) -> None:
-    """What Prometheus and others count comes from this event."""
+async def test_jobs_of_a_batch_that_was_committed_after_all_are_counted_as_written(
+    scene: LostScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Prometheus and others count comes from this event; and the failure is over."""
+    caplog.set_level(logging.INFO, logger="graphile_worker.worker")
     await scene.start(LONG)
     waiting = await scene.hold()
     await scene.cut_at(b"COMMIT\0")
@@ -87,6 +91,11 @@ async def test_jobs_of_a_batch_that_was_committed_after_all_are_counted_as_writt
     assert scene.proxy.cuts == 1
     events = scene.recorder.of(PoolOutcomesWritten)
     assert Counter(finished.job.id for event in events for finished in event.finished) == scene.times
+    lines = [record.message for record in caplog.records if "outcomes" in record.message]
+    assert [line.split(" (")[0].split(":")[0] for line in lines] == [
+        "outcomes could not be written and are kept",
+        "outcomes are written again",
+    ]
 
 
 # -- other workers -------------------------------------------------------------------------------------------

@@ -525,10 +525,10 @@ class Holds:
             ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
         )
         self._seats.lost_if_gone(self._seats.all[batch.seat])
-        if not self._is_refused(error):
+        if isinstance(error, Exception) and not self._is_refused(error):
             self._on_error(error)
 
-    def _is_refused(self, error: BaseException) -> bool:
+    def _is_refused(self, error: Exception) -> bool:
         """Whether the database refuses what a batch writes; nothing is held from then on."""
         is_kept = isinstance(error, RowsKeptError)
         is_ours = isinstance(error, BatchLostError) or not isinstance(error, Exception)

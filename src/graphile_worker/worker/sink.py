@@ -135,6 +135,8 @@ class Sink:
     def completed_held(self, batch: list[Finished], began: float) -> None:
         """A commit has deleted these held jobs; `began`: when their end began, or the search for it."""
         self._writer.completed_held(batch, began)
+        if self.last_error is None:  # otherwise the next write of the sink tells whether the failure is over
+            self._on_written()
 
     def discarded_held(self, finished: Finished) -> None:
         """Another worker has the job, because the transaction that held it was lost."""
