@@ -48,6 +48,35 @@ async def test_a_trigger_that_keeps_rows_ends_holding_and_each_job_ends_once(
     assert len(gate.started) == 3
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    ["perform pg_cancel_backend(pg_backend_pid()); perform pg_sleep(60);", "raise out_of_memory;"],
+    ids=["cancelled", "out of memory"],
+)
+async def test_trouble_that_passes_costs_no_outcome_and_does_not_end_holding(
+    holding: Holding, jobs: Jobs, connection: Any, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    """The end of the batch fails, then the statement that locks its jobs, and then that for the first."""
+    gate = Gate()
+    runner: Any = await holding.start({"step": gate.__call__}, concurrency=10)
+    ids = await holding.add(lambda: jobs.add_many("step", 3))
+    await gate.until_inside(3)
+    await connection.execute(f"create sequence {SCHEMA}.trouble")
+    body = f"if nextval('{SCHEMA}.trouble') <= 3 then {trouble} end if; return coalesce(new, old);"
+    await create_trigger(connection, "delete or update", body, "old.locked_at is null")
+    gate.open_all()
+    await jobs.until_gone()
+    await until(lambda: sorted(holding.of(JobSucceeded, ids)) == ids)
+    assert await connection.fetchval(f"select last_value > 3 from {SCHEMA}.trouble")
+    assert not holding.recorder.of(JobOutcomeDiscarded)
+    assert len(gate.started) == 3
+    assert "holds no more batches" not in caplog.text
+    lost = runner._pool._holds._lost
+    assert not lost.is_busy
+    assert not lost._one_at_a_time  # the next one is settled as a whole
+    await holding.warm_up()
+
+
 @pytest.mark.parametrize("body", ["return null;", "raise exception 'no';"])
 async def test_a_row_that_cannot_be_locked_keeps_neither_others_nor_the_worker(
     holding: Holding, jobs: Jobs, workers: Workers, connection: Any, body: str

@@ -25,7 +25,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..db.connection import Connection, Row
-from ..db.retry import is_refusal
+from ..db.retry import is_refusal, may_pass
 from ..error_text import message_of
 from ..job import Job
 from ..outcome import Finished
@@ -531,8 +531,10 @@ class Holds:
     def _is_refused(self, error: Exception) -> bool:
         """Whether the database refuses what a batch writes; nothing is held from then on."""
         is_kept = isinstance(error, RowsKeptError)
-        is_ours = isinstance(error, BatchLostError) or not isinstance(error, Exception)
-        if not is_kept and (is_ours or not is_refusal(error)):
+        if not is_kept and (isinstance(error, BatchLostError) or not is_refusal(error)):
+            return False
+        if may_pass(error):  # it was cancelled, or took too much memory
+            self._hold_less()
             return False
         self._is_on = False
         reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)

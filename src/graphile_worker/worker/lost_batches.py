@@ -14,7 +14,7 @@ from datetime import datetime
 
 from ..clock import Clock
 from ..db.connection import Connection
-from ..db.retry import Backoff, Delays, is_refusal
+from ..db.retry import Backoff, Delays, is_refusal, may_pass
 from ..job import Job
 from ..outcome import Completed, Finished
 from ..queries.hold import settle_jobs
@@ -121,12 +121,16 @@ class LostBatches:
                         break
             if self.jobs:
                 await self._clock.sleep(backoff.next_delay())
+        self._one_at_a_time = False
 
     def _failed(self, jobs: list[Job], error: Exception) -> None:
-        """Let go of a job that the database refuses to lock; find out which of several it is."""
+        """Let go of a job that the database refuses to lock; find out which of several it is.
+
+        A refusal that may be temporary costs no job: fewer at a time may do, or the same a little later.
+        """
         self._on_error(error)
         if is_refusal(error):
-            if len(jobs) == 1:
+            if len(jobs) == 1 and not may_pass(error):
                 self._let_go(jobs)
             self._one_at_a_time = True
 
