@@ -74,3 +74,24 @@ async def test_each_lane_runs_its_jobs_once_by_priority(lanes: Lanes, jobs: Jobs
     expected = sorted((n % 3, n) for n in range(COUNT))
     assert lanes.order == dict.fromkeys(LANES, expected)
     await until(lambda: sorted(lanes.holding.of(JobSucceeded, ids)) == sorted(ids))
+
+
+async def test_a_lane_does_not_go_on_where_the_batch_of_another_lane_ended(
+    holding: Holding, jobs: Jobs
+) -> None:
+    """Jobs that were added together are continued by id, and those of two tasks come by turns."""
+    runner: Any = await holding.start({}, concurrency=10)
+    rows = await jobs.connection.fetch(
+        "select job.id, job.task_id, lane from generate_series(1, $1::integer) n, "
+        "lateral (select case n % 2 when 1 then 'left' else 'right' end as lane) lanes, "
+        f"{SCHEMA}.add_job(lane) job",
+        2 * COUNT,
+    )
+    holds = runner._pool._holds
+    for name in ("left", "right"):
+        own = [row for row in rows if row["lane"] == name]
+        await holds.free_seat()
+        fetched = await holds.fetch(
+            tasks={own[0]["task_id"]: name}, limit=COUNT, forbidden_flags=None, now=None
+        )
+        assert sorted(job.id for job in fetched) == [row["id"] for row in own]

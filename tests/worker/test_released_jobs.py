@@ -6,6 +6,7 @@ its source, as while it is being returned, or make the end of a batch wait for t
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 
 from graphile_worker import Job, JobHelpers, Runner, WorkerUtils
-from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched
+from graphile_worker.db.retry import Delays
+from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched, PoolJobsReturned
 from support.held_load import LOAD, Holding
 from support.proxy import Proxy, proxy_to
 from support.working import SCHEMA, Gate, Jobs, until
@@ -61,8 +63,37 @@ class Scene:
         assert [row["locked_by"] for row in await self.rows()] == [None] * STEPS
         return [job_id for job_id in self.ids if job_id not in self.gate.started]
 
+    async def hold_one(self, job_id: int) -> list[Job]:
+        """Hold a free job that the worker does not fetch itself."""
+
+        async def is_free() -> bool:
+            return not await self.holding.row_locked([job_id])
+
+        await until(is_free)
+        (row,) = [row for row in await self.rows() if row["id"] == job_id]
+        holds = self.runner._pool._holds
+        await holds.free_seat()
+        tasks = {row["task_id"]: row["identifier"]}
+        jobs = list(await holds.fetch(tasks=tasks, limit=1, forbidden_flags=None, now=None))
+        assert [job.id for job in jobs] == [job_id]
+        return jobs
+
     async def rows(self) -> list[Any]:
         return [row for row in await self.jobs.all() if row["id"] in self.ids]
+
+    async def are_locked(self) -> bool:
+        """Whether all are locked in the ordinary way."""
+        return {row["locked_by"] for row in await self.rows()} == {self.runner.pool_id}
+
+    async def is_locked(self, job_id: int) -> bool:
+        rows = [row for row in await self.rows() if row["id"] == job_id]
+        return [row["locked_by"] for row in rows] == [self.runner.pool_id]
+
+    async def has_returned(self, times: int) -> bool:
+        """Whether the return of the ordinary job was attempted this often."""
+        return await self.jobs.connection.fetchval(
+            f"select is_called and last_value = $1 from {SCHEMA}.returns", times
+        )
 
     def keep_out(self, *job_ids: int) -> list[Job]:
         """Take jobs from their source that have not started."""
@@ -76,16 +107,20 @@ class Scene:
 
     async def delay_the_lock(self, job_id: int) -> None:
         """Make the statement that locks this job wait for `let_it_lock`."""
+        await self.delay(f"old.id = {job_id} and old.locked_at is null")
+
+    async def delay(self, condition: str) -> None:
+        """Make the next update of such a row wait for `let_it_lock`."""
         await self.jobs.connection.execute(
             f"create function {SCHEMA}.wait() returns trigger language plpgsql as $$ begin "
             f"perform pg_advisory_xact_lock({LOCK}); return new; end $$; "
             f"create trigger wait before update on {SCHEMA}._private_jobs for each row "
-            f"when (old.id = {job_id} and old.locked_at is null) execute function {SCHEMA}.wait(); "
+            f"when ({condition}) execute function {SCHEMA}.wait(); "
             f"select pg_advisory_lock({LOCK})"
         )
 
     async def until_it_ends(self) -> int:
-        """Wait until the end of the batch locks the job; the server's process that does it."""
+        """Wait until the end of the batch locks the job, or another delayed one; its process."""
 
         async def is_waiting() -> bool:
             return await self.jobs.connection.fetchval(f"select exists (select {END_OF_BATCH})", LOCK)
@@ -200,11 +235,7 @@ async def test_jobs_that_an_ordinary_fetch_has_locked_in_between_run_once(
     await scene.start(poll_interval=0.1)
     await scene.hold()
     await scene.end_session()
-
-    async def are_locked() -> bool:
-        return {row["locked_by"] for row in await scene.rows()} == {scene.runner.pool_id}
-
-    await until(are_locked)
+    await until(scene.are_locked)
     assert len(scene.gate.started) == SLOTS
     await utils.pause_task("other")  # the end of the batch begins
 
@@ -215,6 +246,41 @@ async def test_jobs_that_an_ordinary_fetch_has_locked_in_between_run_once(
     await until(are_settled)
     await utils.resume_task("other")
     await scene.run_all()
+
+
+# -- written while it is locked ------------------------------------------------------------------------------
+
+
+async def test_outcomes_are_written_while_a_batch_is_locked_before_its_jobs_run(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The wait for all outcomes must not end that batch a second time."""
+    runner: Any = await scene.start()
+    await scene.delay("old.key is not null and old.locked_at is null")
+    scene.ids = [await scene.holding.add(lambda: scene.jobs.add("step", key="k"))]
+    await scene.until_it_ends()
+    assert scene.holding.held_fetches
+    writing = asyncio.create_task(runner._pool.write_outcomes())
+    await asyncio.sleep(0)
+    await scene.let_it_lock()
+    await writing
+    await scene.run_all()
+    assert "could not be written" not in caplog.text
+
+
+async def test_a_wait_for_outcomes_leaves_batches_alone_that_begin_meanwhile(scene: Scene) -> None:
+    runner: Any = await scene.start()
+    await scene.hold()
+    await scene.delay_the_lock(scene.gate.started[0])
+    writing = asyncio.create_task(runner._pool.write_outcomes())
+    await scene.until_it_ends()
+    later = await scene.jobs.add("foreign")
+    scene.ids.append(later)
+    await scene.hold_one(later)
+    await scene.let_it_lock()
+    await writing
+    assert await scene.is_locked(scene.gate.started[0])
+    assert later in runner._pool._holds.by_id
 
 
 # -- taken by other workers ----------------------------------------------------------------------------------

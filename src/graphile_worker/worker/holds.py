@@ -549,22 +549,22 @@ class Holds:
         return not self._lost.is_busy and not any(seat.is_busy for seat in self._seats.all)
 
     async def flush(self) -> None:
-        """End all batches now, and settle those that were lost."""
-        while not self.is_settled:
-            for seat in self._seats.all:
-                batch = seat.batch
-                if batch is not None:
-                    self._end_soon(batch)
-            if any(seat.is_busy for seat in self._seats.all):
-                await self._seats.change()
-            else:
-                await self._lost.settled()
+        """End all present batches, and settle those that were lost."""
+        batches = {seat: seat.batch for seat in self._seats.all if seat.batch is not None}
+        for batch in batches.values():
+            self._end_soon(batch)
+        while any(seat.batch is batch for seat, batch in batches.items()):
+            await self._seats.change()
+        await self._lost.settled()
 
     async def let_go(self) -> None:
         """Hold nothing from now on, and end all batches."""
         self._is_closing = True
         await self._seats.close()
-        await self.flush()
+        while not self.is_settled:
+            await self.flush()
+            if any(seat.is_busy for seat in self._seats.all):  # a fetch that was in flight
+                await self._seats.change()
 
     def abandon(self) -> None:
         """Drop everything that is unwritten: the transactions end with their connections."""
