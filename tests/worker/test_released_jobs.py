@@ -248,6 +248,33 @@ async def test_jobs_that_an_ordinary_fetch_has_locked_in_between_run_once(
     await scene.run_all()
 
 
+async def test_a_job_that_is_released_while_others_are_reclaimed_is_returned_too(scene: Scene) -> None:
+    """The reclaim has counted it among the jobs that the pool knows."""
+    await scene.start(poll_interval=0.1)
+    waiting = await scene.hold()
+    await scene.end_session()
+    await until(scene.are_locked)
+    connection = scene.jobs.connection
+    async with connection.transaction():
+        unknown = await scene.jobs.add("step")
+        await connection.execute(
+            f"update {SCHEMA}._private_jobs set attempts = 1, locked_at = now(), locked_by = $1 "
+            "where id = $2",
+            scene.runner.pool_id,
+            unknown,
+        )
+    await scene.delay(f"old.id = {unknown} and old.locked_at is not null")
+    sessions = scene.runner._pool._sessions
+    sessions.holdings.doubt()  # as after a lost answer
+    reclaiming = asyncio.create_task(sessions.reclaim())
+    await scene.until_it_ends()
+    scene.ids.append(unknown)
+    scene.release(scene.keep_out(waiting[-1]))
+    await scene.let_it_lock()
+    await reclaiming
+    await scene.run_all()
+
+
 # -- written while it is locked ------------------------------------------------------------------------------
 
 

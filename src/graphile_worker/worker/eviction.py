@@ -53,7 +53,7 @@ class EvictionCheck:
         lost = lost_jobs(holdings, jobs, await self._still_locked([job.id for job in jobs]))
         if lost:
             self.evict(lost)
-        holdings.in_doubt = True  # a fetch that was given up may have been committed late
+        holdings.doubt()  # a fetch that was given up may have been committed late
         lease.settle(epoch)
         self._source.pulse()
         with suppress(Exception):  # the next statement retries it

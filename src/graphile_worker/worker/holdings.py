@@ -26,8 +26,9 @@ class Holdings:
         """
         self.unsettled: Mapping[int, Job] = {}
         """Jobs of held batches whose transaction was lost: they may be locked by this pool."""
-        self.in_doubt = False
-        """Whether a statement may have locked jobs without this pool knowing it."""
+        self.doubts = 0
+        """How often a statement may have locked jobs without this pool knowing it."""
+        self._reclaimed = 0  # of those
         self.lost: dict[int, Job] = {}
         """Jobs that were recovered by another worker and are not dropped everywhere yet.
 
@@ -45,6 +46,19 @@ class Holdings:
             if self.given_up:
                 self.given_up.difference_update(self._jobs)
         return self._jobs
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether jobs may be locked that this pool does not know of."""
+        return self.doubts > self._reclaimed
+
+    def doubt(self) -> None:
+        """Jobs may be locked that are not among these; a reclaim that has begun does not settle it."""
+        self.doubts += 1
+
+    def reclaimed(self, doubts: int) -> None:
+        """All unknown jobs were returned, as of when there were this many doubts."""
+        self._reclaimed = doubts
 
     @property
     def count(self) -> int:

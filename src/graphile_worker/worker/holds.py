@@ -324,8 +324,8 @@ class Holds:
                 await self._end_on(seat.session, batch, (), jobs)
                 self._sessions.holdings.add(jobs)
         except Exception as error:
-            self._sessions.holdings.in_doubt = True  # it may have been committed, but nothing has started
-            if not self._is_refused(error):
+            self._sessions.holdings.doubt()  # it may have been committed, but nothing has started
+            if not self._is_refused(error) and not may_pass(error):
                 raise
             return None
         finally:
@@ -369,7 +369,7 @@ class Holds:
             if batch.ending is not None:
                 batch.released.add(job.id)
             if holdings.jobs.pop(job.id, None) is not None:
-                holdings.in_doubt = True  # locked by an ordinary fetch, see `without_own`
+                holdings.doubt()  # locked by an ordinary fetch, see `without_own`
             batch.ids.discard(job.id)
             batch.left -= 1
             batches.add(batch)
@@ -499,7 +499,7 @@ class Holds:
         holdings = self._sessions.holdings
         if batch.released:
             jobs = [job for job in jobs if job.id not in batch.released]
-            holdings.in_doubt = True
+            holdings.doubt()
         holdings.add(jobs)
 
     def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:

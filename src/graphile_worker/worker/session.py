@@ -76,12 +76,14 @@ class Sessions:
                 await stack.enter_async_context(session.lock)
             if self.holdings.in_doubt:
                 await self._all[0].run_locked(self._reclaim)
-                self.holdings.in_doubt = False
 
     async def _reclaim(self, connection: Connection) -> None:
         await self._end_abandoned(connection)
-        known = [*self.holdings.jobs, *self.holdings.given_up, *self.holdings.unsettled]
+        holdings = self.holdings
+        doubts = holdings.doubts
+        known = [*holdings.jobs, *holdings.given_up, *holdings.unsettled]
         await reclaim_jobs(connection, self._schema, self._pool_id, known)
+        holdings.reclaimed(doubts)
 
     async def _end_abandoned(self, connection: Connection) -> None:
         """Make sure that no statement sent on an abandoned connection can still commit."""
@@ -107,7 +109,7 @@ class Sessions:
         """Return every job that this pool still has locked, known or not; no task may be running."""
         if self.holdings.jobs:
             self.holdings.jobs.clear()
-            self.holdings.in_doubt = True
+            self.holdings.doubt()
         await self.reclaim()
 
     async def close(self) -> None:
@@ -179,7 +181,7 @@ class Session:
                 epoch = lease.epoch
                 jobs = await self.run_locked(statement)
                 if lease.epoch != epoch:
-                    holdings.in_doubt = True
+                    holdings.doubt()
                     return []
                 holdings.add(jobs)
                 return jobs
@@ -205,7 +207,7 @@ class Session:
                 self._patience = min(self._patience * 2, LONGEST_WAIT)
             # A cancelled statement leaves an unread answer on the connection.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
-                self._group.holdings.in_doubt = True
+                self._group.holdings.doubt()
                 await self._drop(may_be_open=not is_gone(connection))
             if was_missed:
                 raise TimeoutError from error
