@@ -275,6 +275,64 @@ async def test_a_job_that_is_released_while_others_are_reclaimed_is_returned_too
     await scene.run_all()
 
 
+async def test_a_return_that_is_repeated_leaves_out_jobs_that_were_fetched_again(
+    scene: Scene, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pause frees a held job and returns an ordinary one, which fails once."""
+    monkeypatch.setattr("graphile_worker.worker.source.RETRY_DELAYS", Delays(1.0, 1.0))
+    await scene.start()
+    held = (await scene.hold())[-1]
+    ordinary = await scene.jobs.add("other", key="k")  # not held
+    scene.ids.append(ordinary)
+    await until(lambda: scene.is_locked(ordinary))
+    assert not await scene.is_locked(held)
+    connection = scene.jobs.connection
+    await connection.execute(
+        f"create sequence {SCHEMA}.returns; "
+        f"create function {SCHEMA}.fail() returns trigger language plpgsql as $$ begin "
+        f"if nextval('{SCHEMA}.returns') = 1 then raise 'not now'; end if; return new; end $$; "
+        f"create trigger fail before update on {SCHEMA}._private_jobs for each row "
+        f"when (old.id = {ordinary} and new.locked_at is null) execute function {SCHEMA}.fail()"
+    )
+    await utils.pause_task("other")
+    await until(lambda: scene.has_returned(1))
+    again = await scene.hold_one(held)
+    await scene.holding.recorder.wait_for(PoolJobsReturned)
+    assert await scene.has_returned(2)
+    assert held in scene.runner._pool._holds.by_id
+    assert await scene.holding.row_locked([held]) == [held]
+    await utils.resume_task("other")
+    await until(lambda: scene.is_locked(ordinary))
+    scene.runner._pool._lanes[0].source.adopt(again)
+    await scene.run_all()
+
+
+async def test_a_return_without_an_answer_leaves_out_jobs_that_were_fetched_again(
+    scene: Scene, utils: WorkerUtils, network: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has unlocked the job, and the worker does not know."""
+    for module in ("db.retry", "worker.session"):
+        monkeypatch.setattr(f"graphile_worker.{module}.BROKEN_CONNECTION", Delays(1.0, 1.0))
+    proxy, url = network
+    await scene.start(connection_string=url)
+    await scene.hold()
+    ordinary = await scene.jobs.add("other", key="k")  # not held
+    scene.ids.append(ordinary)
+    await until(lambda: scene.is_locked(ordinary))
+    fetching = scene.runner._pool._fetch_session._connection.get_server_pid()
+    await scene.delay(f"old.id = {ordinary} and new.locked_at is null")
+    await utils.pause_task("other")
+    assert await scene.until_it_ends() == fetching
+    proxy.link(fetching).needle = b"SELECT 1\0"
+    await scene.let_it_lock()
+    await until(lambda: proxy.cuts == 1)
+    await utils.resume_task("other")
+    await until(lambda: scene.is_locked(ordinary))  # fetched again
+    await scene.holding.recorder.wait_for(PoolJobsReturned)
+    assert await scene.is_locked(ordinary)
+    await scene.run_all()
+
+
 # -- written while it is locked ------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from ..clock import Clock
+from ..db.connection import Connection
 from ..errors import ConfigError
 from ..hooks import Events
 from ..hooks.events import PoolJobsFetched
@@ -292,16 +293,22 @@ class Fetcher:
 
     # -- jobs that were not run, and queues ----------------------------------------------------------------
 
+    def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Let go of held jobs that were not started; returns the others, which must be unlocked."""
+        return jobs if self._holds is None else self._holds.release(jobs)
+
     async def return_jobs(self, jobs: Sequence[Job]) -> None:
-        """Unlock jobs that were not started."""
-        if self._holds is not None:
-            jobs = self._holds.release(jobs)
-            if not jobs:
-                return
+        """Unlock jobs that were not started; may be repeated.
+
+        An attempt without an answer may have unlocked them, and a fetch locked them again: those stay locked.
+        """
         holdings = self._session.holdings
-        if holdings.lost:
-            jobs = [job for job in jobs if not holdings.is_lost(job)]
-        await self._session.run(lambda connection: return_jobs(connection, self._schema, self.pool_id, jobs))
+
+        async def statement(connection: Connection) -> None:
+            own = [job for job in jobs if holdings.jobs.get(job.id) is job]
+            await return_jobs(connection, self._schema, self.pool_id, own)
+
+        await self._session.run(statement)
         holdings.remove(jobs)
 
     @property

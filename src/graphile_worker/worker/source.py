@@ -169,7 +169,10 @@ class BufferedSource:
         self, jobs: Sequence[Job], event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]
     ) -> None:
         if jobs:
-            await retry_until_done(lambda: self._fetcher.return_jobs(jobs), self._clock, self._on_error)
+            # Only once: when the rest is retried, these may have been fetched again.
+            locked = self._fetcher.release(jobs)
+            if locked:
+                await retry_until_done(lambda: self._fetcher.return_jobs(locked), self._clock, self._on_error)
             self._events.emit(event(pool_id=self._fetcher.pool_id, jobs=jobs))
 
     def _return_soon(self, returning: Coroutine[Any, Any, None]) -> None:
