@@ -35,9 +35,9 @@ async def get_plain_jobs(
     """Lock jobs like `get_jobs`, but faster, if no job of a named queue can be next; none otherwise."""
     rows = await connection.fetch(
         load("fetch/get_plain_jobs" if ranges is None else "fetch/get_plain_jobs_above_watermarks", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
     )
-    return _plain_jobs(rows, pool_id, tasks)
+    return plain_jobs(rows, pool_id, tasks)
 
 
 async def get_announced_jobs(
@@ -54,12 +54,13 @@ async def get_announced_jobs(
     """Lock jobs even faster, if all have one priority and none waits in a named queue; none otherwise."""
     rows = await connection.fetch(
         load("fetch/get_announced_jobs", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now),
     )
-    return _plain_jobs(rows, pool_id, tasks)
+    return plain_jobs(rows, pool_id, tasks)
 
 
-def _plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> Sequence[Job]:
+def plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> Sequence[Job]:
+    """The jobs of these rows in run order; those of many rows are made when they are needed."""
     if len(rows) < MANY:
         return _in_order(taken_jobs(rows, pool_id, tasks))
     return JobBatch(len(rows), lambda: _in_order(taken_jobs(rows, pool_id, tasks)))
@@ -82,7 +83,7 @@ async def get_jobs(
     """
     rows = await connection.fetch(
         load("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
     )
     return _in_order(taken_jobs(rows, pool_id, tasks))
 
@@ -101,7 +102,7 @@ async def get_wide_jobs(
     """Lock jobs like `get_jobs`, and of a named queue as many as its width allows."""
     rows = await connection.fetch(
         load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, *(ranges or ())),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
     )
     return _in_order(taken_jobs(rows, pool_id, tasks))
 
@@ -129,7 +130,7 @@ async def get_fair_jobs(
     """Lock the next jobs of named queues in turn, starting after the queue with the id `after`."""
     rows = await connection.fetch(
         load("fetch/get_fair_jobs@wide" if is_wide else "fetch/get_fair_jobs", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now, after),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, after),
     )
     found = rows if rows[0][0] is not None else []
     jobs = FairJobs(taken_jobs((row[:JOB_COLUMNS] for row in found), pool_id, tasks))
@@ -155,9 +156,11 @@ def _in_order(jobs: list[Job]) -> list[Job]:
     return jobs
 
 
-def _ids(tasks: Mapping[int, str]) -> str:
+def task_ids(tasks: Mapping[int, str]) -> str:
+    """The ids of tasks as statements expect them."""
     return "{" + ",".join(map(str, tasks)) + "}"
 
 
-def _flags(forbidden: Sequence[str] | None) -> list[str] | None:
+def flag_list(forbidden: Sequence[str] | None) -> list[str] | None:
+    """The forbidden flags as statements expect them; None if there are none."""
     return list(forbidden) if forbidden else None

@@ -17,7 +17,7 @@ from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from ..sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
-from .fetch import Ranges, _flags, _ids
+from .fetch import Ranges, flag_list, task_ids
 
 BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
@@ -67,7 +67,7 @@ async def get_tied_jobs(
     """Like `get_held_jobs`, but go on after the last one; none if other jobs may be next."""
     return await connection.fetch(
         load("hold/get_tied_jobs", schema),
-        *(limit, _ids(tasks), _flags(forbidden_flags), now, ties.priority, ties.run_at, ties.last_id),
+        *(limit, task_ids(tasks), flag_list(forbidden_flags), now, ties.priority, ties.run_at, ties.last_id),
     )
 
 
@@ -87,7 +87,7 @@ async def get_held_jobs(
     """
     statement = "hold/get_held_jobs" if ranges is None else "hold/get_held_jobs_above_watermarks"
     return await connection.fetch(
-        load(statement, schema), *(limit, _ids(tasks), _flags(forbidden_flags), now, *(ranges or ()))
+        load(statement, schema), *(limit, task_ids(tasks), flag_list(forbidden_flags), now, *(ranges or ()))
     )
 
 

@@ -12,7 +12,7 @@ from ..job import Job
 from ..limit import Limit, Rate, seconds_of
 from ..schema_name import SchemaName
 from ..sql import load
-from .fetch import Ranges, _flags, _ids, _plain_jobs
+from .fetch import Ranges, flag_list, plain_jobs, task_ids
 
 
 class LimitState(msgspec.Struct, frozen=True):
@@ -78,12 +78,12 @@ async def get_limited_jobs(
     """
     rows = await connection.fetch(
         load("limits/get_limited_jobs", schema),
-        *(pool_id, _ids(tasks), limit, _flags(forbidden_flags), now),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now),
         *(ranges or (None, None, None)),
         limits,
         is_wide,
     )
-    return _plain_jobs(rows[:-1], pool_id, tasks), _state.decode(rows[-1][1])
+    return plain_jobs(rows[:-1], pool_id, tasks), _state.decode(rows[-1][1])
 
 
 async def register_limits(

@@ -139,12 +139,13 @@ class AdaptiveSource(BufferedSource):
         self._add(self._without_paused(jobs))
         self._watch_prefetched()
 
-    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         self._unpack()
-        lost = self._prefetched.drop(is_lost)
-        self._pace.received -= len(lost)
-        self.pulse()
-        return lost
+        dropped = self._prefetched.drop(is_dropped)
+        self._pace.received -= len(dropped)
+        if dropped:
+            self.pulse()  # they may be free soon, and below a watermark
+        return dropped
 
     @property
     def is_released(self) -> bool:

@@ -25,7 +25,7 @@ logger = logging.getLogger("graphile_worker.worker")
 class WaitingJobs(Protocol):
     """The part of a source that drops jobs before they start."""
 
-    def drop(self, is_lost: Callable[[Job], bool], /) -> list[Job]: ...
+    def drop(self, is_dropped: Callable[[Job], bool], /) -> list[Job]: ...
 
 
 class RunningJobs(Protocol):

@@ -64,9 +64,9 @@ class AllSources:
         for source in self._sources:
             source.poll()
 
-    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the prefetched jobs that belong to another worker now."""
-        return [job for source in self._sources for job in source.drop(is_lost)]
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the prefetched jobs for which `is_dropped` is true."""
+        return [job for source in self._sources for job in source.drop(is_dropped)]
 
     async def release(self) -> None:
         """Stop fetching and return the prefetched jobs."""

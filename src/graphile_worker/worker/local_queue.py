@@ -99,11 +99,11 @@ class LocalQueue(BufferedSource):
         self._wait_if_all_are_busy()
         self._wake(len(jobs))
 
-    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        lost = self._prefetched.drop(is_lost)
-        if lost and not self._prefetched:
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        dropped = self._prefetched.drop(is_dropped)
+        if dropped and not self._prefetched:
             self._all_taken()
-        return lost
+        return dropped
 
     @property
     def is_released(self) -> bool:

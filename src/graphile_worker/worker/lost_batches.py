@@ -145,7 +145,7 @@ class LostBatches:
 
         ours = await self._session.run_under_lease(statement)
         if not ours and any(found.values()):
-            return  # the lease ended meanwhile; they were returned
+            return  # the lease ended meanwhile; they are looked at again
         for job in ours:
             finished = self._remove(job)
             if finished is not None:

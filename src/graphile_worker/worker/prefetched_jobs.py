@@ -28,14 +28,14 @@ class PrefetchedJobs(deque[Job]):
         else:
             self.extend(jobs)
 
-    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the jobs that belong to another worker now."""
-        lost = [job for job in self if is_lost(job)]
-        if lost:
-            kept = [job for job in self if not is_lost(job)]
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the jobs for which `is_dropped` is true."""
+        dropped = [job for job in self if is_dropped(job)]
+        if dropped:
+            kept = [job for job in self if not is_dropped(job)]
             self.clear()
             self.extend(kept)
-        return lost
+        return dropped
 
     def take_all(self) -> list[Job]:
         """Remove and return all jobs."""

@@ -61,8 +61,8 @@ class JobSource(Protocol):
         """Add jobs that a write has locked; not to be called after a release."""
         ...
 
-    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the prefetched jobs that belong to another worker now."""
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the prefetched jobs for which `is_dropped` is true."""
         ...
 
     def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
@@ -140,7 +140,7 @@ class BufferedSource:
                 self._return_soon(self._return(paused, self._returned))
         self.poll()
 
-    def drop(self, is_lost: Callable[[Job], bool]) -> list[Job]:
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         raise NotImplementedError
 
     def poll(self) -> None:
