@@ -81,6 +81,7 @@ class WorkerBuilder:
     lanes: list[LanePlan]
     cron_items: Sequence[ParsedCronItem]
     database: Pool
+    """Opened and closed here; the parts of the worker use that of `_lending`."""
     dsn: Dsn | None
     """The address of the database; None for a pool of the caller."""
     has_tables: bool
@@ -305,7 +306,7 @@ class WorkerBuilder:
         from ..client import WorkerUtils
 
         return WorkerUtils(
-            self.database,
+            self._lending.database,
             schema=self.options.schema_name,
             use_local_time=self.options.use_local_time,
             hooks=self.hooks,
@@ -352,7 +353,7 @@ class WorkerBuilder:
             tasks = self.executors.bound(tasks, self.hooks._carriers)
         return WorkerPool(
             self.options,
-            self.database,
+            self._lending.database,
             tasks,
             services,
             self.hooks,
@@ -406,7 +407,7 @@ class WorkerBuilder:
         return Recovery(
             pool,
             self.options,
-            self.database,
+            self._lending.database,
             self.dsn,
             pool.task_identifiers,
             self.hooks,
@@ -497,7 +498,7 @@ class WorkerBuilder:
 
         options = self.options
         return StaleLocks(
-            self.database,
+            self._lending.database,
             options.schema_name,
             self.hooks.events,
             self._clock,

@@ -1,4 +1,8 @@
-"""Lending: the worker's connections, lent to tasks and to the cron scheduler."""
+"""Lending: the worker's connections, lent to tasks and to the cron scheduler.
+
+Every part of the worker uses `Lending.database`, so that each wait for a connection is seen, and held batches
+leave theirs to it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from contextlib import asynccontextmanager
 
 from ..db.connection import Connection, Pool
 from ..db.open import lend
+from ..db.watched_pool import WatchedPool
 from ..worker.pool import SESSIONS_WITH_LISTENER
 
 CRON_TIMEOUT = 120.0  # seconds after which the cron scheduler gives a connection up
@@ -27,15 +32,18 @@ class Lending:
     """Lends connections of one pool, and keeps enough of them for the worker itself."""
 
     def __init__(self, database: Pool, *, reserved: int) -> None:
-        self.database = database
+        self.database = WatchedPool(database)
         self.kept = SESSIONS_WITH_LISTENER + reserved
         """How many connections the worker uses itself."""
         self._size = max(1, database.get_max_size() - self.kept)
         self._for_tasks = _Permits(self._size)
         self._used = 0  # of those for tasks, by tasks and by the worker
         self._waiting = 0  # tasks
-        self.on_wanted: Callable[[], None] = lambda: None
-        """Called when a task must wait."""
+        self._on_wanted: Callable[[], None] = lambda: None
+
+    def watch(self, on_wanted: Callable[[], None]) -> None:
+        """Call this when `wanted` has grown; the database is not watched before."""
+        self._on_wanted = self.database.on_starved = on_wanted
 
     @asynccontextmanager
     async def to_task(self) -> AsyncIterator[Connection]:
@@ -52,7 +60,7 @@ class Lending:
         if self._for_tasks.try_acquire():
             return
         self._waiting += 1
-        self.on_wanted()
+        self._on_wanted()
         try:
             await self._for_tasks.acquire()
         finally:
@@ -60,7 +68,7 @@ class Lending:
 
     def take(self) -> bool:
         """Reserve a connection of the tasks; False if more than half of them would then be in use."""
-        if 2 * (self._used + 1) > self._size or not self._for_tasks.try_acquire():
+        if self.wanted or 2 * (self._used + 1) > self._size or not self._for_tasks.try_acquire():
             return False
         self._used += 1
         return True
@@ -71,9 +79,13 @@ class Lending:
         self._for_tasks.release()
 
     @property
-    def are_wanted(self) -> bool:
-        """Whether a task waits for a connection."""
-        return self._waiting > 0
+    def wanted(self) -> int:
+        """How many connections are waited for.
+
+        A task that asks for one may keep it for long, so each counts, and at once. All others, such as
+        `helpers.add_job`, count as one, and after a while: they take turns quickly.
+        """
+        return self._waiting + self.database.is_starved
 
     @asynccontextmanager
     async def to_cron(self) -> AsyncIterator[Connection]:

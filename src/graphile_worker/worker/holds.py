@@ -228,6 +228,8 @@ class Holds:
         try:
             async with seat.session.lock:
                 batch, rows, may_be_more = await seat.session.run_locked(statement)
+            if rows:
+                seat.batch = batch  # before the seat could be taken for a free one
         finally:
             seat.is_fetching = False
             self._seats.lost_if_gone(seat)
@@ -235,7 +237,6 @@ class Holds:
         if not rows:
             self.may_be_more = False
             return ()
-        seat.batch = batch
         jobs = self._begin(batch, rows, tasks)
         if not jobs or lease.epoch != epoch or self._is_closing:
             self._ties = None
@@ -460,7 +461,6 @@ class Holds:
             self._seats.changed()
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
                 self.wake()
-        await self._seats.leave_to_tasks(seat)
 
     async def _end_on(
         self, session: Session, batch: HeldBatch, completed: Sequence[Finished], outlasting: Sequence[Job]

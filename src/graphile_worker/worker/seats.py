@@ -1,6 +1,6 @@
 """Seats: the sessions of held batches, borrowed from the tasks' share of the connections.
 
-They are opened when jobs are short and many, and closed when none were held for a while. A task that must
+They are opened when jobs are short and many, and closed when none were held for a while. A caller that must
 wait for a connection gets one of theirs.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ..queries.hold import warm_up
@@ -37,12 +38,13 @@ class SpareConnections(Protocol):
         ...
 
     @property
-    def are_wanted(self) -> bool:
-        """Whether tasks wait for a connection."""
+    def wanted(self) -> int:
+        """How many connections others wait for."""
         ...
 
-    on_wanted: Callable[[], None]
-    """Called when a task must wait for a connection."""
+    def watch(self, on_wanted: Callable[[], None]) -> None:
+        """Call this when `wanted` has grown."""
+        ...
 
 
 class Seat:
@@ -87,13 +89,13 @@ class Seats:
         self._on_short = on_short
         self.all = [Seat(sessions.open(hold=True)) for _ in range(SEATS)]
         self._warming: asyncio.Task[None] | None = None
-        self._cooling: set[asyncio.Task[None]] = set()
+        self._cooling: dict[Seat, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._waits = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_at = 0.0  # monotonic
         self._is_closing = False
-        spare.on_wanted = self._make_room
+        spare.watch(self._make_room)
 
     def are_ready(self) -> bool:
         """Whether enough are warm; starts to warm them up otherwise."""
@@ -143,6 +145,7 @@ class Seats:
 
     def changed(self) -> None:
         """Call it when a batch has ended, or could not begin."""
+        self._make_room()
         self._changed.set()
 
     def used(self) -> None:
@@ -156,12 +159,6 @@ class Seats:
         if seat.is_warm and not seat.session.is_connected:
             seat.is_warm = False
             self._put_back(seat)
-
-    async def leave_to_tasks(self, seat: Seat) -> None:
-        """Close the seat if a task waits for a connection."""
-        if self._spare.are_wanted and seat.is_free:
-            self._on_short()
-            await self._cool_down(seat)
 
     async def close(self) -> None:
         """Begin no more batches; the pool closes the sessions."""
@@ -185,7 +182,7 @@ class Seats:
             self.used()  # those that are never used are closed too
         finally:  # also if this is cancelled before it has connected
             for seat in seats:
-                if not seat.is_warm:
+                if not seat.is_warm and seat not in self._cooling:
                     self._put_back(seat)
 
     def _reserve(self, seat: Seat) -> bool:
@@ -204,24 +201,19 @@ class Seats:
         except Exception as error:
             self._on_short()
             logger.debug("no session for held batches: %r", error)
-            await self._cool_down(seat)
-        finally:
-            self._changed.set()
-
-    async def _cool_down(self, seat: Seat) -> None:
-        """Leave the connection to the tasks."""
-        seat.is_warm = False
-        try:
             await seat.session.close()
-        finally:
             self._put_back(seat)
+        finally:
+            self.changed()
 
     def _make_room(self) -> None:
-        """A task waits for a connection: leave it one. If all seats have batches, the next end leaves one."""
-        seat = next((seat for seat in self.all if seat.is_free), None)  # also while the worker stops
-        if seat is not None:
-            self._on_short()
-            self._start_to_cool([seat])
+        """Leave connections to callers that wait. Seats that are not free do so as soon as they are."""
+        missing = self._spare.wanted - len(self._cooling)
+        if missing > 0:
+            free = [seat for seat in self.all if seat.is_free]  # also while the worker stops
+            if free:
+                self._on_short()
+                self._start_to_cool(free[:missing])
 
     def _check_idle(self) -> None:
         self._idle_timer = None
@@ -235,8 +227,12 @@ class Seats:
     def _start_to_cool(self, seats: Sequence[Seat]) -> None:
         for seat in seats:
             seat.is_warm = False  # before anything waits: a batch must not begin now
-            task = asyncio.get_running_loop().create_task(
-                self._cool_down(seat), name="graphile-worker session that is not needed"
+            self._cooling[seat] = task = asyncio.get_running_loop().create_task(
+                seat.session.close(), name="graphile-worker session that is not needed"
             )
-            self._cooling.add(task)
-            task.add_done_callback(self._cooling.discard)
+            task.add_done_callback(partial(self._cooled, seat))
+
+    def _cooled(self, seat: Seat, _: asyncio.Task[None]) -> None:
+        """Also if it was cancelled before its first step."""
+        del self._cooling[seat]
+        self._put_back(seat)

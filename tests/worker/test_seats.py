@@ -1,0 +1,194 @@
+"""Seats and what they borrow, on a pool of their own and without a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker.clock import SystemClock
+from graphile_worker.outcome import COMPLETED, Finished
+from graphile_worker.recovery.lease import Lease
+from graphile_worker.runner.lending import Lending
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.worker.holds import Holds
+from graphile_worker.worker.lost_batches import LostBatches
+from graphile_worker.worker.seats import FEWEST_SEATS, SEATS, Seats
+from graphile_worker.worker.session import Sessions
+from support.held_load import FREE_ROWS
+from support.working import SCHEMA, SELDOM, Jobs, until
+
+FOR_TASKS = 8  # connections
+SOON = 30.0  # seconds; sessions of batches are closed after 60 without one
+POOL_ID = "pool-a"
+TERMS: Any = {"limit": 10, "forbidden_flags": None, "now": None}
+"""Of a fetch."""
+
+
+@pytest.fixture
+async def lending(database_url: str) -> AsyncIterator[Lending]:
+    async with asyncpg.create_pool(database_url, min_size=0, max_size=FOR_TASKS + 3) as pool:
+        lending = Lending(pool, reserved=0)
+        assert pool.get_max_size() - lending.kept == FOR_TASKS
+        yield lending
+
+
+class Scene:
+    """Seats, or held batches, with the connections of a small pool and no worker."""
+
+    def __init__(self, lending: Lending) -> None:
+        self.lending = lending
+        self.sessions = Sessions(lending.database, SchemaName(), POOL_ID, Lease(), prepared_statements=True)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.served = 0
+        self._can_end = asyncio.Event()
+
+    def seats(self) -> Seats:
+        return Seats(self.sessions, self.lending, SchemaName(), on_short=lambda: None)
+
+    def holds(self, seconds: float = SELDOM) -> Holds:
+        ignore: Any = lambda *_: None  # noqa: E731
+        lost = LostBatches(
+            self.sessions.open(),
+            SchemaName(),
+            SystemClock(),
+            pool_id=POOL_ID,
+            put=ignore,
+            on_committed=ignore,
+            on_discarded=ignore,
+            on_taken=ignore,
+            on_error=ignore,
+            now=lambda: None,
+        )
+        holds = Holds(
+            self.sessions,
+            self.lending,
+            SchemaName(),
+            pool_id=POOL_ID,
+            seconds=seconds,
+            lost=lost,
+            on_completed=ignore,
+            on_error=ignore,
+            now=lambda: None,
+        )
+        holds.allow(0.0)
+        return holds
+
+    async def start_tasks(self, count: int) -> None:
+        """Tasks that ask for a connection, and keep it."""
+        self.tasks += [asyncio.create_task(self._keep()) for _ in range(count)]
+        await asyncio.sleep(0)  # they have asked
+
+    async def _keep(self) -> None:
+        async with self.lending.to_task():
+            self.served += 1
+            await self._can_end.wait()
+
+    async def close(self) -> None:
+        self._can_end.set()
+        await asyncio.gather(*self.tasks)
+        await self.sessions.close()
+
+
+@pytest.fixture
+async def scene(lending: Lending) -> AsyncIterator[Scene]:
+    scene = Scene(lending)
+    yield scene
+    await scene.close()
+
+
+async def test_connections_are_wanted_only_while_a_task_waits(lending: Lending) -> None:
+    wanted: list[int] = []
+    lending.watch(lambda: wanted.append(lending.wanted))
+
+    async def borrow() -> None:
+        async with lending.to_task():
+            pass
+
+    assert lending.take()
+    async with AsyncExitStack() as stack:
+        for _ in range(FOR_TASKS - 1):
+            await stack.enter_async_context(lending.to_task())
+        assert not wanted  # all are in use, and no one waits
+        assert not lending.wanted
+        for is_cancelled in (True, False):
+            task = asyncio.create_task(borrow())
+            await until(lambda: lending.wanted == 1)
+            assert not lending.take()
+            task.cancel() if is_cancelled else lending.put_back()
+            await asyncio.wait((task,))
+            assert not lending.wanted
+        assert wanted == [1, 1]
+
+
+async def test_sessions_that_were_not_opened_in_time_are_left_to_tasks(lending: Lending) -> None:
+    sessions = Sessions(lending.database, SchemaName(), "pool-a", Lease(), prepared_statements=True)
+    seats = Seats(sessions, lending, SchemaName(), on_short=lambda: None)
+    seats.open_all()
+    await until(lambda: all(seat.is_reserved for seat in seats.all))
+    await seats.close()  # nothing has connected
+    assert [lending.take() for _ in range(FOR_TASKS)].count(True) == FOR_TASKS // 2
+    assert len(seats.all) == SEATS
+    await sessions.close()
+
+
+async def test_tasks_that_wait_while_sessions_are_opened_get_them(scene: Scene) -> None:
+    seats = scene.seats()
+    seats.open_all()
+    await asyncio.sleep(0)
+    await scene.start_tasks(FOR_TASKS)
+    assert [(seat.is_reserved, seat.is_warm) for seat in seats.all] == [(True, False)] * SEATS
+    assert scene.lending.wanted == SEATS
+    await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
+    assert not any(seat.is_reserved for seat in seats.all)
+
+
+async def test_only_as_many_sessions_are_closed_as_tasks_wait(scene: Scene) -> None:
+    seats = scene.seats()
+    seats.open_all()
+    await asyncio.sleep(0)
+    await scene.start_tasks(FOR_TASKS - SEATS + 1)
+    assert scene.lending.wanted == 1
+    await until(lambda: scene.served == len(scene.tasks), timeout=SOON)
+    await until(lambda: not seats.are_warming)
+    assert [seat.is_warm for seat in seats.all].count(True) == SEATS - 1
+    assert [seat.is_reserved for seat in seats.all].count(True) == SEATS - 1
+
+
+async def test_a_fetch_that_finds_nothing_leaves_its_session_to_a_task(scene: Scene) -> None:
+    holds = scene.holds()
+    await until(holds.is_ready)
+    await scene.start_tasks(FOR_TASKS - FEWEST_SEATS)
+    fetches = [asyncio.create_task(holds.fetch(tasks={}, **TERMS)) for _ in range(FEWEST_SEATS)]
+    await asyncio.sleep(0)
+    await scene.start_tasks(FEWEST_SEATS)
+    assert scene.lending.wanted == FEWEST_SEATS  # no session is free now
+    assert await asyncio.gather(*fetches) == [(), ()]
+    await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
+
+
+async def test_a_batch_that_was_just_fetched_keeps_its_session_until_it_ends(
+    scene: Scene, jobs: Jobs
+) -> None:
+    (job_id,) = await jobs.add_many("quick", 1)
+    task_id = await jobs.connection.fetchval(f"select task_id from {SCHEMA}._private_jobs")
+    holds = scene.holds()
+    await until(holds.is_ready)
+    await scene.start_tasks(FOR_TASKS - FEWEST_SEATS)
+    fetches = [asyncio.create_task(holds.fetch(tasks={task_id: "quick"}, **TERMS))]
+    await asyncio.sleep(0)
+    await scene.start_tasks(FEWEST_SEATS)
+    (fetched,) = await asyncio.gather(*fetches)
+    assert fetched is not None
+    (job,) = fetched
+    await until(lambda: scene.served == FOR_TASKS - 1, timeout=SOON)  # the other session was free
+    assert job.id == job_id
+    assert scene.lending.wanted == 1
+    assert await jobs.connection.fetch(FREE_ROWS, [job_id]) == []
+    holds.take(Finished(job, COMPLETED, "worker-a", 0.0))
+    await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
+    assert await jobs.count() == 0
