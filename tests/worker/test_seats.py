@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import asyncpg
 import pytest
 
 from graphile_worker.clock import SystemClock
+from graphile_worker.db.connection import Pool
 from graphile_worker.outcome import COMPLETED, Finished
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner.lending import Lending
@@ -18,7 +19,7 @@ from graphile_worker.schema_name import SchemaName
 from graphile_worker.worker.holds import Holds
 from graphile_worker.worker.lost_batches import LostBatches
 from graphile_worker.worker.seats import FEWEST_SEATS, SEATS, Seats
-from graphile_worker.worker.session import Sessions
+from graphile_worker.worker.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
 from support.working import SCHEMA, SELDOM, Jobs, until
 
@@ -101,6 +102,20 @@ async def scene(lending: Lending) -> AsyncIterator[Scene]:
     await scene.close()
 
 
+@asynccontextmanager
+async def all_connections(database: Pool) -> AsyncIterator[None]:
+    """Keep every connection of the pool from others."""
+    async with AsyncExitStack() as stack:
+        for _ in range(database.get_max_size()):
+            await stack.enter_async_context(database.acquire())
+        yield
+
+
+async def use(database: Pool) -> None:
+    async with database.acquire() as connection:
+        await connection.fetchval("select 1")
+
+
 async def test_connections_are_wanted_only_while_a_task_waits(lending: Lending) -> None:
     wanted: list[int] = []
     lending.watch(lambda: wanted.append(lending.wanted))
@@ -150,13 +165,24 @@ async def test_tasks_that_wait_while_sessions_are_opened_get_them(scene: Scene) 
 async def test_only_as_many_sessions_are_closed_as_tasks_wait(scene: Scene) -> None:
     seats = scene.seats()
     seats.open_all()
-    await asyncio.sleep(0)
+    await until(lambda: all(seat.is_warm for seat in seats.all))
     await scene.start_tasks(FOR_TASKS - SEATS + 1)
     assert scene.lending.wanted == 1
+    seats.changed()  # a session is being closed for the task already
     await until(lambda: scene.served == len(scene.tasks), timeout=SOON)
-    await until(lambda: not seats.are_warming)
     assert [seat.is_warm for seat in seats.all].count(True) == SEATS - 1
     assert [seat.is_reserved for seat in seats.all].count(True) == SEATS - 1
+
+
+async def test_no_session_is_opened_while_callers_wait(scene: Scene) -> None:
+    scene.seats()
+    async with all_connections(scene.lending.database):
+        waiting = asyncio.create_task(use(scene.lending.database))
+        await until(lambda: scene.lending.wanted == 1)
+        assert not scene.lending.take()
+    await waiting
+    assert scene.lending.take()
+    scene.lending.put_back()
 
 
 async def test_a_fetch_that_finds_nothing_leaves_its_session_to_a_task(scene: Scene) -> None:
@@ -192,3 +218,27 @@ async def test_a_batch_that_was_just_fetched_keeps_its_session_until_it_ends(
     holds.take(Finished(job, COMPLETED, "worker-a", 0.0))
     await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
     assert await jobs.count() == 0
+
+
+async def test_abandoned_batches_open_no_sessions(scene: Scene) -> None:
+    """Where no connection comes, the end of the worker waits for none."""
+    holds = scene.holds()
+    database = scene.lending.database
+    async with all_connections(database):
+        assert not holds.is_ready()
+        await until(lambda: database.is_starved)  # the sessions wait for connections
+        assert holds.is_warming
+        holds.abandon()
+        async with asyncio.timeout(SOON / 2):
+            await scene.sessions.close()
+    assert database.get_idle_size() == database.get_size()
+
+
+async def test_a_closed_session_of_batches_opens_no_connection(scene: Scene) -> None:
+    """A warm-up may have waited for something else until then."""
+    session = scene.sessions.open(hold=True)
+    await session.run(lambda connection: connection.fetchval("select 1"))
+    await scene.sessions.close()
+    with pytest.raises(SessionClosedError):
+        await session.run(lambda connection: connection.fetchval("select 1"))
+    assert scene.lending.database.get_idle_size() == scene.lending.database.get_size()

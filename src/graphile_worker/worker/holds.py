@@ -570,6 +570,7 @@ class Holds:
         """Drop everything that is unwritten: the transactions end with their connections."""
         self._is_closing = self._is_abandoned = True
         self._lost.abandon()
+        self._seats.abandon()
         for batch in (seat.batch for seat in self._seats.all):
             if batch is not None and batch.timer is not None:
                 batch.timer.cancel()

@@ -95,6 +95,7 @@ class Seats:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_at = 0.0  # monotonic
         self._is_closing = False
+        self._is_abandoned = False
         spare.watch(self._make_room)
 
     def are_ready(self) -> bool:
@@ -170,6 +171,17 @@ class Seats:
             await asyncio.wait((self._warming,))
         self._changed.set()
 
+    def abandon(self) -> None:
+        """As `close`, without waiting: whatever keeps a session from being closed is cancelled."""
+        self._is_closing = self._is_abandoned = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._warming is not None:
+            self._warming.cancel()
+        for task in self._cooling.values():
+            task.cancel()
+        self._changed.set()
+
     async def _warm_up(self, count: int) -> None:
         """Connect sessions until there are `count`, or as many as tasks can spare."""
         cold = [seat for seat in self.all if not seat.is_reserved][: count - self._warm_count]
@@ -209,7 +221,7 @@ class Seats:
     def _make_room(self) -> None:
         """Leave connections to callers that wait. Seats that are not free do so as soon as they are."""
         missing = self._spare.wanted - len(self._cooling)
-        if missing > 0:
+        if missing > 0 and not self._is_abandoned:
             free = [seat for seat in self.all if seat.is_free]  # also while the worker stops
             if free:
                 self._on_short()

@@ -38,6 +38,10 @@ T = TypeVar("T")
 Statement = Callable[[Connection], Awaitable[T]]
 
 
+class SessionClosedError(Exception):
+    """The worker has ended, and nothing would release a new connection."""
+
+
 class Sessions:
     """The sessions of one pool, with the holdings and the lease that they share."""
 
@@ -139,6 +143,7 @@ class Session:
         self._connection: Connection | None = None
         self._patience = ANSWER_WITHIN
         self._deadline = Deadline()
+        self._is_over = False
         self.lock = asyncio.Lock()
 
     @property
@@ -216,8 +221,11 @@ class Session:
     async def close(self, *, is_last: bool = False) -> None:
         """Reset the connection and release it to the database pool.
 
-        `is_last`: the worker ends, so that a connection for held batches is not worth a reset.
+        `is_last`: the worker ends, so that a connection for held batches is not worth a reset, and none is
+        opened for them later. The others may be needed again, see `WorkerPool.end_after_cancellation`.
         """
+        if is_last and self._holds_for is not None:
+            self._is_over = True  # before waiting: what comes next for the lock may be a warm-up
         async with self.lock:
             self._deadline.stop()
             connection, self._connection = self._connection, None
@@ -239,6 +247,8 @@ class Session:
     async def _open(self) -> Connection:
         if self._connection is not None and is_gone(self._connection):
             await self._drop()
+        if self._is_over:
+            raise SessionClosedError("the session was closed")
         if self._connection is None:
             connection: Connection = await self._pool.acquire()
             teach_arrays(connection)  # the caller's own pool has not done that
