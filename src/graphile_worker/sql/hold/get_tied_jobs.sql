@@ -13,13 +13,24 @@ with recursive
 :include terms
 :include queues
 ,
--- Locked rows are at the head of the index too, so that it tells what is next.
-head as materialized (
-  select job.priority = $5::smallint and date_part('epoch', job.run_at) = $6::double precision as is_tied
-  from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-  where job.is_available and job.job_queue_id is null
-  order by job.priority, job.run_at
-  limit 1
+-- Whether a job comes before them. The head of the index would tell too, but it has the deleted rows of the last batches.
+urgent as materialized (
+  (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.priority < $5::smallint
+    order by job.priority, job.run_at
+    limit 1
+  )
+  union all
+  (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null
+      and job.priority = $5 and job.run_at < to_timestamp($6::double precision)
+    order by job.run_at
+    limit 1
+  )
 )
 select
 :include held_columns
@@ -31,7 +42,7 @@ where found.id > $7::bigint and found.id <= $7 + 4::bigint * $1::bigint
   and found.task_id = any ((select ids from task)::integer[])
   and ($3::text[] is null or found.flags is null or not found.flags ?| $3)
   and (found.xmax = 0 or found.xmax <> all ((select transactions from other)::xid[]))
-  and (select is_tied from head) and not (select may_be_next from queues)
+  and not exists (select from urgent) and not (select may_be_next from queues)
 order by found.id
 limit $1
 for update of found skip locked
