@@ -25,8 +25,12 @@ NOT_MEASURED = (
     "tests/examples/",
     "tests/foreign/test_injection.py",
     "tests/fuzz/",
+    "tests/held/test_admin_functions.py",
     "tests/interop/test_held_batches.py",
     "tests/typing/",
+    "tests/worker/test_holds_in_lanes.py",
+    "tests/worker/test_holds_on_recovery.py",
+    "tests/worker/test_holds_rights.py",
     "tests/worker/test_run_order.py",
 )
 """Tests that repeat code many times or run it in other processes; other tests measure nearly all of it."""
