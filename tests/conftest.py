@@ -23,6 +23,7 @@ from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.limits import TimeLimits
 from support.measuring import Measuring
+from support.partitions import make_partitions
 from support.process_state import restored_process
 from support.run_guard import RunGuard
 from support.scheduling import LongestFirst
@@ -137,8 +138,12 @@ def graphile_worker_server(server: DatabaseServer) -> DatabaseServer:
 
 @pytest.fixture(scope="session")
 def template_database(server: DatabaseServer) -> str:
-    """The name of a database with the schema installed; it is cloned, never connected to."""
-    return server.create_template()
+    """The name of a database with the schema installed; it is cloned, never connected to.
+
+    It has the partitions that a worker with default settings makes when it first starts: making them takes
+    longer than the rest of most tests. Tests of the history have a template without them.
+    """
+    return server.create_template(prepare=make_partitions)
 
 
 @pytest.fixture

@@ -19,6 +19,19 @@ LOAD = 4500  # jobs: the first fetch after a pause holds none, and takes 2,000 a
 ROUNDS = 20  # loads after which a worker that has held nothing never will
 T = TypeVar("T")
 
+ADD_LOAD = f"""
+select from {SCHEMA}.add_jobs(array(
+    select json_populate_record(null::{SCHEMA}.job_spec, json_build_object(
+        'identifier', $2::text, 'run_at', now() - interval '1 day' + n * interval '1 ms'
+    )) from generate_series(1, $1::integer) n
+))"""
+
+ARE_LEFT = f"""
+select exists (
+    select from {SCHEMA}._private_jobs job join {SCHEMA}._private_tasks task on task.id = job.task_id
+    where task.identifier = $1
+)"""
+
 FREE_ROWS = f"select id from {SCHEMA}._private_jobs where id = any($1::bigint[]) for update skip locked"
 
 
@@ -46,12 +59,9 @@ class Holding:
         """Add short jobs until the worker holds some."""
         before = len(self.held_fetches)
 
-        async def have_ended() -> bool:
-            return not await self.rows(task)
-
         for _ in range(ROUNDS):
             await self.add_load(LOAD, task=task)
-            await until(have_ended)
+            await until(lambda: self._have_ended(task), every=0.02)
             if len(self.held_fetches) > before:
                 return
         raise AssertionError("the worker holds nothing")
@@ -64,12 +74,10 @@ class Holding:
 
     async def add_load(self, count: int, *, task: str = "quick") -> None:
         """Add short jobs that are due before all others, at different times: see get_tied_jobs."""
-        await self.jobs.connection.execute(
-            f"select {SCHEMA}.add_job($2, '{{}}', run_at => now() - interval '1 day' + n * interval '1 ms') "
-            "from generate_series(1, $1) n",
-            count,
-            task,
-        )
+        await self.jobs.connection.execute(ADD_LOAD, count, task)
+
+    async def _have_ended(self, task: str) -> bool:
+        return not await self.jobs.connection.fetchval(ARE_LEFT, task)
 
     # -- what has happened ---------------------------------------------------------------------------------
 

@@ -33,6 +33,27 @@ MODES: dict[str, dict[str, Any]] = {
 """The ways in which a worker gets and writes jobs; behaviour must be the same in each."""
 
 
+MANY = 100
+"""From this many on, jobs are added at once: one by one, adding them takes longer than running them."""
+
+ADD_ONE_BY_ONE = f"""
+select job.id
+from generate_series(0, $2::integer - 1) n, {SCHEMA}.add_job(
+    $1, json_build_object('n', n), queue_name => $3, max_attempts => $4,
+    run_at => now() - interval '1 hour' + n * interval '1 millisecond'
+) job"""
+
+ADD_AT_ONCE = f"""
+select job.id
+from {SCHEMA}.add_jobs(array(
+    select json_populate_record(null::{SCHEMA}.job_spec, json_build_object(
+        'identifier', $1::text, 'payload', json_build_object('n', n),
+        'queue_name', $3::text, 'max_attempts', $4::integer,
+        'run_at', now() - interval '1 hour' + n * interval '1 millisecond'
+    )) from generate_series(0, $2::integer - 1) n
+)) job"""
+
+
 class Jobs:
     """The queue's tables as a test sees them, through a connection of its own."""
 
@@ -69,15 +90,8 @@ class Jobs:
         self, identifier: str, count: int, *, queue: str | None = None, max_attempts: int | None = None
     ) -> list[int]:
         """Add jobs with the payloads {"n": 0}, {"n": 1}, ... that are due in this order; their ids."""
-        rows = await self.connection.fetch(
-            "select job.id from generate_series(0, $2::integer - 1) n, "
-            f"{SCHEMA}.add_job($1, json_build_object('n', n), queue_name => $3, max_attempts => $4, "
-            "run_at => now() - interval '1 hour' + n * interval '1 millisecond') job",
-            identifier,
-            count,
-            queue,
-            max_attempts,
-        )
+        statement = ADD_ONE_BY_ONE if count < MANY else ADD_AT_ONCE
+        rows = await self.connection.fetch(statement, identifier, count, queue, max_attempts)
         return [row["id"] for row in rows]
 
     async def all(self) -> list[Any]:
@@ -127,7 +141,7 @@ class Jobs:
         await until(is_alone)
 
     async def _is_empty(self) -> bool:
-        return await self.count() == 0
+        return not await self.connection.fetchval(f"select exists (select from {SCHEMA}._private_jobs)")
 
 
 def headline(row: Any) -> str:
@@ -139,21 +153,27 @@ async def until(
     condition: Callable[[], Awaitable[bool] | bool], *, timeout: float = PATIENCE, every: float = 0.005
 ) -> None:
     """Wait until a condition holds; a TimeoutError fails the test."""
+    began = time.monotonic()
     async with asyncio.timeout(timeout):
         while True:
             held = condition()
             if held if isinstance(held, bool) else await held:
                 return
-            await asyncio.sleep(every)
+            await asyncio.sleep(_pause(every, began))
 
 
 def wait_until(condition: Callable[[], bool], *, timeout: float = PATIENCE, every: float = 0.005) -> None:
     """The same without an event loop."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + timeout:
             raise TimeoutError
-        time.sleep(every)
+        time.sleep(_pause(every, began))
+
+
+def _pause(every: float, began: float) -> float:
+    """How long to wait before the next look: what takes long is looked for less often, up to a limit."""
+    return min(max(every, (time.monotonic() - began) / 20), 4 * every)
 
 
 async def until_listening(recorder: Any, connection: Any) -> None:

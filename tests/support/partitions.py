@@ -1,0 +1,24 @@
+"""The partitions of the history that a worker with default settings makes when it starts."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from graphile_worker.history.partitions import add_partitions
+from graphile_worker.options import WorkerOptions
+from graphile_worker.schema_name import SchemaName
+
+
+async def make_partitions(database_url: str) -> None:
+    """For a template: databases that are cloned from it have the partitions of today and the next days."""
+    defaults = WorkerOptions()
+    connection = await asyncpg.connect(database_url)
+    try:
+        await add_partitions(
+            connection,
+            SchemaName(),
+            history=[defaults.history_retention],
+            errors=[defaults.error_retention],
+        )
+    finally:
+        await connection.close()
