@@ -101,9 +101,9 @@ async def test_a_running_coroutine_is_cancelled(
     assert end.started_at is not None
     assert end.duration is not None
     assert end.pool_id == report.asked[0].locked_by
+    event = await recorder.wait_for(JobCancelled)
     names = [event.name for event in recorder.seen if event.name.startswith("job:")]
     assert names == ["job:start", "job:cancelled"]
-    (event,) = recorder.of(JobCancelled)
     assert (event.reason, event.has_started, event.error) == ("the user left", True, None)
     assert f"task work (job {handle.id}) was cancelled after" in caplog.text
     assert "s: the user left; deleted\n" in caplog.text
@@ -231,7 +231,7 @@ async def test_any_other_ending_is_cancelled(
     await utils.cancel_jobs([job_id], reason="no")
     await until_settled(jobs)
     assert await ends(jobs) == [(job_id, "cancelled", "no", None, 1)]
-    (event,) = recorder.of(JobCancelled)
+    event = await recorder.wait_for(JobCancelled)
     assert event.error is (ENDINGS["fail"] if ending == "fail" else None)
     assert all(isinstance(outcome, Cancelled) for outcome in seen)
     assert len(seen) == (hook == "around")
