@@ -7,7 +7,7 @@ time, as long as an acquire is under way. The acquire itself costs little more t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any
 
@@ -91,24 +91,20 @@ class _Acquiring:
         self._context = context
 
     def __await__(self) -> Generator[Any, Any, Connection]:
-        pool, has_connection = self._pool, False
-        pool.began()
-        try:
-            connection: Connection = yield from self._context.__await__()
-            has_connection = True
-            return connection
-        finally:
-            pool.ended(has_connection=has_connection)
+        return self._counted(self._context).__await__()
 
     async def __aenter__(self) -> Connection:
-        pool, has_connection = self._pool, False
-        pool.began()
+        return await self._counted(self._context.__aenter__())
+
+    async def _counted(self, acquiring: Awaitable[Connection]) -> Connection:
+        has_connection = False
+        self._pool.began()
         try:
-            connection = await self._context.__aenter__()
+            connection = await acquiring
             has_connection = True
             return connection
         finally:
-            pool.ended(has_connection=has_connection)
+            self._pool.ended(has_connection=has_connection)
 
     async def __aexit__(
         self,
