@@ -32,6 +32,12 @@ select exists (
     where task.identifier = $1
 )"""
 
+ARE_LOCKED = f"""
+select exists (
+    select from {SCHEMA}._private_jobs job join {SCHEMA}._private_tasks task on task.id = job.task_id
+    where task.identifier = 'quick' and job.locked_at is not null
+)"""
+
 FREE_ROWS = f"select id from {SCHEMA}._private_jobs where id = any($1::bigint[]) for update skip locked"
 
 
@@ -78,6 +84,10 @@ class Holding:
 
     async def _have_ended(self, task: str) -> bool:
         return not await self.jobs.connection.fetchval(ARE_LEFT, task)
+
+    async def are_left_locked(self) -> bool:
+        """Whether jobs of the load are locked in the ordinary way."""
+        return await self.jobs.connection.fetchval(ARE_LOCKED)
 
     # -- what has happened ---------------------------------------------------------------------------------
 

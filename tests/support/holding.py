@@ -7,7 +7,7 @@ from typing import Any
 
 from graphile_worker.options import WorkerOptions
 from support.held_load import Holding
-from support.working import PATIENCE, SCHEMA, Gate
+from support.working import PATIENCE, SCHEMA, Gate, until
 
 TASK = "held"
 
@@ -46,10 +46,14 @@ class HoldingWorker:
             while True:
                 ids = await self._holding.add(lambda: self._add(count))
                 await self.gate.until_inside(started)
+                await until(self._is_load_done)  # the fetches of one worker can overtake each other
                 if await self.held(ids) == ids:
                     return ids
                 await self.let_end()
                 await self._jobs.until_gone()
+
+    async def _is_load_done(self) -> bool:
+        return not await self._holding.are_left_locked()
 
     async def _add(self, count: int) -> list[int]:
         return [await self._jobs.add(TASK, {"wait": True}) for _ in range(count)]

@@ -46,6 +46,7 @@ class LostScene:
         self.attempts: set[int] = set()
         self.own_tasks: set[asyncio.Task[Any]] = set()
         """Those that are not of the worker."""
+        self._held: list[int] = []  # jobs that wait, each in a batch of its own
         self._workers = workers
         self._utils = utils
         self._url = url
@@ -79,11 +80,7 @@ class LostScene:
     async def hold(self, *, priority: int = 0, keep: bool | None = None) -> int:
         """Have a batch of which one job waits in the gate, and the others have ended; the id of that job."""
         for _ in range(ROUNDS):
-            before, others, open_before = (
-                self.gate.inside,
-                await self.jobs.count(),
-                len(await self.sessions()),
-            )
+            before, others = self.gate.inside, await self.jobs.count()
             async with self.jobs.connection.transaction():
                 await self.add_flow(priority=priority)
                 added = await self._utils.add_job(
@@ -95,22 +92,26 @@ class LostScene:
                     connection=self.jobs.connection,
                 )
             await self.gate.until_inside(before + 1)
-            await until(partial(self._is_rest_done, added.id, open_before))
+            await until(partial(self._is_rest_done, added.id))
             if await self.is_free(added.id):
+                self._held.append(added.id)
                 return added.id
             self.gate.open_one(added.id)
             await until(partial(self.has_rows, others))
         raise AssertionError("the worker holds nothing")
 
-    async def _is_rest_done(self, waiting: int, open_before: int) -> bool:
+    async def _is_rest_done(self, waiting: int) -> bool:
         """Whether all jobs that are left have run, and no batch is open but for those with one that waits."""
         rows = await self.jobs.connection.fetch(f"select id from {SCHEMA}._private_jobs")
-        is_held = await self.is_free(waiting)
+        held = await self._are_free([*self._held, waiting])
         return (
             all(self.times[row["id"]] for row in rows)
-            and len(await self.sessions()) == open_before + is_held
-            and is_held == await self.is_free(waiting)
+            and len(await self.sessions()) == len(held)
+            and held == await self._are_free([*self._held, waiting])
         )
+
+    async def _are_free(self, job_ids: list[int]) -> list[int]:
+        return [job_id for job_id in job_ids if await self.is_free(job_id)]
 
     async def is_free(self, job_id: int) -> bool:
         """Whether nothing is written of a lock."""

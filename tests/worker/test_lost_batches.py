@@ -121,7 +121,9 @@ async def test_the_outcome_of_a_job_that_another_worker_has_taken_is_discarded(s
 async def test_an_outcome_is_discarded_although_another_lost_batch_may_have_been_committed(
     scene: LostScene, database_url: str
 ) -> None:
+    await scene.add_flow()  # a worker that starts beside a backlog opens a third session, for all other jobs
     runner = await scene.start(LONG)
+    await scene.jobs.until_gone()
     first = await scene.hold()
     (first_session,) = await scene.open_sessions()
     second = await scene.hold()
