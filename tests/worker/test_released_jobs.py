@@ -212,6 +212,18 @@ async def test_a_job_that_was_released_while_its_batch_was_lost_after_the_commit
     assert proxy.cuts == 1
 
 
+async def test_a_paused_job_leaves_its_batch_in_the_same_step_of_the_event_loop(scene: Scene) -> None:
+    """In a later one the batch may be lost; the job would then be taken for one that runs."""
+    await scene.start()
+    paused = (await scene.hold())[-1]
+    pool = scene.runner._pool
+    source = pool._lanes[0].source
+    source.withhold(lambda job: job.id == paused)
+    assert paused not in pool._holds.by_id
+    source.withhold(None)
+    await scene.run_all()
+
+
 # -- fetched again -------------------------------------------------------------------------------------------
 
 

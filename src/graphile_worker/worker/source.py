@@ -165,14 +165,26 @@ class BufferedSource:
         """Return all prefetched jobs to the queue, and emit this event."""
         await self._return(self._prefetched.take_all(), event)
 
-    async def _return(
+    def _return(
         self, jobs: Sequence[Job], event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]
+    ) -> Coroutine[Any, Any, None]:
+        """Return jobs that were not started; held ones are released before the coroutine runs.
+
+        If their batch were lost in between, they would count as running. And they are released only once:
+        when the rest is retried, they may have been fetched again.
+        """
+        return self._unlock(self._fetcher.release(jobs), jobs, event)
+
+    async def _unlock(
+        self,
+        locked: Sequence[Job],
+        jobs: Sequence[Job],
+        event: type[PoolJobsReturned] | type[LocalQueueReturnJobs],
     ) -> None:
+        """Unlock those of these jobs that are locked, and emit this event for all."""
+        if locked:
+            await retry_until_done(lambda: self._fetcher.return_jobs(locked), self._clock, self._on_error)
         if jobs:
-            # Only once: when the rest is retried, these may have been fetched again.
-            locked = self._fetcher.release(jobs)
-            if locked:
-                await retry_until_done(lambda: self._fetcher.return_jobs(locked), self._clock, self._on_error)
             self._events.emit(event(pool_id=self._fetcher.pool_id, jobs=jobs))
 
     def _return_soon(self, returning: Coroutine[Any, Any, None]) -> None:
