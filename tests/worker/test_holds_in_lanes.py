@@ -90,7 +90,7 @@ async def test_a_lane_does_not_go_on_where_the_batch_of_another_lane_ended(
     holds = runner._pool._holds
     for name in ("left", "right"):
         own = [row for row in rows if row["lane"] == name]
-        await holds.free_seat()
+        await holds.free_seat({}, lambda: False)
         fetched = await holds.fetch(
             tasks={own[0]["task_id"]: name}, limit=COUNT, forbidden_flags=None, now=None
         )

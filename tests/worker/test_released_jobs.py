@@ -72,7 +72,7 @@ class Scene:
         await until(is_free)
         (row,) = [row for row in await self.rows() if row["id"] == job_id]
         holds = self.runner._pool._holds
-        await holds.free_seat()
+        await holds.free_seat({}, lambda: False)
         tasks = {row["task_id"]: row["identifier"]}
         jobs = list(await holds.fetch(tasks=tasks, limit=1, forbidden_flags=None, now=None))
         assert [job.id for job in jobs] == [job_id]

@@ -167,6 +167,7 @@ class AdaptiveSource(BufferedSource):
     # -- the loop ------------------------------------------------------------------------------------------
 
     def start(self, slots: IdleSlots) -> None:
+        self._fetcher.is_idle = self._is_idle
         self._start_loop(self._run(), slots, "graphile-worker source")
 
     async def release(self) -> None:
@@ -273,6 +274,10 @@ class AdaptiveSource(BufferedSource):
         if prefetched > self._refill_at and free <= prefetched:
             return 0
         return min(free + ahead - prefetched, MAX_FETCH)
+
+    def _is_idle(self) -> bool:
+        """Whether slots are free and there is no job for them."""
+        return self._slots is not None and self._slots.free > 0 and not self._count
 
     def _may_hold(self, limit: int) -> bool:
         """Whether jobs are short and many, so that they can run inside the transaction that fetches them."""

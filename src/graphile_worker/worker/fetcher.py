@@ -112,6 +112,8 @@ class Fetcher:
         self._has_dropped = False  # whether the last fetch found jobs that run here already
         self.on_queued: Callable[[Sequence[Job]], None] | None = None
         """Called with fetched jobs of which some may be in named queues."""
+        self.is_idle: Callable[[], bool] = lambda: False
+        """Whether slots are free and there is no job for them."""
         self.one_at_a_time = callable(forbidden_flags)
         """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
 
@@ -189,7 +191,7 @@ class Fetcher:
                     return ()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
             if may_hold and self._holds is not None:
-                await self._holds.free_seat()
+                await self._holds.free_seat(self._tasks, self.is_idle)
             now = self._clock.now() if self._use_local_time else None
             demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now)
             jobs = await self._fetch(demand)

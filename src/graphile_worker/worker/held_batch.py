@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..db.borrowed import is_gone
 from ..db.connection import Connection, Transaction
@@ -25,13 +25,18 @@ class HeldBatch:
         "left",
         "released",
         "seat",
+        "tasks",
         "timer",
         "transaction",
     )
 
-    def __init__(self, seat: int, connection: Connection, transaction: Transaction) -> None:
+    def __init__(
+        self, seat: int, tasks: Mapping[int, str], connection: Connection, transaction: Transaction
+    ) -> None:
         self.seat = seat
         """The number of the session that has the transaction."""
+        self.tasks = tasks
+        """Those of the fetch, by id."""
         self.connection = connection
         self.transaction = transaction
         self.jobs: Sequence[Job] = ()

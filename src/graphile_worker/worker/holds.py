@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from ..db.connection import Connection, Row
@@ -57,6 +57,7 @@ FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays ope
 WARMING = 250  # jobs of an ordinary fetch while sessions are opened
 FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
+RECOVERY = 2.0  # the same for one that is smaller than the first: slow jobs had taken all slots
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
 MOST_IN_VAIN = 5  # batches by id that find nothing although such jobs are there; other workers may have those
@@ -179,9 +180,21 @@ class Holds:
 
     # -- fetching ------------------------------------------------------------------------------------------
 
-    async def free_seat(self) -> None:
-        """Wait until a session is free."""
-        await self._seats.until_free()
+    async def free_seat(self, tasks: Mapping[int, str], is_idle: Callable[[], bool]) -> None:
+        """Wait until a session is free.
+
+        `is_idle`: whether slots for these tasks are free and nothing waits for them. They need not be until
+        `hold` is over: a batch that has only slow jobs left is ended, or the next fetch holds nothing.
+        """
+        await self._seats.until_free(lambda: is_idle() and not self._end_slow(tasks))
+
+    def _end_slow(self, tasks: Mapping[int, str]) -> bool:
+        """End the batch of these tasks with the fewest jobs left, unless one ends; False if there is none."""
+        batches = [seat.batch for seat in self._seats.all if seat.batch is not None]
+        batches = [batch for batch in batches if batch.tasks is tasks]
+        if batches and not any(batch.ending or batch.is_locking for batch in batches):
+            self._end_soon(min(batches, key=attrgetter("left")))
+        return bool(batches)
 
     async def fetch(
         self,
@@ -221,7 +234,8 @@ class Holds:
                 raise
             if not rows:
                 await transaction.commit()
-            return HeldBatch(self._seats.all.index(seat), connection, transaction), rows, may_be_more
+            batch = HeldBatch(self._seats.all.index(seat), tasks, connection, transaction)
+            return batch, rows, may_be_more
 
         self._seats.used()
         seat.is_fetching = True
@@ -447,9 +461,11 @@ class Holds:
             if not isinstance(error, Exception):
                 raise
         else:
-            if not outlasting and len(completed) == len(batch.jobs):
-                self._most = max(self._most, int(GROWTH * len(batch.jobs)))
-                self._skip_next = FEWEST_SKIPPED
+            if len(batch.ids) == len(batch.jobs) and len(outlasting) <= MOST_OUTLASTING * len(batch.jobs):
+                growth = GROWTH if len(batch.jobs) >= FIRST else RECOVERY
+                self._most = max(self._most, int(growth * len(batch.jobs)))
+                if not outlasting:
+                    self._skip_next = FEWEST_SKIPPED
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self.put(finished)

@@ -21,6 +21,7 @@ from .session import Session, Sessions
 SEATS = 3  # one batch runs, one is fetched, one is committed
 FEWEST_SEATS = 2
 WAITS = 3  # for a free seat, until another one is opened: a short drain does without
+PATIENCE = 0.002  # seconds to wait for a free seat before slots that are idle count
 IDLE = 60.0  # seconds without a batch after which the sessions are closed
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -131,18 +132,24 @@ class Seats:
             return None
         return next((seat for seat in self.all if seat.is_free), None)
 
-    async def until_free(self) -> None:
-        """Wait until a batch can begin, or none can."""
+    async def until_free(self, is_over: Callable[[], bool]) -> None:
+        """Wait until a batch can begin, or none can; `is_over` is called from time to time and can end it."""
         while self._warm_count and self.free() is None and not self._is_closing:
-            self._waits += 1
-            if self._waits % WAITS == 0 and self._warm_count < SEATS:
-                self._start_to_warm_up(SEATS)
-            await self.change()
+            if await self.change(within=PATIENCE):
+                self._waits += 1
+                if self._waits % WAITS == 0 and self._warm_count < SEATS:
+                    self._start_to_warm_up(SEATS)
+            elif is_over():
+                return
 
-    async def change(self) -> None:
-        """Wait until a seat has changed."""
+    async def change(self, *, within: float | None = None) -> bool:
+        """Wait until a seat has changed; False if none has within this many seconds."""
         self._changed.clear()
-        await self._changed.wait()
+        try:
+            async with asyncio.timeout(within):
+                return await self._changed.wait()
+        except TimeoutError:
+            return False
 
     def changed(self) -> None:
         """Call it when a batch has ended, or could not begin."""

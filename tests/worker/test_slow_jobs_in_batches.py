@@ -1,0 +1,76 @@
+"""Slow jobs in held batches: free slots wait neither for them nor until the batches end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphile_worker import task
+from graphile_worker.hooks.events import JobStarted
+from graphile_worker.worker.seats import SEATS
+from support.held_load import LOAD, Holding
+from support.working import SCHEMA, Gate, Jobs, until
+
+SLOW = 6  # jobs: more than there are sessions for batches
+QUICK = 9000
+
+ADD = f"""
+select job.id from generate_series(1, {QUICK}) n,
+    lateral (select n % ({QUICK} / {SLOW}) = {QUICK} / {SLOW} / 2 as is_slow) kind,
+    {SCHEMA}.add_job(case when is_slow then 'slow' else 'quick' end,
+        run_at => now() - interval '1 day' + n * interval '1 ms') job
+"""
+
+
+async def test_batches_with_slow_jobs_leave_no_slot_idle(holding: Holding, jobs: Jobs, gate: Gate) -> None:
+    """Every session has a batch with a slow job, for much longer than the test takes."""
+    await holding.start({"slow": gate.__call__}, concurrency=2 * SLOW)
+    ids = [row["id"] for row in await jobs.connection.fetch(ADD)]
+    await gate.until_inside(SLOW)
+    await until(lambda: len(holding.of(JobStarted, ids)) == len(ids))
+    slow = await holding.rows("slow")
+    assert any(row["locked_by"] is not None for row in slow)  # of batches that were ended
+    gate.open_all()
+    await jobs.until_gone()
+    assert len(gate.started) == SLOW
+
+
+async def test_batches_of_one_lane_leave_no_slot_of_another_idle(
+    holding: Holding, jobs: Jobs, gate: Gate
+) -> None:
+    """What has no session for a batch is fetched in the ordinary way."""
+
+    @task(lane="side")
+    async def side() -> None:
+        pass
+
+    runner: Any = await holding.start(
+        {"slow": gate.__call__, "side": side}, concurrency=SEATS, lanes={"side": 2}
+    )
+    await holding.warm_up(task="side")
+    main, seats = runner._pool._lanes[0].source, runner._pool._holds._seats
+    seats.open_all()
+    await until(lambda: all(seat.is_warm for seat in seats.all))
+
+    def are_taken() -> bool:
+        """Whether every session has a batch with a slow job."""
+        return all(seat.batch is not None and seat.batch.left == 1 for seat in seats.all)
+
+    while not are_taken():
+        if gate.inside == SEATS:  # a batch has ended, perhaps because a slot was idle
+            gate.open_all()
+            await jobs.until_gone()
+        before = gate.inside
+        await holding.add(lambda: jobs.add("slow"))
+        await gate.until_inside(before + 1)
+        await until(lambda: main.is_quiet)
+    held = len(holding.held_fetches)
+    await holding.add_load(LOAD, task="side")
+    await until(lambda: jobs_are_gone(holding, "side"))
+    assert are_taken()
+    assert len(holding.held_fetches) == held
+    gate.open_all()
+    await jobs.until_gone()
+
+
+async def jobs_are_gone(holding: Holding, name: str) -> bool:
+    return not await holding.rows(name)
