@@ -75,6 +75,7 @@ async def test_a_failed_job_waits_longer_each_time_and_is_not_run_before(
         assert [(q["queue_name"], q["job_count"], q["locked_at"]) for q in await jobs.queues()] == [
             ("myqueue", 1, None)
         ]
+        await jobs.postpone()
         await workers.once({"job3": job3})  # not due yet
         assert len(errors) == attempt
         await jobs.make_due()

@@ -30,7 +30,7 @@ class Supervisor:
         self._jobs = jobs
         self._count = count
         self._urgency = 2  # hours that jobs are overdue: those of a later start come first
-        self._deadline = time.monotonic() + PATIENCE
+        self._deadline = time.monotonic() + PATIENCE  # for the next death
         self.workers: list[WorkerProcess] = []
         self.deaths = 0
         self.without_trace = 0
@@ -46,6 +46,7 @@ class Supervisor:
             assert worker.ended() == 3, worker.output
             self.workers.remove(worker)
             self.deaths += 1
+            self._deadline = time.monotonic() + PATIENCE
             self.without_trace += not await self._has_locked(worker)
         while len(self.workers) < self._count:
             await self.add_urgent()

@@ -128,6 +128,12 @@ class Jobs:
         """Let every job be due now."""
         await self.connection.execute(f"update {SCHEMA}._private_jobs set run_at = now()")
 
+    async def postpone(self) -> None:
+        """Let every job be due an hour later, so that it is not due however long the test takes."""
+        await self.connection.execute(
+            f"update {SCHEMA}._private_jobs set run_at = run_at + interval '1 hour'"
+        )
+
     async def until_gone(self, *, timeout: float = PATIENCE) -> None:
         """Wait until no job is left."""
         await until(self._is_empty, timeout=timeout)

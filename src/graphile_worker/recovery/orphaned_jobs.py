@@ -128,6 +128,12 @@ async def still_locked(
     return {row["id"] for row in rows}
 
 
+async def gone_jobs(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> set[int]:
+    """Which of these jobs have no row."""
+    rows = await connection.fetch(load("recovery/gone_jobs", schema), list(job_ids))
+    return {row["id"] for row in rows}
+
+
 async def renew_locks(
     connection: Connection,
     schema: SchemaName,

@@ -133,7 +133,9 @@ class BatchWriter:
         self._on_error = on_error
         self._on_written = on_written
         self._figures = figures
-        self._maybe_written: set[int] = set()  # ids of jobs whose write got no answer
+        self._sent: list[Sequence[Finished]] = []  # what was sent of the present part
+        self.maybe_written: set[int] = set()
+        """Ids of jobs whose write was sent and got no answer."""
         self._given_up_in_a_row = 0
         self.queues: QueueContinuation | None = None
         self.has_freed_queues = False
@@ -156,10 +158,13 @@ class BatchWriter:
                         pending.kept += parts.pop()
                         continue
                 parts.pop()
+                self._sent.clear()
                 on_done(part)
         except BaseException:
-            self._maybe_written.update(finished.job.id for part in parts for finished in part)
+            self.maybe_written.update(finished.job.id for sent in self._sent for finished in sent)
             raise
+        finally:
+            self._sent.clear()
 
     def completed_held(self, batch: list[Finished], began: float) -> None:
         """Count completed jobs that a held batch has deleted, and emit their events."""
@@ -215,12 +220,12 @@ class BatchWriter:
             batch = self._without_cancelled(batch, written.cancelled)
         if outcomes.returned:
             self.has_freed_queues = True
-            missing = set(written.missing) - self._maybe_written
-            self._maybe_written.difference_update(outcomes.returned)
+            missing = set(written.missing) - self.maybe_written
+            self.maybe_written.difference_update(outcomes.returned)
             self._events.returned(batch, missing, written.final, seconds)
             return
         final: AbstractSet[int] = written.final
-        if written.missing or self._maybe_written:
+        if written.missing or self.maybe_written:
             batch, final = await self._sort_out(batch, written, is_last_attempt=is_last_attempt)
         if outcomes.cancelled:
             self._events.cancelled(batch, written.cancelled)
@@ -248,6 +253,7 @@ class BatchWriter:
             nonlocal written, seconds
             if holdings.lost and any(holdings.is_lost(finished.job) for finished in batch):
                 raise _EvictedError
+            self._sent.append(batch)
             began = time.monotonic() if is_observed else 0.0
             written = await write(connection, self._schema, plan, cancellable=cancellable)
             if is_observed:
@@ -255,19 +261,25 @@ class BatchWriter:
             return written.jobs
 
         run = self._session.run if plan.outcomes.returned else self._session.run_under_lease
+        sent_before = len(self._sent)
         try:
             jobs = await run(statement)
         except Exception as error:
-            if is_partition_missing(error):
-                raise _PartitionMissingError from error
-            if self._recorder is not None and self._recorder.is_on and self._recorder.is_refused(error):
-                raise _HistoryRefusedError from error
-            if is_refusal(error):
-                raise _RefusedError(error) from error
+            if refused := self._as_refusal(error):
+                del self._sent[sent_before:]
+                raise refused from error
             raise
         self._given_up_in_a_row = 0
         self._on_written()
         return written, jobs, seconds
+
+    def _as_refusal(self, error: Exception) -> Exception | None:
+        """What to raise if the database has refused a statement, so that nothing of it is written."""
+        if is_partition_missing(error):
+            return _PartitionMissingError()
+        if self._recorder is not None and self._recorder.is_on and self._recorder.is_refused(error):
+            return _HistoryRefusedError()
+        return _RefusedError(error) if is_refusal(error) else None
 
     def _cancellable(self, batch: Sequence[Finished], job_ids: AbstractSet[int]) -> list[CancelledJob]:
         """How to end those of these jobs that were cancelled before this pool knew."""
@@ -286,7 +298,7 @@ class BatchWriter:
         self, batch: list[Finished], cancelled: Mapping[int, str | None]
     ) -> list[Finished]:
         """The batch without jobs that were cancelled in the meantime, whose events are emitted here."""
-        self._maybe_written.difference_update(cancelled)
+        self.maybe_written.difference_update(cancelled)
         self._events.cancelled([finished for finished in batch if finished.job.id in cancelled], cancelled)
         return [finished for finished in batch if finished.job.id not in cancelled]
 
@@ -300,8 +312,8 @@ class BatchWriter:
         A job that is missing may have been written by an earlier statement whose answer was lost.
         """
         missing = set(written.missing)
-        repeated = {finished.job.id: finished for finished in batch if finished.job.id in self._maybe_written}
-        self._maybe_written.difference_update(repeated)
+        repeated = {finished.job.id: finished for finished in batch if finished.job.id in self.maybe_written}
+        self.maybe_written.difference_update(repeated)
         final = set(written.final)
         for job_id in missing & repeated.keys():
             job, outcome = repeated[job_id].job, repeated[job_id].outcome
@@ -387,6 +399,7 @@ class BatchWriter:
                 kept.append(finished)
                 continue
             holdings.forget(finished.job)
+            self.maybe_written.discard(finished.job.id)
             self._events.interrupted(finished, Interrupted(JobInterruptedError(TAKEN_AWAY.reason)))
         return kept
 

@@ -1,7 +1,8 @@
 """EvictionCheck: after the lease lapsed, finds out which jobs the pool still has.
 
 Other workers may have declared the pool dead and recovered its jobs. Such jobs are dropped here: those that
-were prefetched are forgotten, those that run are cancelled, and their outcomes are not written.
+were prefetched are forgotten, those that run are cancelled, and their outcomes are not written. A job whose
+row is gone, and whose write got no answer, counts as written: this pool has most likely deleted it itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .session import Sessions
 
 RETRY_DELAYS = Delays(0.1, 1.0)
 
+Read = Callable[[list[int]], Awaitable[set[int]]]
+
 
 class EvictionCheck:
     """Runs after each lapse of the lease and lets it open again."""
@@ -33,15 +36,22 @@ class EvictionCheck:
         *,
         sessions: Sessions,
         source: AllSources,
-        read_locked: Callable[[list[int]], Awaitable[set[int]]],
+        read_locked: Read,
+        read_gone: Read,
+        maybe_deleted: Callable[[], Collection[int]],
     ) -> None:
-        """`read_locked`: which of these job ids are locked by this pool."""
+        """`read_locked`: which of these job ids are locked by this pool. `read_gone`: which have no row.
+
+        `maybe_deleted`: the jobs that a write without an answer may have deleted.
+        """
         self._pool_id = pool_id
         self._events = events
         self._clock = clock
         self._sessions = sessions
         self._source = source
         self._read_locked = read_locked
+        self._read_gone = read_gone
+        self._maybe_deleted = maybe_deleted
         self.slots: AllSlots | None = None
         """None until the pool has started."""
 
@@ -50,7 +60,10 @@ class EvictionCheck:
         lease, holdings = self._sessions.lease, self._sessions.holdings
         epoch = lease.epoch
         jobs = list(holdings.jobs.values())
-        lost = lost_jobs(holdings, jobs, await self._still_locked([job.id for job in jobs]))
+        ours = await self._retried(self._read_locked, [job.id for job in jobs])
+        if maybe_deleted := self._maybe_deleted():  # nothing more is sent until the lease is settled
+            ours |= await self._retried(self._read_gone, list(maybe_deleted))
+        lost = lost_jobs(holdings, jobs, ours)
         if lost:
             self.evict(lost)
         holdings.doubt()  # a fetch that was given up may have been committed late
@@ -59,10 +72,10 @@ class EvictionCheck:
         with suppress(Exception):  # the next statement retries it
             await self._sessions.reclaim()
 
-    async def _still_locked(self, job_ids: list[int]) -> set[int]:
+    async def _retried(self, read: Read, job_ids: list[int]) -> set[int]:
         """Retried until the database answers."""
         return await with_retries(
-            lambda: self._read_locked(job_ids),
+            lambda: read(job_ids),
             clock=self._clock,
             max_attempts=sys.maxsize,
             fallback=RETRY_DELAYS,
@@ -79,6 +92,6 @@ class EvictionCheck:
             self.slots.cancel_lost(holdings.is_lost)
 
 
-def lost_jobs(holdings: Holdings, jobs: Iterable[Job], still_locked: Collection[int]) -> list[Job]:
-    """Those that the pool no longer has locked, without those that it finished or locked again since."""
-    return [job for job in jobs if job.id not in still_locked and holdings.jobs.get(job.id) is job]
+def lost_jobs(holdings: Holdings, jobs: Iterable[Job], ours: Collection[int]) -> list[Job]:
+    """Those that are not the pool's any more, without those that it finished or locked again since."""
+    return [job for job in jobs if job.id not in ours and holdings.jobs.get(job.id) is job]

@@ -33,7 +33,7 @@ from ..queries.requests import StackAnswer, answer_stack
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
-from ..recovery.orphaned_jobs import still_locked
+from ..recovery.orphaned_jobs import gone_jobs, still_locked
 from ..recovery.worker_rows import add_worker_tasks
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
@@ -246,6 +246,8 @@ class WorkerPool:
             sessions=self._sessions,
             source=self._source,
             read_locked=self._read_locked,
+            read_gone=self._read_gone,
+            maybe_deleted=self._sink.maybe_deleted,
         )
         self._shutdown = Shutdown(
             self.id,
@@ -598,6 +600,11 @@ class WorkerPool:
     async def _read_locked(self, job_ids: list[int]) -> set[int]:
         return await self.run_statement(
             lambda connection: still_locked(connection, self._options.schema_name, self.id, job_ids)
+        )
+
+    async def _read_gone(self, job_ids: list[int]) -> set[int]:
+        return await self.run_statement(
+            lambda connection: gone_jobs(connection, self._options.schema_name, job_ids)
         )
 
     async def _read_schema_state(self) -> SchemaState:

@@ -24,6 +24,7 @@ from ..hooks.redaction import Redactor
 from ..outcome import (
     Cancelled,
     Completed,
+    Deleted,
     Expired,
     Failed,
     Finished,
@@ -45,6 +46,7 @@ FLUSH_PAUSE = 0.25  # seconds between two attempts during a flush
 MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
 
 ROW_STAYS = (Failed, Snoozed)
+ROW_GOES = (Completed, Deleted)
 END_IS_KEPT = (Kept, Expired)
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -241,6 +243,16 @@ class Sink:
     def is_written(self) -> bool:
         """Whether everything put here is committed."""
         return self._written.is_set() and (self.holds is None or self.holds.is_settled)
+
+    def maybe_deleted(self) -> set[int]:
+        """Ids of jobs that a write without an answer may have deleted."""
+        maybe_written = self._writer.maybe_written
+        unwritten = (*self._in_flight, *self._completed, *self._kept, *self._cancelled)
+        return {
+            finished.job.id
+            for finished in unwritten
+            if finished.job.id in maybe_written and isinstance(finished.outcome, ROW_GOES)
+        }
 
     @property
     def frees_queues(self) -> bool:
