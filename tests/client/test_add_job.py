@@ -317,6 +317,22 @@ async def test_plugins_serve_one_client_only(database_url: str) -> None:
     assert seen == ["first"]
 
 
+async def test_a_plugin_that_cannot_be_installed_leaves_no_connection(
+    database_url: str, connection: Any
+) -> None:
+    class Broken:
+        def install(self, hooks: Hooks) -> None:
+            raise RuntimeError("not here")
+
+    with pytest.raises(RuntimeError, match="not here"):
+        await make_worker_utils(connection_string=database_url, plugins=[Broken()])
+    sessions = (
+        "select count(*) from pg_stat_activity "
+        "where datname = current_database() and application_name = 'graphile_worker'"
+    )
+    assert await connection.fetchval(sessions) == 0
+
+
 async def test_a_client_reports_to_the_events_it_is_given(database_url: str) -> None:
     events = Events()
     async with make_worker_utils(connection_string=database_url, events=events) as utils:

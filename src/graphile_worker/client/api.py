@@ -46,6 +46,8 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
     async def open_() -> WorkerUtils:
         found = resolve_connection(database, pg_pool)
         owns_pool = isinstance(found, Dsn)
+        # Before anything is opened: nothing would close it if a plugin cannot be installed.
+        installed = with_plugins(hooks, arguments.get("plugins", ()), chosen, found)
         pool = (
             await open_pool(
                 found,
@@ -60,7 +62,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             schema=chosen.schema_name,
             owns_pool=owns_pool,
             use_local_time=chosen.use_local_time,
-            hooks=with_plugins(hooks, arguments.get("plugins", ()), chosen, found),
+            hooks=installed,
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
