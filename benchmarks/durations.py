@@ -28,8 +28,8 @@ def plain(milliseconds: float) -> Callable[[int], JobSpec]:
     return lambda number: JobSpec("work", {"pause": milliseconds})
 
 
-def slow(number: int) -> JobSpec:
-    return JobSpec("work", {"pause": 200 if number % 20 == 0 else 0})
+def slow(one_in: int, milliseconds: float) -> Callable[[int], JobSpec]:
+    return lambda number: JobSpec("work", {"pause": milliseconds if number % one_in == 0 else 0})
 
 
 def keyed(number: int) -> JobSpec:
@@ -57,7 +57,9 @@ class Workload:
 
 WORKLOADS = {
     **{f"{each} ms": Workload(plain(each), each) for each in (0, 1, 5, 20, 49, 51, 200)},
-    "5 % slow": Workload(slow, 10),
+    "5 % slow": Workload(slow(20, 200), 10),
+    "1 % slow": Workload(slow(100, 100), 1),
+    "1 % slower": Workload(slow(100, 1000), 10),
     "1 % keyed": Workload(keyed, 0),
     "1 % failing": Workload(failing, 0),
 }

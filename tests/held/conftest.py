@@ -8,7 +8,7 @@ import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.testing.recorder import EventRecorder
-from support.held_load import Holding
+from support.held_load import Holding, never_slow
 from support.holding import HoldingWorker
 from support.working import Jobs, Workers
 
@@ -20,5 +20,8 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 
 @pytest.fixture
-def holding(workers: Workers, jobs: Jobs, recorder: EventRecorder) -> HoldingWorker:
+def holding(
+    monkeypatch: pytest.MonkeyPatch, workers: Workers, jobs: Jobs, recorder: EventRecorder
+) -> HoldingWorker:
+    never_slow(monkeypatch)
     return HoldingWorker(Holding(jobs, workers, recorder))

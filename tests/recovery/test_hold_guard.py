@@ -11,7 +11,7 @@ import pytest
 
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
-from support.held_load import LOAD, Holding
+from support.held_load import LOAD, Holding, never_slow
 from support.worker_process import Start, WorkerProcess
 from support.working import SCHEMA, SELDOM, Jobs, Workers, until
 
@@ -25,8 +25,8 @@ StartNeighbour = Callable[[], Awaitable[WorkerProcess]]
 def holding(
     monkeypatch: pytest.MonkeyPatch, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> Holding:
-    """A worker in the process of the test. Fetches of a loaded machine set no watermarks."""
-    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
+    """A worker in the process of the test."""
+    never_slow(monkeypatch)
     return Holding(jobs, workers, recorder)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
+import pytest
+
 from graphile_worker import Runner
 from graphile_worker.hooks.events import PoolJobsFetched
 from graphile_worker.options import MOST_HOLD
@@ -39,6 +41,17 @@ select exists (
 )"""
 
 FREE_ROWS = f"select id from {SCHEMA}._private_jobs where id = any($1::bigint[]) for update skip locked"
+
+
+def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing a loaded machine takes long for counts as slow.
+
+    Fetches set no watermarks, above which jobs are not continued by id. Batches with a job that waits for the
+    test stay open, even if a fetch waits for a session. Only a worker with a backlog opens sessions at once.
+    """
+    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
+    monkeypatch.setattr("graphile_worker.worker.seats.PATIENCE", SELDOM)
+    monkeypatch.setattr("graphile_worker.queries.hold.LOOK", "600000")
 
 
 async def quick() -> None:

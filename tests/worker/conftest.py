@@ -8,8 +8,9 @@ import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.testing.recorder import EventRecorder
+from support import held_load
 from support.held_load import Holding
-from support.working import SELDOM, Gate, Jobs, Workers
+from support.working import Gate, Jobs, Workers
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 @pytest.fixture
 def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetches of a loaded machine set no watermarks: above those, jobs are not continued by id."""
-    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
+    """See `held_load.never_slow`."""
+    held_load.never_slow(monkeypatch)
 
 
 @pytest.fixture

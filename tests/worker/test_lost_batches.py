@@ -30,7 +30,7 @@ from worker.lost_scene import LONG, SHORT, LostScene, lost_scene
 
 @pytest.fixture
 async def scene(
-    workers: Workers, jobs: Jobs, utils: WorkerUtils, database_url: str
+    never_slow: None, workers: Workers, jobs: Jobs, utils: WorkerUtils, database_url: str
 ) -> AsyncIterator[LostScene]:
     async with lost_scene(workers, jobs, utils, database_url) as scene:
         yield scene

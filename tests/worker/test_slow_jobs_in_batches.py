@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from graphile_worker import task
 from graphile_worker.hooks.events import JobStarted
-from graphile_worker.worker.seats import SEATS
+from graphile_worker.worker.seats import PATIENCE, SEATS
 from support.held_load import LOAD, Holding
 from support.working import SCHEMA, Gate, Jobs, until
 
@@ -19,6 +21,13 @@ select job.id from generate_series(1, {QUICK}) n,
     {SCHEMA}.add_job(case when is_slow then 'slow' else 'quick' end,
         run_at => now() - interval '1 day' + n * interval '1 ms') job
 """
+
+
+@pytest.fixture
+def holding(holding: Holding, monkeypatch: pytest.MonkeyPatch) -> Holding:
+    """With the patience of a real worker."""
+    monkeypatch.setattr("graphile_worker.worker.seats.PATIENCE", PATIENCE)
+    return holding
 
 
 async def test_batches_with_slow_jobs_leave_no_slot_idle(holding: Holding, jobs: Jobs, gate: Gate) -> None:
