@@ -18,10 +18,13 @@ from graphile_worker import make_worker_utils
 from graphile_worker.db import open as opening
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, WorkerGetJobError
+from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner import lending
+from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import session
 from graphile_worker.worker.listener import Listener
+from graphile_worker.worker.session import Sessions
 from support.proxy import proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until, workers_of
 
@@ -87,6 +90,41 @@ async def test_a_worker_notices_that_nothing_comes_through_and_goes_on_when_it_d
         ran.assert_each_once(10)
         assert len(gate.started) == int(is_busy)
         await workers.close()
+
+
+async def test_a_transaction_that_gets_no_answer_is_given_up(
+    impatient: None, database_url: str, short_folder: Path
+) -> None:
+    """Its rollback gets none either. A session that waited for that would block all others."""
+    async with (
+        proxy_to(database_url, short_folder) as (proxy, url),
+        asyncpg.create_pool(url, min_size=0, max_size=1) as database,
+    ):
+        sessions = Sessions(database, SchemaName(), "pool-silent", Lease(), prepared_statements=True)
+        held = sessions.open()
+
+        async def goes_silent(connection: Any) -> None:
+            async with connection.transaction():
+                proxy.is_silent = True  # also for requests to cancel a statement
+                for link in proxy.links:
+                    link.is_silent = True
+                await connection.fetchval("select 1")
+
+        async def answers(connection: Any) -> int:
+            return await connection.fetchval("select 1")
+
+        running = asyncio.ensure_future(held.run(goes_silent))
+        try:
+            await asyncio.wait((running,), timeout=PATIENCE / 2)
+            assert running.done()
+            assert isinstance(running.exception(), TimeoutError)
+        finally:
+            proxy.is_silent = False
+            running.cancel()
+        async with asyncio.timeout(PATIENCE / 2):
+            while await asyncio.gather(held.run(answers), return_exceptions=True) != [1]:
+                pass
+        await sessions.close()
 
 
 async def test_a_statement_without_an_answer_is_ended_on_the_server_too_and_does_nothing_later(

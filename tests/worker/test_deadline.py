@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import pytest
 
+from graphile_worker.worker import deadline as module
 from graphile_worker.worker.deadline import Deadline
 from support.working import PATIENCE
 
@@ -45,6 +47,24 @@ def pending_cancellations() -> int:
 
 async def test_work_that_takes_too_long_is_ended(deadline: Deadline) -> None:
     assert await work(deadline, SOON, asyncio.Event()) == "missed"
+    assert pending_cancellations() == 0
+
+
+async def test_so_is_work_that_waits_again_while_it_ends(
+    deadline: Deadline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As transactions do: their rollback may get no answer either."""
+    monkeypatch.setattr(module, "CLEAN_UP_WITHIN", SOON)
+
+    class Stubborn(asyncio.Event):
+        async def wait(self) -> Literal[True]:
+            try:
+                return await super().wait()
+            finally:
+                await super().wait()
+
+    async with asyncio.timeout(PATIENCE):
+        assert await work(deadline, SOON, Stubborn()) == "missed"
     assert pending_cancellations() == 0
 
 

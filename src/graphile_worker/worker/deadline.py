@@ -1,13 +1,16 @@
 """Deadline: a timeout for the statements of a session.
 
 Works like `asyncio.timeout`, but with one timer for all statements instead of one for each. Nearly all of
-them take a thousandth of their time, and everything done before a fetch delays an announced job.
+them take a thousandth of their time, and everything done before a fetch delays an announced job. And it
+cancels again until the work ends: a cancelled transaction sends a rollback, and waits for that answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+
+CLEAN_UP_WITHIN = 2.0  # seconds for what cancelled work does at its end, before it is cancelled again
 
 
 class Deadline:
@@ -18,7 +21,8 @@ class Deadline:
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._at = math.inf
-        self._has_passed = self._is_missed = False
+        self._cancels = 0
+        self._is_missed = False
         self._timer: asyncio.TimerHandle | None = None  # may be set for an earlier time than needed
 
     def begin(self, seconds: float) -> None:
@@ -26,7 +30,8 @@ class Deadline:
         self._task = task = asyncio.current_task()
         self._cancelling = 0 if task is None else task.cancelling()
         self._at = self._loop.time() + seconds
-        self._has_passed = self._is_missed = False
+        self._cancels = 0
+        self._is_missed = False
         if self._timer is None:
             self._timer = self._loop.call_at(self._at, self._check)
         elif self._timer.when() > self._at:
@@ -36,8 +41,10 @@ class Deadline:
     def end(self) -> None:
         """Stop the clock."""
         task, self._task = self._task, None
-        if self._has_passed and task is not None:
-            self._is_missed = task.uncancel() <= self._cancelling
+        if self._cancels and task is not None:
+            for _ in range(self._cancels):
+                task.uncancel()
+            self._is_missed = task.cancelling() <= self._cancelling
 
     def was_missed(self, error: BaseException) -> bool:
         """After `end`: whether the work was cancelled by the deadline and by nothing else."""
@@ -56,5 +63,7 @@ class Deadline:
         if self._loop.time() < self._at:
             self._timer = self._loop.call_at(self._at, self._check)
             return
-        self._has_passed = True
+        self._cancels += 1
         self._task.cancel()
+        self._at = self._loop.time() + CLEAN_UP_WITHIN
+        self._timer = self._loop.call_at(self._at, self._check)
