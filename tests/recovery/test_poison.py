@@ -30,7 +30,8 @@ class Supervisor:
         self._jobs = jobs
         self._count = count
         self._urgency = 2  # hours that jobs are overdue: those of a later start come first
-        self._deadline = time.monotonic() + PATIENCE  # for the next death
+        self._deadline = time.monotonic() + PATIENCE  # for the next death, or the end of a job
+        self._left = 0
         self.workers: list[WorkerProcess] = []
         self.deaths = 0
         self.without_trace = 0
@@ -39,6 +40,11 @@ class Supervisor:
 
     async def step(self) -> None:
         """Replace those that have ended."""
+        if time.monotonic() > self._deadline - PATIENCE / 2:
+            # After a recovery, thousands of jobs may run one at a time: that takes long on a busy machine.
+            before, self._left = self._left, await self._jobs.count()
+            if self._left != before:
+                self._deadline = time.monotonic() + PATIENCE
         assert time.monotonic() < self._deadline, (
             f"{self.deaths} deaths, {self.without_trace} without a trace"
         )
