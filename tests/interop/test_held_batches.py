@@ -18,9 +18,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import JobHelpers, JobSpec, WorkerUtils, make_worker_utils, run
-from graphile_worker.worker import watermarks
 from interop.conftest import SharedDatabase
 from interop.tally import TASK, NodeTally, OurTally, node_tally, our_tally
+from support.held_load import never_slow
 from support.working import PATIENCE, Gate
 
 pytestmark = pytest.mark.interop
@@ -49,8 +49,7 @@ ECHO = "module.exports = (payload, helpers) => helpers.logger.info(`ran ${payloa
 
 @pytest.fixture(autouse=True)
 def _no_slow_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetches of a loaded machine set no watermarks: above those, jobs are not continued by id."""
-    monkeypatch.setattr(watermarks, "SLOW", 60.0)
+    never_slow(monkeypatch)
 
 
 async def add(utils: WorkerUtils, count: int) -> list[int]:

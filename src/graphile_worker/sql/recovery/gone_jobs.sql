@@ -3,5 +3,5 @@
 -- $1 bigint[]  job ids
 -- Returns their ids.
 select wanted.id
-from unnest($1::bigint[]) as wanted (id)
+from pg_catalog.unnest($1::bigint[]) as wanted (id)
 where not exists (select from :GRAPHILE_WORKER_SCHEMA._private_jobs job where job.id = wanted.id)
