@@ -417,7 +417,7 @@ async def test_several_workers_share_a_load_and_run_each_job_once(
 
 
 async def test_going_on_by_id_pauses_where_it_finds_nothing(
-    jobs: Jobs, workers: Workers, database_url: str
+    never_slow: None, jobs: Jobs, workers: Workers, database_url: str
 ) -> None:
     """A job of another worker comes first, so the shorter statement never knows what is next."""
     sent: Counter[str] = Counter()

@@ -130,7 +130,7 @@ async def test_announcements_are_ignored_while_jobs_wait_here(
 
 @pytest.mark.compat("RT1")
 async def test_jobs_that_wait_too_long_are_returned_and_fetched_again_when_a_slot_asks(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
+    never_slow: None, jobs: Jobs, workers: Workers, recorder: EventRecorder, gate: Gate, tasks: Any
 ) -> None:
     clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC))
     await jobs.add_many("step", 4)
