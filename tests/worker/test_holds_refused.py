@@ -205,9 +205,9 @@ async def test_strict_settings_of_the_database_do_not_end_batches(
     name = await connection.fetchval("select current_database()")
     settings = {
         "default_transaction_isolation": "serializable",
-        "idle_in_transaction_session_timeout": "200ms",
-        "idle_session_timeout": "200ms",
-        "transaction_timeout": "1s",
+        "idle_in_transaction_session_timeout": "1s",
+        "idle_session_timeout": "1s",
+        "transaction_timeout": "2s",
     }
     for setting, value in settings.items():
         if await connection.fetchval("select current_setting($1, true)", setting) is not None:
@@ -221,7 +221,7 @@ async def test_strict_settings_of_the_database_do_not_end_batches(
 
     async def is_long_over() -> bool:
         return await connection.fetchval(
-            "select clock_timestamp() > $1::timestamptz + interval '1.5 s'", began
+            "select clock_timestamp() > $1::timestamptz + interval '2.5 s'", began
         )
 
     await until(is_long_over)
