@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.errors import GraphileWorkerError
+from graphile_worker.errors import EmbeddedPostgresError, GraphileWorkerError
 
 FAST = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "30"}
 
@@ -65,6 +65,14 @@ class Participant:
         self.process.stdout.close()
 
 
+def url_of(server: EmbeddedPostgres) -> str | None:
+    """None if it does not run; another process may stop it between the two questions."""
+    try:
+        return server.url() if server.is_running else None
+    except EmbeddedPostgresError:
+        return None
+
+
 def serve(server: EmbeddedPostgres) -> None:
     for line in sys.stdin:
         command = line.strip()
@@ -75,8 +83,8 @@ def serve(server: EmbeddedPostgres) -> None:
                 server.stop()
             elif command == "exit":
                 return
-            url = server.url() if server.is_running else None
-            answer = {"running": server.is_running, "url": url, "uid": os.geteuid()}
+            url = url_of(server)
+            answer = {"running": url is not None, "url": url, "uid": os.geteuid()}
         except GraphileWorkerError as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)
