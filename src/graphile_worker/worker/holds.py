@@ -57,7 +57,7 @@ FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays ope
 WARMING = 250  # jobs of an ordinary fetch while sessions are opened
 FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
-RECOVERY = 2.0  # the same for one that is smaller than the first: slow jobs had taken all slots
+REGROWTH = 2.0  # the same for one that is smaller than the first: slow jobs had taken all slots
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
 MOST_IN_VAIN = 5  # batches by id that find nothing although such jobs are there; other workers may have those
@@ -462,7 +462,7 @@ class Holds:
                 raise
         else:
             if len(batch.ids) == len(batch.jobs) and len(outlasting) <= MOST_OUTLASTING * len(batch.jobs):
-                growth = GROWTH if len(batch.jobs) >= FIRST else RECOVERY
+                growth = GROWTH if len(batch.jobs) >= FIRST else REGROWTH
                 self._most = max(self._most, int(growth * len(batch.jobs)))
                 if not outlasting:
                     self._skip_next = FEWEST_SKIPPED
