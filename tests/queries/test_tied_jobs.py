@@ -8,7 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.hold import ID, Ties, get_held_jobs, get_tied_jobs, ties_of
+from graphile_worker.queries.fetch import Ranges
+from graphile_worker.queries.hold import ID, RUN_AT, Ties, get_held_jobs, get_tied_jobs, ties_of
+from graphile_worker.worker.watermarks import ranges, ranges_up_to
 from queries.explaining import ExplainingConnection, tune
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
@@ -51,12 +53,15 @@ async def held(statements: Statements, connection: Any = None, limit: int = BATC
     )
 
 
-async def go_on(statements: Statements, ties: Ties | None, connection: Any = None) -> list[int]:
+async def go_on(
+    statements: Statements, ties: Ties | None, connection: Any = None, within: Ranges | None = None
+) -> list[int]:
     assert ties is not None
     rows = await get_tied_jobs(
         connection or statements.connection,
         statements.schema,
         ties=ties,
+        ranges=ranges_up_to(ties.priority, within),
         tasks=statements.tasks,
         limit=BATCH,
     )
@@ -75,6 +80,34 @@ async def test_a_batch_goes_on_after_the_last_one_and_reads_none_of_its_rows(
     assert found == list(range(rows[-1][ID] + 1, rows[-1][ID] + 1 + BATCH))
     assert explaining.plans[0].touched <= BATCH + 10, explaining.plans[0].describe()
     assert "Seq Scan" not in explaining.plans[0].kinds_of_scans
+
+
+async def test_what_other_workers_have_taken_since_is_passed(tied: Statements, other: Any) -> None:
+    """Whether their batch is still running or has ended."""
+    ties = ties_of(await held(tied, limit=BATCH))
+    assert ties is not None
+    await other.execute(
+        f"delete from {SCHEMA}._private_jobs where id > $1 and id <= $1 + $2::integer", ties.last_id, BATCH
+    )
+    async with other.transaction():
+        taken = await go_on(tied, Ties(ties.priority, ties.run_at, ties.last_id + BATCH), other)
+        explaining = ExplainingConnection(tied.connection)
+        async with tied.connection.transaction():
+            found = await go_on(tied, ties, explaining)
+    assert len(found) == BATCH
+    assert found[0] == taken[-1] + 1
+    assert explaining.plans[0].touched <= 1.4 * BATCH, explaining.plans[0].describe()
+
+
+async def test_jobs_between_those_of_others_are_found(tied: Statements, other: Any) -> None:
+    ties = ties_of(await held(tied))
+    assert ties is not None
+    async with other.transaction():
+        await go_on(tied, ties, other)
+        await go_on(tied, Ties(ties.priority, ties.run_at, ties.last_id + 2 * BATCH), other)
+        found = await go_on(tied, ties)
+    between = range(ties.last_id + BATCH + 1, ties.last_id + 2 * BATCH + 1)
+    assert found == list(between)
 
 
 async def test_the_rows_are_locked_and_unchanged(tied: Statements, other: Any) -> None:
@@ -104,6 +137,41 @@ async def test_a_job_that_comes_first_ends_it(tied: Statements, change: str) -> 
     await tied.connection.execute(f"update {SCHEMA}._private_jobs {change} where id = $1", late)
     assert await go_on(tied, ties_of(rows)) == []
     assert (await held(tied))[0][ID] == late
+
+
+@pytest.mark.parametrize("is_above", [True, False])
+async def test_a_job_that_comes_first_counts_above_a_watermark_only(tied: Statements, is_above: bool) -> None:
+    rows = await held(tied)
+    await tied.connection.execute(
+        f"update {SCHEMA}._private_jobs set run_at = run_at - interval '10 seconds' where id = $1",
+        rows[-1][ID] + 1000,
+    )
+    since = rows[0][RUN_AT] - (20 if is_above else 5)
+    found = await go_on(tied, ties_of(rows), within=ranges({0: since}))
+    assert len(found) == (0 if is_above else BATCH)
+
+
+async def test_dead_rows_below_a_watermark_are_not_read(tied: Statements, other: Any) -> None:
+    """A long transaction keeps them."""
+    async with other.transaction(isolation="repeatable_read"):
+        await other.fetchval(f"select count(*) from {SCHEMA}._private_jobs")
+        await tied.connection.execute(
+            f"insert into {SCHEMA}._private_jobs (task_id, run_at) select $1, now() - interval '1 hour' "
+            "from generate_series(1, 20000)",
+            next(iter(tied.tasks)),
+        )
+        await tied.connection.execute(
+            f"delete from {SCHEMA}._private_jobs where run_at < now() - interval '30 minutes'"
+        )
+        rows = await held(tied)
+        explaining = ExplainingConnection(tied.connection)
+        ties = ties_of(rows)
+        async with tied.connection.transaction():
+            assert len(await go_on(tied, ties, explaining, ranges({0: rows[0][RUN_AT] - 1}))) == BATCH
+        async with tied.connection.transaction():
+            assert len(await go_on(tied, ties, explaining)) == BATCH
+    above, all_of_them = (plan.pages for plan in explaining.plans)
+    assert above < all_of_them / 4
 
 
 async def test_a_named_queue_that_may_be_next_ends_it(tied: Statements, jobs: Jobs) -> None:

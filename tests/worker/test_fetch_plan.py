@@ -248,6 +248,22 @@ def test_a_full_batch_says_nothing_about_later_jobs(play: Play) -> None:
     assert play.ranges[2] == [FROM_START, 7.0, FROM_START, FROM_START, FROM_START]
 
 
+def test_a_batch_that_may_have_left_some_says_nothing_about_later_jobs(slow: Play) -> None:
+    """As a fetch by id does, which reads only so far."""
+    slow.fetch()
+    assert slow.ranges is not None
+    seen = slow.ranges[2][1]
+    slow.found[HELD] = [job(0, run_at=seen + 4)]
+    slow.plan.has_left_some = True
+    slow.fetch(may_hold=True, after=10)
+    slow.fetch(may_hold=True)
+    assert slow.ranges[2][1] == seen + 4
+    slow.plan.has_left_some = False
+    slow.fetch(may_hold=True)
+    slow.fetch(may_hold=True)
+    assert slow.ranges[2][1] > seen + 5
+
+
 def test_a_fetch_that_was_slow_because_of_its_jobs_sets_no_watermarks(play: Play) -> None:
     play.found[PLAIN] = [job()] * 1000
     play.seconds[PLAIN] = 0.2

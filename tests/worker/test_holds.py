@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import pytest
 
 from graphile_worker import Hooks, Snooze, WorkerUtils, task
 from graphile_worker.hooks.events import (
@@ -27,6 +28,7 @@ from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.worker import watermarks
 from support.held_load import Holding
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
@@ -447,3 +449,33 @@ async def test_going_on_by_id_pauses_where_it_finds_nothing(
                 await until(is_drained)
         await runner.stop()
     assert 0 < sent[tied] < sent[held] / 3
+
+
+async def test_a_fetch_by_id_that_reads_only_so_far_leaves_no_job_below_a_watermark(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first jobs, each ninth is ours; a fetch reads four ids for each one that it wants."""
+    monkeypatch.setattr(watermarks, "SLOW", -SELDOM)  # each full fetch sets them ...
+    monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 1e9)  # ... and is the last one
+
+    async def step(payload: Any) -> None:
+        pass
+
+    async def is_drained() -> bool:
+        return not await jobs.connection.fetchval(
+            f"select count(*) from {SCHEMA}._private_jobs where task_id = $1", task_ids[0]
+        )
+
+    task_ids = await jobs.connection.fetchval(
+        f"with task as (insert into {SCHEMA}._private_tasks (identifier) values ('step'), ('other') "
+        "returning id) select array_agg(id order by id) from task"
+    )
+    await jobs.connection.execute(
+        f"insert into {SCHEMA}._private_jobs (task_id, run_at) "
+        "select case when n < 3000 or n % 9 = 0 then $1::integer else $2 end, now() - interval '1 minute' "
+        "from generate_series(1, 40000) n",
+        *task_ids,
+    )
+    await workers.start({"step": step}, concurrency=10, hold=SHORTLY, events=recorder.events)
+    await until(is_drained)
+    assert Holding(jobs, workers, recorder).held_fetches

@@ -23,6 +23,7 @@ BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
 MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
+WINDOW = 4  # a fetch by id reads this many ids for each job that it wants, at most; see get_tied_jobs
 NEAR = 2  # ids are close together if at least every second one is deleted
 
 
@@ -44,7 +45,7 @@ def ties_of(rows: Sequence[Row]) -> Ties | None:
     first, last = rows[0], rows[-1]
     if (first[PRIORITY], first[RUN_AT]) != (last[PRIORITY], last[RUN_AT]):
         return None
-    if not 0 <= last[ID] - first[ID] < NEAR * len(rows):
+    if not 0 <= last[ID] - first[ID] < WINDOW * len(rows):
         return None
     return Ties(last[PRIORITY], last[RUN_AT], last[ID])
 
@@ -59,15 +60,16 @@ async def get_tied_jobs(
     schema: SchemaName,
     *,
     ties: Ties,
+    ranges: Ranges,
     tasks: Mapping[int, str],
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
 ) -> Sequence[Row]:
-    """Like `get_held_jobs`, but go on after the last one; none if other jobs may be next."""
+    """Like `get_held_jobs`, but go on after the last one; none if a job in these ranges comes before."""
+    terms = limit, task_ids(tasks), flag_list(forbidden_flags), now
     return await connection.fetch(
-        load("hold/get_tied_jobs", schema),
-        *(limit, task_ids(tasks), flag_list(forbidden_flags), now, ties.priority, ties.run_at, ties.last_id),
+        load("hold/get_tied_jobs", schema), *terms, *msgspec.structs.astuple(ties), *ranges
     )
 
 
@@ -129,7 +131,7 @@ async def warm_up(connection: Connection, schema: SchemaName) -> None:
     """Make the plans of the statements, so that the first batch need not wait for them."""
     async with connection.transaction():
         await get_held_jobs(connection, schema, tasks={}, limit=0)
-        await get_tied_jobs(connection, schema, ties=Ties(0, 0.0, 0), tasks={}, limit=0)
+        await get_tied_jobs(connection, schema, ties=Ties(0, 0.0, 0), ranges=([], [], []), tasks={}, limit=0)
         await connection.execute(load("hold/delete_adjacent_jobs", schema), [], 0, 0)
 
 

@@ -95,6 +95,8 @@ class FetchPlan:
         self._server_ahead = 0.0  # seconds since 1970 by the server's clock, less the monotonic time
         self.room: int | None = None
         """How many jobs the last statement could lock at most, if something bounds it beside its limit."""
+        self.has_left_some = False
+        """Whether the last statement may have left ready jobs although it found fewer than its limit."""
 
     def fetch(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
         """The statements of one fetch."""
@@ -190,7 +192,7 @@ class FetchPlan:
 
     def _is_full(self, demand: Demand, jobs: Sequence[Job]) -> bool:
         """Whether more jobs may be ready than were locked."""
-        return len(jobs) >= (demand.limit if self.room is None else self.room)
+        return self.has_left_some or len(jobs) >= (demand.limit if self.room is None else self.room)
 
     def _list_priorities(self) -> Steps[list[int]]:
         """List the priorities of waiting jobs. If there are very many, list some and read the rest as one."""

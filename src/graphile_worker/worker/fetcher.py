@@ -241,11 +241,12 @@ class Fetcher:
             "now": demand.now,
             "ranges": fetch.ranges,
         }
+        self._plan.has_left_some = False
         if fetch.kind is HELD:
             if self._holds is None:
                 return None
             found = await self._holds.fetch(**terms)
-            self._may_be_more = self._holds.may_be_more  # before another lane changes it
+            self._may_be_more = self._plan.has_left_some = self._holds.may_be_more
             return found
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
         found = await self._session.run_under_lease(statement)

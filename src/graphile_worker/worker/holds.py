@@ -22,7 +22,6 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Any
 
 from ..db.connection import Connection, Row
 from ..db.retry import is_refusal, may_pass
@@ -35,13 +34,8 @@ from ..queries.hold import (
     KEY,
     LAST_ERROR,
     RowsKeptError,
-    Ties,
     end_batch,
-    get_held_jobs,
-    get_tied_jobs,
-    is_next,
     may_have_backlog,
-    ties_of,
 )
 from ..queries.rows import JobBatch, taken_jobs
 from ..recovery.orphaned_jobs import RECOVERED
@@ -51,6 +45,7 @@ from .held_batch import HeldBatch
 from .lost_batches import LostBatches
 from .seats import Seats, SpareConnections
 from .session import Session, Sessions
+from .tied_jobs import TiedJobs
 
 FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
@@ -59,9 +54,6 @@ FIRST = 1000  # jobs of the first batch, at most
 GROWTH = 1.25  # of the next batch after one that ended in time
 REGROWTH = 2.0  # the same for one that is smaller than the first: slow jobs had taken all slots
 MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
-MOST_CONTINUED = 10  # batches by id in a row: a job that was released may be left behind
-MOST_IN_VAIN = 5  # batches by id that find nothing although such jobs are there; other workers may have those
-UNTIED = 20  # batches without one by id after that
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -106,11 +98,7 @@ class Holds:
         self._not_before = math.inf  # monotonic
         self.may_be_more = True
         """Whether the last batch may have left ready jobs."""
-        self._ties: Ties | None = None
-        self._tied_tasks: Mapping[int, str] = {}
-        self._continued = 0
-        self._in_vain = 0  # batches by id in a row that found nothing
-        self._untied = 0  # batches for which nothing is continued by id
+        self._tied = TiedJobs(schema)
         self._is_on = seconds > 0
         self._is_closing = False
         self._is_abandoned = False
@@ -220,7 +208,7 @@ class Holds:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                rows, may_be_more = await self._get_jobs(
+                rows, may_be_more = await self._tied.fetch(
                     connection,
                     ranges,
                     tasks=tasks,
@@ -253,7 +241,7 @@ class Holds:
             return ()
         jobs = self._begin(batch, rows, tasks)
         if not jobs or lease.epoch != epoch or self._is_closing:
-            self._ties = None
+            self._tied.forget()
             self.release(jobs)
             self._end_soon(batch)
             return None
@@ -267,43 +255,6 @@ class Holds:
         batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
         self.may_be_more = may_be_more
         return jobs
-
-    async def _get_jobs(
-        self, connection: Connection, ranges: Ranges | None, *, limit: int, **terms: Any
-    ) -> tuple[Sequence[Row], bool]:
-        """The next rows, and whether there may be more.
-
-        Jobs that were added together are continued by id, but not for ever.
-        """
-        ties, self._ties = self._ties, None
-        if (
-            ties is not None
-            and ranges is None
-            and terms["tasks"] is self._tied_tasks  # and not those of another lane
-            and self._continued < MOST_CONTINUED
-        ):
-            rows = await get_tied_jobs(connection, self._schema, ties=ties, limit=limit, **terms)
-            if rows:
-                self._continued += 1
-                self._in_vain = 0
-                self._go_on_after(rows, limit, terms["tasks"])
-                return rows, True
-        else:
-            ties = None
-        rows = await get_held_jobs(connection, self._schema, limit=limit, ranges=ranges, **terms)
-        if ties is not None and rows and is_next(ties, rows[0]):
-            self._in_vain += 1
-            if self._in_vain >= MOST_IN_VAIN:  # it could have gone on, but a job that cannot run comes first
-                self._untied = UNTIED
-        self._continued = 0
-        self._untied -= self._untied > 0
-        if not self._untied:
-            self._go_on_after(rows, limit, terms["tasks"])
-        return rows, len(rows) == limit
-
-    def _go_on_after(self, rows: Sequence[Row], limit: int, tasks: Mapping[int, str]) -> None:
-        if len(rows) == limit:
-            self._ties, self._tied_tasks = ties_of(rows), tasks
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
@@ -439,7 +390,6 @@ class Holds:
             self._most = max(started // 2, FEWEST)
             if started < FEWEST:
                 self._hold_less()
-        self._ties = None
         self.release(waiting)
 
     async def _end(self, batch: HeldBatch) -> None:
@@ -461,7 +411,9 @@ class Holds:
             if not isinstance(error, Exception):
                 raise
         else:
-            if len(batch.ids) == len(batch.jobs) and len(outlasting) <= MOST_OUTLASTING * len(batch.jobs):
+            if len(batch.ids) < len(batch.jobs):
+                self._tied.forget()  # released jobs are free now
+            elif len(outlasting) <= MOST_OUTLASTING * len(batch.jobs):
                 growth = GROWTH if len(batch.jobs) >= FIRST else REGROWTH
                 self._most = max(self._most, int(growth * len(batch.jobs)))
                 if not outlasting:

@@ -92,8 +92,8 @@ class Watermarks:
         self._by_priority[priority] = max(watermark, self._by_priority.get(priority, watermark))
 
 
-def ranges(watermarks: Mapping[int, float]) -> Ranges:
-    """All possible priorities: each one with a watermark, and the gaps between them."""
+def ranges(watermarks: Mapping[int, float], highest: int = HIGHEST) -> Ranges:
+    """All priorities up to the highest: each one with a watermark, and the gaps between them."""
     low: list[int] = []
     high: list[int] = []
     since: list[float] = []
@@ -104,8 +104,16 @@ def ranges(watermarks: Mapping[int, float]) -> Ranges:
         high.append(priority)
         since.append(watermark)
         begin = priority + 1
-    _add_gap(low, high, since, begin, HIGHEST)
+    _add_gap(low, high, since, begin, highest)
     return low, high, since
+
+
+def ranges_up_to(priority: int, within: Ranges | None) -> Ranges:
+    """The part of these ranges up to a priority, which becomes one of its own; None: all priorities."""
+    if within is None:
+        return ranges({priority: FROM_START}, highest=priority)
+    known = {low: since for low, high, since in zip(*within, strict=True) if low == high <= priority}
+    return ranges({priority: FROM_START, **known}, highest=priority)
 
 
 def _add_gap(low: list[int], high: list[int], since: list[float], begin: int, end: int) -> None:

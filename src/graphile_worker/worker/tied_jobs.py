@@ -1,0 +1,77 @@
+"""Tied jobs: those that were added together are fetched by id, each batch after the one before.
+
+They have the same priority and run_at, so each of them may run first. In the index that a fetch reads, the
+rows that other batches have locked come before those that are left. A fetch by id passes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..db.connection import Connection, Row
+from ..queries.fetch import Ranges
+from ..queries.hold import ID, Ties, get_held_jobs, get_tied_jobs, is_next, ties_of
+from ..schema_name import SchemaName
+from .watermarks import ranges_up_to
+
+FROM_START_AFTER = (
+    1.0  # seconds; a job that another worker has released, or that was passed, waits until then
+)
+MOST_IN_VAIN = 5  # fetches by id that find nothing although such jobs are there; other workers may have those
+UNTIED = 20  # batches without a fetch by id after that
+
+
+class TiedJobs:
+    """Fetches the jobs of held batches, and knows where the next one goes on."""
+
+    def __init__(self, schema: SchemaName) -> None:
+        self._schema = schema
+        self._ties: Ties | None = None
+        self._tasks: Mapping[int, str] = {}
+        self._from_start_at = 0.0  # monotonic
+        self._in_vain = 0  # fetches by id in a row that found nothing
+        self._untied = 0  # batches for which nothing is continued by id
+
+    def forget(self) -> None:
+        """Let the next fetch read from the start."""
+        self._from_start_at = 0.0
+
+    async def fetch(
+        self,
+        connection: Connection,
+        ranges: Ranges | None,
+        *,
+        tasks: Mapping[int, str],
+        limit: int,
+        **terms: Any,
+    ) -> tuple[Sequence[Row], bool]:
+        """The next rows, and whether there may be more."""
+        ties, self._ties = self._ties, None
+        if (
+            ties is not None
+            and tasks is self._tasks  # and not those of another lane
+            and time.monotonic() < self._from_start_at
+        ):
+            before = ranges_up_to(ties.priority, ranges)
+            rows = await get_tied_jobs(
+                connection, self._schema, ties=ties, ranges=before, tasks=tasks, limit=limit, **terms
+            )
+            if rows:
+                self._in_vain = 0
+                if len(rows) > limit // 2:  # fewer are not worth a transaction
+                    self._ties = Ties(ties.priority, ties.run_at, rows[-1][ID])
+                return rows, True
+        else:
+            ties = None
+        rows = await get_held_jobs(connection, self._schema, tasks=tasks, limit=limit, ranges=ranges, **terms)
+        if ties is not None and rows and is_next(ties, rows[0]):
+            self._in_vain += 1
+            if self._in_vain >= MOST_IN_VAIN:  # it could have gone on, but a job that cannot run comes first
+                self._untied = UNTIED
+        self._untied -= self._untied > 0
+        if not self._untied and len(rows) == limit:
+            self._from_start_at = time.monotonic() + FROM_START_AFTER
+            self._ties, self._tasks = ties_of(rows), tasks
+        return rows, len(rows) == limit

@@ -1,0 +1,159 @@
+"""Held batches of jobs that were added together: fetches by id, and those from the start in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import pytest
+
+from graphile_worker.queries.hold import ID
+from graphile_worker.sql import load
+from graphile_worker.worker import tied_jobs
+from graphile_worker.worker.tied_jobs import TiedJobs
+from graphile_worker.worker.watermarks import FROM_START, HIGHEST, LOWEST, ranges, ranges_up_to
+from queries.statements import Statements, statements_on
+from support.working import SCHEMA
+
+COUNT = 4000
+BATCH = 400
+
+
+@pytest.fixture(autouse=True)
+def seldom_from_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tied_jobs, "FROM_START_AFTER", 3600.0)
+
+
+@pytest.fixture
+async def statements(connection: Any) -> Statements:
+    """Many jobs that were added by one statement."""
+    statements = await statements_on(connection)
+    await connection.execute(
+        f"insert into {SCHEMA}._private_jobs (task_id) select $1 from generate_series(1, $2::integer)",
+        next(iter(statements.tasks)),
+        COUNT,
+    )
+    return statements
+
+
+class Batches:
+    """The fetches of one pool; each batch ends at once, and its jobs are deleted."""
+
+    def __init__(self, connection: Any, statements: Statements) -> None:
+        self._connection = connection
+        self._statements = statements
+        self.tied = TiedJobs(statements.schema)
+        self.sent: list[str] = []
+        names = ("get_tied_jobs", "get_held_jobs", "get_held_jobs_above_watermarks")
+        self._names = {load(f"hold/{name}", statements.schema): name for name in names}
+        connection.add_query_logger(self._log)
+
+    def _log(self, query: Any) -> None:
+        if name := self._names.get(query.query):
+            self.sent.append(name)
+
+    async def fetch(self, limit: int = BATCH, **terms: Any) -> list[int]:
+        self.sent.clear()
+        terms = {"ranges": None, "tasks": self._statements.tasks} | terms
+        async with self._connection.transaction():
+            rows, _ = await self.tied.fetch(self._connection, limit=limit, **terms)
+            ids = [row[ID] for row in rows]
+            await self._connection.execute(f"delete from {SCHEMA}._private_jobs where id = any ($1)", ids)
+        return ids
+
+
+@pytest.fixture
+def batches(statements: Statements) -> Batches:
+    return Batches(statements.connection, statements)
+
+
+async def test_each_batch_goes_on_after_the_one_before(batches: Batches) -> None:
+    last = (await batches.fetch())[-1]
+    assert batches.sent == ["get_held_jobs"]
+    for _ in range(3):
+        found = await batches.fetch()
+        assert batches.sent == ["get_tied_jobs"]
+        assert found == list(range(last + 1, last + 1 + BATCH))
+        last = found[-1]
+
+
+async def test_above_watermarks_too(batches: Batches) -> None:
+    within = ranges({0: FROM_START})
+    last = (await batches.fetch(ranges=within))[-1]
+    assert batches.sent == ["get_held_jobs_above_watermarks"]
+    assert (await batches.fetch(ranges=within))[0] == last + 1
+    assert batches.sent == ["get_tied_jobs"]
+
+
+async def test_other_tasks_begin_from_the_start(batches: Batches, statements: Statements) -> None:
+    await batches.fetch()
+    await batches.fetch(tasks=dict(statements.tasks))
+    assert batches.sent == ["get_held_jobs"]
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_a_job_that_was_left_behind_is_found_from_the_start(
+    batches: Batches,
+    connection: Any,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_forgotten: bool,
+) -> None:
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            left = await other.fetchval(f"select min(id) from {SCHEMA}._private_jobs")
+            await other.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", left)
+            if not is_forgotten:
+                monkeypatch.setattr(tied_jobs, "FROM_START_AFTER", 0.0)
+            assert left not in await batches.fetch()
+    finally:
+        await other.close()
+    if is_forgotten:
+        assert left not in await batches.fetch()
+        batches.tied.forget()
+    assert (await batches.fetch())[0] == left
+
+
+async def test_a_batch_that_finds_few_is_the_last_by_id(batches: Batches, connection: Any) -> None:
+    last = (await batches.fetch())[-1]
+    await connection.execute(
+        f"delete from {SCHEMA}._private_jobs where id > $1 and id % 10 <> 0 and id < $1 + 5 * $2::integer",
+        last,
+        BATCH,
+    )
+    few = await batches.fetch()
+    assert batches.sent == ["get_tied_jobs"]
+    assert 0 < len(few) <= BATCH // 2
+    await batches.fetch()
+    assert batches.sent == ["get_held_jobs"]
+
+
+async def test_two_pools_take_turns_and_leave_nothing(
+    batches: Batches, statements: Statements, database_url: str
+) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        others = Batches(connection, statements)
+        found: list[int] = []
+        for _ in range(COUNT):
+            taken = [*await batches.fetch(), *await others.fetch(BATCH // 2)]
+            found += taken
+            if not taken:
+                break
+    finally:
+        await connection.close()
+    assert len(set(found)) == len(found) == COUNT
+
+
+def test_ranges_up_to_a_priority() -> None:
+    assert ranges_up_to(0, None) == ([LOWEST, 0], [-1, 0], [FROM_START, FROM_START])
+    assert ranges_up_to(LOWEST, None) == ([LOWEST], [LOWEST], [FROM_START])
+    known = ranges({-5: 3.0, 0: 7.0, 4: 9.0})
+    assert ranges_up_to(0, known) == (
+        [LOWEST, -5, -4, 0],
+        [-6, -5, -1, 0],
+        [FROM_START, 3.0, FROM_START, 7.0],
+    )
+    assert ranges_up_to(2, known)[0] == [LOWEST, -5, -4, 0, 1, 2]
+    assert known[1][-1] == HIGHEST
