@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -342,11 +342,23 @@ def nothing_is_discarded_in_vain(history: History) -> Iterator[str]:
 
 
 def no_end_is_written_twice(history: History) -> Iterator[str]:
-    """At most one run of a job has completed it, without those whose commit was not answered."""
-    lost_runs = LostRuns(history)
+    """At most one run of a job has completed it, without those whose write was not answered.
+
+    A worker that was cut off counts them if the job is gone, also if another has completed it.
+    """
+    lost_runs, cut_offs = LostRuns(history), CutOffs(history)
+
+    def is_unanswered(run: Run, others: Sequence[Run]) -> bool:
+        if lost_runs.lost_batch(run) is not None:
+            return True
+        if history.is_held or run.written is None:
+            return False
+        later = [other for other in others if run.started < other.started < run.written]
+        return any(cut_offs.between(run.worker, run.started, other.started) for other in later)
+
     for (job_id, token), runs in _by_job(history).items():
         written = [run for run in runs if run.written is not None and run.outcome == "end"]
-        if len(written) > 1 and sum(lost_runs.lost_batch(run) is None for run in written) != 1:
+        if len(written) > 1 and sum(not is_unanswered(run, written) for run in written) != 1:
             yield f"job {job_id} ({token}) was completed more than once: {_runs(runs)}"
 
 

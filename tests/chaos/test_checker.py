@@ -408,6 +408,15 @@ def test_a_worker_that_could_not_know_may_start_a_paused_job() -> None:
     assert found(25.0, faults=[Fault(kind="partition", at=10.0, until=12.0, workers=["one"])]) == []
 
 
+def test_a_worker_that_was_cut_off_may_count_what_another_has_completed_but_only_once_it_is_gone() -> None:
+    cut = [Fault(kind="partition", at=10.9, until=20.0, workers=["one"])]
+    again = run("two", 15.0, 16.0, written=16.1)
+    late, early = run(written=21.0), run(written=11.1)
+    assert broken(runs=[late, again], faults=cut) == []
+    assert broken(runs=[early, again], faults=cut) == ["no_end_is_written_twice"]
+    assert "no_end_is_written_twice" in broken(runs=[late, again])
+
+
 # -- held jobs -----------------------------------------------------------------------------------------------
 
 HELD: dict[str, Any] = {"is_held": True, "least_held": 0}

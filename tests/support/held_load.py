@@ -46,9 +46,9 @@ FREE_ROWS = f"select id from {SCHEMA}._private_jobs where id = any($1::bigint[])
 def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing a loaded machine takes long for counts as slow.
 
-    Fetches set no watermarks, below which a returned job would be found by a later fetch only. Batches with a
-    job that waits for the test stay open, even if a fetch waits for a session. Only a worker with a backlog
-    opens sessions at once.
+    Fetches set no watermarks, below which a returned job would be found only by a later full fetch. Batches
+    with a job that waits for the test stay open, even if a fetch waits for a session. Only a worker with a
+    backlog opens sessions at once.
     """
     monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
     monkeypatch.setattr("graphile_worker.worker.seats.PATIENCE", SELDOM)

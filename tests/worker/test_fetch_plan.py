@@ -249,7 +249,7 @@ def test_a_full_batch_says_nothing_about_later_jobs(play: Play) -> None:
 
 
 def test_a_batch_that_may_have_left_some_says_nothing_about_later_jobs(slow: Play) -> None:
-    """As a fetch by id does, which reads only so far."""
+    """As a fetch by id does, which reads a limited number of ids."""
     slow.fetch()
     assert slow.ranges is not None
     seen = slow.ranges[2][1]

@@ -451,7 +451,7 @@ async def test_going_on_by_id_pauses_where_it_finds_nothing(
     assert 0 < sent[tied] < sent[held] / 3
 
 
-async def test_a_fetch_by_id_that_reads_only_so_far_leaves_no_job_below_a_watermark(
+async def test_a_fetch_by_id_that_reads_not_all_ids_leaves_no_job_below_a_watermark(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first jobs, each ninth is ours; a fetch reads four ids for each one that it wants."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -36,6 +37,13 @@ async def statements(connection: Any) -> Statements:
     return statements
 
 
+class Sending:
+    """The part of a connection that a fetch needs."""
+
+    def __init__(self, fetch: Any) -> None:
+        self.fetch = fetch
+
+
 class Batches:
     """The fetches of one pool; each batch ends at once, and its jobs are deleted."""
 
@@ -48,6 +56,9 @@ class Batches:
         self._names = {load(f"hold/{name}", statements.schema): name for name in names}
         connection.add_query_logger(self._log)
 
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """Happens once, while a fetch is in flight."""
+
     def _log(self, query: Any) -> None:
         if name := self._names.get(query.query):
             self.sent.append(name)
@@ -56,10 +67,17 @@ class Batches:
         self.sent.clear()
         terms = {"ranges": None, "tasks": self._statements.tasks} | terms
         async with self._connection.transaction():
-            rows, _ = await self.tied.fetch(self._connection, limit=limit, **terms)
+            rows, _ = await self.tied.fetch(Sending(self.send), limit=limit, **terms)  # type: ignore[arg-type]
             ids = [row[ID] for row in rows]
             await self._connection.execute(f"delete from {SCHEMA}._private_jobs where id = any ($1)", ids)
         return ids
+
+    async def send(self, query: str, *arguments: Any) -> Any:
+        rows = await self._connection.fetch(query, *arguments)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return rows
 
 
 @pytest.fixture
@@ -106,6 +124,7 @@ async def test_a_job_that_was_left_behind_is_found_from_the_start(
             await other.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", left)
             if not is_forgotten:
                 monkeypatch.setattr(tied_jobs, "FROM_START_AFTER", 0.0)
+                monkeypatch.setattr(tied_jobs, "FROM_START_COSTS", 0.0)
             assert left not in await batches.fetch()
     finally:
         await other.close()
@@ -113,6 +132,35 @@ async def test_a_job_that_was_left_behind_is_found_from_the_start(
         assert left not in await batches.fetch()
         batches.tied.forget()
     assert (await batches.fetch())[0] == left
+
+
+async def test_what_became_free_while_a_fetch_was_in_flight_is_found_by_the_next(batches: Batches) -> None:
+    async def released() -> None:
+        batches.tied.forget()
+
+    batches.meanwhile = released
+    await batches.fetch()
+    await batches.fetch()
+    assert batches.sent == ["get_held_jobs"]
+
+
+async def test_lanes_do_not_go_on_after_each_other(
+    batches: Batches, statements: Statements, database_url: str
+) -> None:
+    await batches.fetch()
+    connection = await asyncpg.connect(database_url)
+    other_lane = dict(statements.tasks)
+
+    async def fetch_for_the_other_lane() -> None:
+        await batches.tied.fetch(connection, None, tasks=other_lane, limit=BATCH)
+
+    try:
+        batches.meanwhile = fetch_for_the_other_lane
+        await batches.fetch()
+        await batches.fetch(tasks=other_lane)
+        assert batches.sent == ["get_held_jobs"]
+    finally:
+        await connection.close()
 
 
 async def test_a_batch_that_finds_few_is_the_last_by_id(batches: Batches, connection: Any) -> None:

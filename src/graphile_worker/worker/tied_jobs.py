@@ -1,6 +1,6 @@
 """Tied jobs: those that were added together are fetched by id, each batch after the one before.
 
-They have the same priority and run_at, so each of them may run first. In the index that a fetch reads, the
+They have the same priority and run_at, so they may run in any order. In the index that a fetch reads, the
 rows that other batches have locked come before those that are left. A fetch by id passes them.
 """
 
@@ -16,9 +16,9 @@ from ..queries.hold import ID, Ties, get_held_jobs, get_tied_jobs, is_next, ties
 from ..schema_name import SchemaName
 from .watermarks import ranges_up_to
 
-FROM_START_AFTER = (
-    1.0  # seconds; a job that another worker has released, or that was passed, waits until then
-)
+# What another worker has released, or what was passed, waits until then.
+FROM_START_AFTER = 1.0  # seconds between two fetches from the start, ...
+FROM_START_COSTS = 10  # ... or this many times as long as one takes
 MOST_IN_VAIN = 5  # fetches by id that find nothing although such jobs are there; other workers may have those
 UNTIED = 20  # batches without a fetch by id after that
 
@@ -31,12 +31,14 @@ class TiedJobs:
         self._ties: Ties | None = None
         self._tasks: Mapping[int, str] = {}
         self._from_start_at = 0.0  # monotonic
+        self._changes = 0  # of what is free
         self._in_vain = 0  # fetches by id in a row that found nothing
         self._untied = 0  # batches for which nothing is continued by id
 
     def forget(self) -> None:
-        """Let the next fetch read from the start."""
+        """Let the next fetch read from the start; one that is in flight may have read too early."""
         self._from_start_at = 0.0
+        self._changes += 1
 
     async def fetch(
         self,
@@ -61,17 +63,19 @@ class TiedJobs:
             if rows:
                 self._in_vain = 0
                 if len(rows) > limit // 2:  # fewer are not worth a transaction
-                    self._ties = Ties(ties.priority, ties.run_at, rows[-1][ID])
+                    self._ties, self._tasks = Ties(ties.priority, ties.run_at, rows[-1][ID]), tasks
                 return rows, True
         else:
             ties = None
+        began, changes = time.monotonic(), self._changes
         rows = await get_held_jobs(connection, self._schema, tasks=tasks, limit=limit, ranges=ranges, **terms)
         if ties is not None and rows and is_next(ties, rows[0]):
             self._in_vain += 1
             if self._in_vain >= MOST_IN_VAIN:  # it could have gone on, but a job that cannot run comes first
                 self._untied = UNTIED
         self._untied -= self._untied > 0
-        if not self._untied and len(rows) == limit:
-            self._from_start_at = time.monotonic() + FROM_START_AFTER
+        if not self._untied and len(rows) == limit and self._changes == changes:
+            ended = time.monotonic()
+            self._from_start_at = ended + max(FROM_START_AFTER, FROM_START_COSTS * (ended - began))
             self._ties, self._tasks = ties_of(rows), tasks
         return rows, len(rows) == limit

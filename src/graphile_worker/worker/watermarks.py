@@ -109,7 +109,7 @@ def ranges(watermarks: Mapping[int, float], highest: int = HIGHEST) -> Ranges:
 
 
 def ranges_up_to(priority: int, within: Ranges | None) -> Ranges:
-    """The part of these ranges up to a priority, which becomes one of its own; None: all priorities."""
+    """These ranges, or all priorities if None, up to a priority, which is the last range."""
     if within is None:
         return ranges({priority: FROM_START}, highest=priority)
     known = {low: since for low, high, since in zip(*within, strict=True) if low == high <= priority}

@@ -9,7 +9,7 @@
 -- $4 timestamptz  the worker's time, or null for the server's
 -- Returns the columns of a job as if it were locked, in run order.
 with recursive
-:include terms
+:include held_terms
 :include plain_priority
 ,
 :include queues

@@ -9,7 +9,7 @@
 -- $7 double precision[]  the run_at to start from in each range (seconds since 1970)
 -- Returns the columns of a job as if it were locked, in run order.
 with recursive
-:include terms
+:include held_terms
 :include queues
 select
 :include held_columns

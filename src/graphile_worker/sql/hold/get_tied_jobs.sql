@@ -13,7 +13,7 @@
 -- $10 double precision[]  ... and the run_at to start from
 -- Returns the columns of a job as if it were locked, in run order; none if another job may be next.
 with recursive
-:include terms
+:include held_terms
 :include queues
 ,
 -- Whether a job comes before them. The head of the index would tell too, but it has the deleted rows of the last batches.
@@ -44,8 +44,9 @@ urgent as materialized (
   ) first
   limit 1
 ),
--- Where to start. Other workers go on by id too and may have taken the next thousands. A look at a few ids in each eighth of
--- a batch tells how far: the first that are free end it. What is free between two looks is left to a later fetch.
+-- Where to start. Other workers go on by id too and may have taken the next thousands. Looking at ten ids in each eighth of a
+-- batch, for eight batches, finds the first that are free, and the fetch starts one eighth before them. Free ids that it
+-- passes are left to a later fetch.
 -- `is true`: see complete_adjacent_jobs.
 start (id) as materialized (
   select greatest(look.id - greatest($1::bigint / 8::bigint, 1::bigint), $7::bigint)
