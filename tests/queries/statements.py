@@ -25,6 +25,15 @@ class Statements:
         """The same for another pool."""
         return Statements(connection or self.connection, self.tasks, pool_id)
 
+    async def add_together(self, count: int) -> None:
+        """Add jobs of the first task with one statement: they have the same run_at."""
+        await self.connection.execute(
+            f"insert into {self.schema.quoted}._private_jobs (task_id) "
+            "select $1 from generate_series(1, $2::integer)",
+            next(iter(self.tasks)),
+            count,
+        )
+
     async def fetch(self, limit: int = 1, **options: Any) -> list[Job]:
         return await get_jobs(
             self.connection, self.schema, pool_id=self.pool_id, tasks=self.tasks, limit=limit, **options

@@ -12,7 +12,6 @@ import pytest
 from graphile_worker.queries.hold import get_held_jobs
 from queries.explaining import Plan, tune
 from queries.statements import Statements, statements_on
-from support.working import SCHEMA
 
 LOCKED = 500
 LIMIT = 100
@@ -43,11 +42,7 @@ def tries(plan: Plan) -> float:
 @pytest.fixture
 async def statements(connection: Any) -> Statements:
     statements = await statements_on(connection)
-    await connection.execute(
-        f"insert into {SCHEMA}._private_jobs (task_id) select $1 from generate_series(1, $2::integer)",
-        next(iter(statements.tasks)),
-        LOCKED + LIMIT,
-    )
+    await statements.add_together(LOCKED + LIMIT)
     await tune(connection, statements.schema)
     return statements
 

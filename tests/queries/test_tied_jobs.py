@@ -35,14 +35,7 @@ async def other(database_url: str, statements: Statements) -> AsyncIterator[Any]
 
 @pytest.fixture
 async def tied(statements: Statements) -> Statements:
-    """Many jobs that were added by one statement."""
-    task_id = next(iter(statements.tasks))
-    await statements.connection.execute(
-        f"insert into {SCHEMA}._private_jobs (task_id, payload) select $1, '{{}}' "
-        "from generate_series(1, $2::integer)",
-        task_id,
-        COUNT,
-    )
+    await statements.add_together(COUNT)
     await tune(statements.connection, statements.schema)
     return statements
 

@@ -27,13 +27,8 @@ def seldom_from_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def statements(connection: Any) -> Statements:
-    """Many jobs that were added by one statement."""
     statements = await statements_on(connection)
-    await connection.execute(
-        f"insert into {SCHEMA}._private_jobs (task_id) select $1 from generate_series(1, $2::integer)",
-        next(iter(statements.tasks)),
-        COUNT,
-    )
+    await statements.add_together(COUNT)
     return statements
 
 
@@ -55,7 +50,6 @@ class Batches:
         names = ("get_tied_jobs", "get_held_jobs", "get_held_jobs_above_watermarks")
         self._names = {load(f"hold/{name}", statements.schema): name for name in names}
         connection.add_query_logger(self._log)
-
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Happens once, while a fetch is in flight."""
 

@@ -246,6 +246,7 @@ class Fetcher:
             if self._holds is None:
                 return None
             found = await self._holds.fetch(**terms)
+            # Before another lane changes it.
             self._may_be_more = self._plan.has_left_some = self._holds.may_be_more
             return found
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
