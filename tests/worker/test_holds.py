@@ -28,7 +28,7 @@ from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import watermarks
+from graphile_worker.worker import tied_jobs, watermarks
 from support.held_load import Holding
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
@@ -36,6 +36,7 @@ ROWS = (
     "select id, xmin::text, ctid::text, locked_by, attempts "
     f"from {SCHEMA}._private_jobs where id = any($1::bigint[])"
 )
+ADD_TOGETHER = f"select {SCHEMA}.add_job('step', '{{}}') from generate_series(1, 20000)"
 SHORTLY = 2.0  # seconds: jobs of a loaded machine are still short enough to be held
 
 
@@ -479,3 +480,42 @@ async def test_a_fetch_by_id_that_reads_not_all_ids_leaves_no_job_below_a_waterm
     await workers.start({"step": step}, concurrency=10, hold=SHORTLY, events=recorder.events)
     await until(is_drained)
     assert Holding(jobs, workers, recorder).held_fetches
+
+
+async def test_after_jobs_were_released_a_fetch_reads_from_the_start(
+    never_slow: None, jobs: Jobs, workers: Workers, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait behind a slow job are free when its batch ends; a fetch by id would pass them."""
+    monkeypatch.setattr(tied_jobs, "FROM_START_AFTER", SELDOM)
+    names = {load(f"hold/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
+    sent: list[str] = []
+    entered, opened = asyncio.Event(), asyncio.Event()
+
+    async def watch(connection: Any) -> None:
+        connection.add_query_logger(lambda query: sent.append(names.get(query.query, "")))
+
+    async def step(payload: Any) -> None:
+        if sent.count("get_tied_jobs") > 5 and not entered.is_set():
+            entered.set()
+            await opened.wait()
+
+    async def are_all_free() -> bool:
+        return not await jobs.connection.fetchval(
+            f"select (select count(*) from {SCHEMA}._private_jobs) - count(*) "
+            f"from (select from {SCHEMA}._private_jobs for update skip locked) free"
+        )
+
+    async with asyncpg.create_pool(database_url, min_size=1, max_size=20, init=watch) as pool:
+        runner = await workers.start({"step": step}, pg_pool=pool, concurrency=1, hold=SHORTLY)
+        await jobs.connection.execute(ADD_TOGETHER)
+        async with asyncio.timeout(PATIENCE):
+            await entered.wait()
+            await until(are_all_free)
+            mark = len(sent)
+            opened.set()
+            await jobs.until_gone()
+            while not any(sent[mark:]):  # the slow job counts for a while
+                await jobs.connection.execute(ADD_TOGETHER)
+                await jobs.until_gone()
+        await runner.stop()
+    assert next(filter(None, sent[mark:])) == "get_held_jobs"
