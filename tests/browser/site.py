@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from graphile_worker.admin import admin_app, everyone_may
 from support.server import DatabaseServer
 
 SCHEMA = "graphile_worker"
+SLOWDOWN = int(os.environ.get("BROWSER_SLOWDOWN", "1"))
+"""How many times slower pages run. 20 finds tests that look before the page has changed."""
 
 
 class Site:
@@ -55,6 +58,9 @@ class Visitor:
         self.faults = Faults(site.address)
         self.faults.watch(context)
         self.page = context.new_page()
+        if SLOWDOWN > 1:
+            devtools = context.new_cdp_session(self.page)
+            devtools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
 
     def go(self, path: str) -> Any:
         """Open a page; returns it when its content is there."""

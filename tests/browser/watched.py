@@ -58,6 +58,14 @@ class Faults:
         found, self.found = self.found, []
         assert not found, "\n".join(found)
 
+    def wait_for(self, text: str, page: Any) -> None:
+        """Wait for a fault that the test wants to see, and forget all; the console is later than the page."""
+        for _ in range(PATIENCE // 50):
+            if any(text in fault for fault in self.found):
+                return self.found.clear()
+            page.wait_for_timeout(50)
+        raise AssertionError(f"no fault about {text!r} among {self.found}")
+
     def _watch_page(self, page: Any) -> None:
         page.on("dialog", self._check_dialog)
         page.on("console", self._check_console)

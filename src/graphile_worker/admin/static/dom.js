@@ -47,12 +47,20 @@ export const memory = {
   },
 };
 
+/** Close whatever dialog is open, and remove it now: its close event comes later. */
+export function closeDialogs() {
+  for (const dialog of $$("dialog")) {
+    dialog.close();
+    dialog.remove();
+  }
+}
+
 /** Open a dialog with a title and content; it is removed when it closes. */
 export function openDialog(title, ...content) {
   const close = make("button", { class: "btn small", type: "button", "data-close": true }, "Close");
   const heading = make("h2", { class: "grow", id: "dialog-title" }, title);
   const dialog = make("dialog", { "aria-labelledby": "dialog-title" }, make("header", {}, heading, close), ...content);
-  $$("dialog").forEach((other) => other.close());
+  closeDialogs();
   document.body.append(dialog);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -1,5 +1,5 @@
 // Actions without leaving the page: questions come as dialogs. Every form works without this, too.
-import { $, $$, make, notify, on, openDialog, say, texts } from "./dom.js";
+import { $, $$, closeDialogs, make, notify, on, openDialog, say, texts } from "./dom.js";
 import { adopt, load } from "./fragments.js";
 import { clock } from "./times.js";
 
@@ -12,7 +12,7 @@ function show({ page, status, url }) {
     $("input:not([type=hidden]), textarea, select, button:not([data-close])", dialog)?.focus();
     return;
   }
-  $$("dialog").forEach((dialog) => dialog.close());
+  closeDialogs();
   if (status >= 400) {
     const detail = $("main .lead p", page)?.textContent ?? "";
     notify(say("failed", { why: [heading, detail].filter(Boolean).join(". ") }), "bad");
