@@ -58,6 +58,12 @@ def test_that_waits(database_url, tmp_path_factory):
         print("\\nready", flush=True)
         time.sleep(3600)
 """
+MULTIPROCESSING = """
+from multiprocessing.util import get_temp_dir
+
+def test_with_the_folder_of_a_fork_server():
+    assert get_temp_dir()
+"""
 
 Run = Callable[..., "subprocess.Popen[str]"]
 
@@ -130,6 +136,13 @@ def test_a_test_that_cannot_be_interrupted_ends_the_run_and_its_processes(run: R
     assert process.returncode == 1
     assert "most recent call first" in output  # the stacks of all threads
     until(lambda: not folder.exists() and not marked_processes(folder.name))
+
+
+def test_a_run_with_a_folder_of_multiprocessing_ends_without_an_error(run: Run, tmp_path: Path) -> None:
+    output, _ = run(MULTIPROCESSING).communicate(timeout=2 * PATIENCE)
+    assert "1 passed" in output
+    assert "Traceback" not in output
+    assert not run_folders(tmp_path)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="only Linux shows whose processes are whose")

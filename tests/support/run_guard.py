@@ -57,9 +57,17 @@ class RunGuard:
             else:
                 os.environ[name] = value
         tempfile.tempdir = None
+        _end_multiprocessing()
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=2 * CLEANED_WITHIN)
+
+
+def _end_multiprocessing() -> None:
+    """Its folder is in the one of the run, and would be missing when this process exits and removes it."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util._run_finalizers(-100)  # the priority of the folder: after everything else
 
 
 def _root() -> str:
