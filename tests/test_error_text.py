@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import graphile_worker
@@ -34,6 +34,7 @@ from graphile_worker.error_text import (
 )
 from graphile_worker.errors import BatchFailureError, ExtensionMissingError, JobError, PayloadError
 from graphile_worker.payload import decoder_for
+from support.properties import examples
 
 HERE = Path(__file__)
 PACKAGE = Path(graphile_worker.__file__).parent
@@ -458,7 +459,7 @@ def _noted(error: BaseException, note: str) -> BaseException:
     return error
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(ERRORS)
 def test_any_tree_of_exceptions_has_a_text(error: BaseException) -> None:
     for text in (describe(error), format_traceback(error), summarize(error)):

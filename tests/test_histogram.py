@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphile_worker.histogram import BUCKETS, bucket_of, limits_of, percentile
+from support.properties import examples
 
 TIMES = st.floats(min_value=0, max_value=1e5, allow_nan=False)
 
@@ -26,6 +27,7 @@ def exact(times: list[float], share: float) -> float:
     return sorted(times)[max(math.ceil(share * len(times)), 1) - 1]
 
 
+@examples()
 @given(TIMES)
 def test_a_time_is_within_the_limits_of_its_bucket(time: float) -> None:
     bucket = bucket_of(time)
@@ -40,6 +42,7 @@ def test_buckets_follow_each_other_without_gaps() -> None:
         assert limits_of(bucket)[0] == limits_of(bucket - 1)[1]
 
 
+@examples()
 @given(st.lists(TIMES, min_size=1, max_size=200), st.floats(min_value=0.001, max_value=1))
 def test_a_percentile_is_in_the_bucket_of_the_exact_one(times: list[float], share: float) -> None:
     found = percentile(counted(times), share, max(times))
@@ -49,6 +52,7 @@ def test_a_percentile_is_in_the_bucket_of_the_exact_one(times: list[float], shar
     assert found <= max(times)
 
 
+@examples()
 @given(st.lists(TIMES, min_size=1, max_size=50))
 def test_percentiles_grow_with_their_share(times: list[float]) -> None:
     counts = counted(times)
@@ -56,6 +60,7 @@ def test_percentiles_grow_with_their_share(times: list[float]) -> None:
     assert found == sorted(found)
 
 
+@examples()
 @given(st.lists(TIMES, min_size=1, max_size=50), st.lists(TIMES, min_size=1, max_size=50))
 def test_histograms_can_be_added(one: list[float], other: list[float]) -> None:
     added = [a + b for a, b in zip(counted(one), counted(other), strict=True)]

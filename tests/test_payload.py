@@ -17,12 +17,13 @@ from uuid import UUID
 import msgspec
 import pydantic
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphile_worker import payload as payload_module
 from graphile_worker.errors import InvalidArgumentError, PayloadError, TaskLoadError
 from graphile_worker.payload import decoder_for, encode, encode_all
+from support.properties import examples
 
 
 class Colour(enum.Enum):
@@ -185,7 +186,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a loaded machine
+@examples()
 @given(json_values.filter(lambda value: value is not None))
 def test_every_json_value_survives_the_way_there_and_back(value: Any) -> None:
     text = encode(value)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cron.reference import at, utc_minutes
@@ -24,6 +24,7 @@ from graphile_worker.cron.due import (
     first_tick,
 )
 from graphile_worker.cron.matcher import round_down
+from support.properties import examples
 
 
 def shown(due: Iterable[DueMinute]) -> list[tuple[str, list[str]]]:
@@ -60,7 +61,7 @@ def test_one_minute_and_no_minute() -> None:
     st.integers(0, 100_000),
     st.lists(st.integers(0, 3000), max_size=5),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_any_split_of_an_interval_holds_what_the_whole_holds(
     patterns: list[str], start: int, steps: list[int]
 ) -> None:
@@ -149,7 +150,7 @@ def test_a_backfill_period_longer_than_the_calendar_is_no_error() -> None:
     st.sampled_from(["* * * * *", "*/7 * * * *", "30 */2 * * *"]),
     st.lists(st.tuples(st.integers(1, 40_000), st.integers(0, 40_000)), min_size=1, max_size=5),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_backfill_and_ticks_take_each_due_minute_once(pattern: str, lifetimes: list[tuple[int, int]]) -> None:
     """A worker is alive for some seconds and down for some, again and again."""
     item = parse_cron_item(CronItem("a", pattern, {"backfill_period": "4w"}))

@@ -8,13 +8,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cron.reference import at, utc_minutes, zone_minutes
 from graphile_worker.cron.digest import TimestampDigest
 from graphile_worker.cron.fields import parse_pattern
 from graphile_worker.cron.matcher import FunctionMatcher, PatternMatcher
+from support.properties import examples
 
 DIGESTS = [
     TimestampDigest(0, 0, 1, 1, 0),
@@ -87,7 +88,7 @@ MOMENTS = st.datetimes(datetime(2019, 12, 1), datetime(2101, 2, 1)).map(
 @given(PATTERNS, MOMENTS, st.integers(0, 3 * 1440))
 @example("0 0 29 2 *", datetime(2024, 2, 28, tzinfo=UTC), 2880)
 @example("0 0 29 2 *", datetime(2100, 2, 28, tzinfo=UTC), 2880)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_the_matcher_agrees_with_the_reference(pattern: str, start: datetime, minutes: int) -> None:
     end = start + timedelta(minutes=minutes)
     expected = utc_minutes(pattern, start, end)
@@ -97,7 +98,7 @@ def test_the_matcher_agrees_with_the_reference(pattern: str, start: datetime, mi
 
 
 @given(PATTERNS, MOMENTS, st.integers(0, 1440), st.integers(0, 400 * 1440))
-@settings(deadline=None, max_examples=100)
+@examples()
 def test_the_parts_of_an_interval_hold_what_the_whole_holds(
     pattern: str, start: datetime, first: int, second: int
 ) -> None:
@@ -132,7 +133,7 @@ CLOCK_PATTERNS = st.tuples(
 
 
 @given(CLOCK_PATTERNS, st.sampled_from(CHANGES), st.integers(0, 2000))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_zones_agree_with_the_reference(pattern: str, change: tuple[str, str], minutes: int) -> None:
     zone, start = change[0], at(change[1])
     end = start + timedelta(minutes=minutes)

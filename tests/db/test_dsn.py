@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphile_worker.db.connection_text import NOT_SHOWN
 from graphile_worker.db.dsn import Dsn, masked
 from graphile_worker.errors import ConnectionConfigError
+from support.properties import examples
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +185,7 @@ SECRET = "Qz7xKvW9"
 
 
 @given(NOISE, NOISE, st.sampled_from(["postgres://u:{}@127.0.0.1:1/db", "host=h password={} port=1"]))
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 def test_a_password_is_never_shown_whatever_is_around_it(before: str, after: str, form: str) -> None:
     text = form.format(before + SECRET + after)
     said = f"{masked(text)} {result_of(text)}"

@@ -26,6 +26,7 @@ from graphile_worker.job import Job
 from graphile_worker.keep import Keep
 from graphile_worker.outcome import COMPLETED, Finished, Kept, Outcome, failed
 from support.finished import a_job
+from support.properties import examples
 
 NOW = 1_800_000_030.0  # in the middle of a minute
 MINUTE = 1_800_000_000
@@ -99,6 +100,7 @@ def test_each_task_has_figures_of_its_own() -> None:
     assert found[MINUTE, "two"].longest == 4.0
 
 
+@examples()
 @given(st.lists(st.floats(min_value=0, max_value=1e4), min_size=1, max_size=1000))
 def test_a_large_batch_is_sampled_but_its_counts_are_exact(times: list[float]) -> None:
     counting = Counting()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from graphile_worker import JobFilter, JobSpec
+from support.properties import examples
 
 HOSTILE = [
     "'",
@@ -33,9 +34,7 @@ PIECES = st.one_of(st.sampled_from(HOSTILE), st.characters(codec="utf-8", exclud
 NAMES = st.lists(PIECES, min_size=1, max_size=12).map("".join).filter(lambda text: len(text) < 100)
 ATTACK = "a'b\"c %s %(p1)s %% $1 $$ \\ {x} :y\n-- drop\n; select 1/0; --ü"
 
-EACH = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
-)
+EACH = examples(25, HealthCheck.function_scoped_fixture, database=None)
 
 
 def cases() -> list[tuple[str, str, str]]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from graphile_worker import Job
 from graphile_worker.worker.prefetched_jobs import PrefetchedJobs
+from support.properties import examples
 
 
 def job(number: int, priority: int = 0, run_at: float = 0.0) -> Job:
@@ -27,6 +28,7 @@ def prefetched_of(*numbers: int) -> PrefetchedJobs:
     return prefetched
 
 
+@examples()
 @given(
     batches=st.lists(st.lists(st.tuples(st.integers(-2, 2), st.floats(0, 3)), max_size=8), max_size=6),
 )

@@ -11,11 +11,12 @@ from typing import Any
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from graphile_worker.hooks.events import JobCompleted, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
+from support.properties import examples
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 NOW = datetime.now(UTC) - timedelta(hours=1)
@@ -61,9 +62,7 @@ async def add_all(jobs: Jobs, plan: Sequence[Planned]) -> None:
     )
 
 
-several_examples = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+several_examples = examples(25, HealthCheck.function_scoped_fixture)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.002])
