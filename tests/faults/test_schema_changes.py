@@ -19,6 +19,8 @@ from graphile_worker.worker import shutdown
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, terminate_workers, until, until_listening
 
 ADVICE = "install it with `graphile-worker migrate`"
+NO_BEATS = {"heartbeat_interval": SELDOM, "recovery_grace": 3 * SELDOM, "sweep_interval": SELDOM, "hold": 0}
+"""Options of a worker that is registered for recovery and then leaves its tables alone."""
 
 
 @pytest.mark.parametrize("recovery", [{"recovery": False}, BRIEF], ids=["without recovery", "with recovery"])
@@ -31,7 +33,7 @@ async def test_a_worker_waits_for_a_dropped_schema_and_goes_on_when_it_is_instal
     await workers.start(tasks, events=recorder.events, concurrency=2, poll_interval=0.1, **recovery)
     await gate.until_inside(1, timeout=PATIENCE)
     await until_listening(recorder, jobs.connection)
-    await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+    await drop_schema(jobs)
     gate.open()  # the outcome of a job that does not exist any more
     await log.says("jobs cannot be fetched: ", ADVICE)
     before = recorder.count(WorkerGetJobError)
@@ -56,6 +58,12 @@ async def test_a_worker_waits_for_a_dropped_schema_and_goes_on_when_it_is_instal
     assert ran.attempts == {1}
 
 
+async def drop_schema(jobs: Jobs) -> None:
+    """Its tables are locked one by one, so a statement of the worker may have to give way in a deadlock."""
+    await jobs.connection.execute("set deadlock_timeout = '1min'")
+    await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+
+
 async def is_left(jobs: Jobs, names: list[str]) -> bool:
     return [row["identifier"] for row in await jobs.all()] == names
 
@@ -72,16 +80,21 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
 
     Nor does one wait for the change: that one would see the new tables before it is heard of.
     """
+    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)  # else another fetch comes later
     monkeypatch.setattr("graphile_worker.worker.control.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.DUTIES_AFTER", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.unknown_tasks.FIRST_DELAY", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)
     gate = Gate()
     await jobs.add("wait")
-    await workers.start({"wait": gate, "note": ran}, events=recorder.events, concurrency=2, poll_interval=600)
+    tasks = {"wait": gate, "note": ran}
+    await workers.start(tasks, events=recorder.events, concurrency=2, poll_interval=SELDOM, **NO_BEATS)
     await gate.until_inside(1, timeout=PATIENCE)
     await until_listening(recorder, jobs.connection)
+    await until(lambda: has_heartbeat(jobs), timeout=PATIENCE)
     await until_idle(jobs)
     async with jobs.connection.transaction():
-        await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+        await drop_schema(jobs)
         await migrate(jobs.connection, SchemaName())
         await jobs.add("another")  # has the id of the job that runs, and its task the id of a known one
         await jobs.add("note", {"n": 0})
@@ -92,6 +105,13 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
     await ran.until(1)
     await until(lambda: is_left(jobs, ["another"]), timeout=PATIENCE)
     assert (await jobs.one())["attempts"] == 0
+
+
+async def has_heartbeat(jobs: Jobs) -> bool:
+    """Whether the first one was sent; it has a thread and a session of its own."""
+    return await jobs.connection.fetchval(
+        f"select bool_and(backend_pid is not null) from {SCHEMA}._private_py_workers"
+    )
 
 
 async def until_idle(jobs: Jobs) -> None:
@@ -118,7 +138,7 @@ async def test_a_run_that_ends_by_itself_fails_with_advice(
     monkeypatch.setattr(shutdown, "LAST_WRITE", 0.3)
 
     async def drop(payload: Any) -> None:
-        await jobs.connection.execute(f"drop schema {SCHEMA} cascade")
+        await drop_schema(jobs)
 
     await jobs.add("drop")
     with pytest.raises(SchemaMissingError, match=ADVICE):
