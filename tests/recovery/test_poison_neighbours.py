@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recovery.test_poison import MAX_RECOVERIES, Supervisor
 from support.worker_process import Start, recorded
-from support.working import SCHEMA, Jobs, until
+from support.working import SCHEMA, Jobs
 
 
 class Beside(Supervisor):
@@ -27,11 +27,6 @@ async def test_jobs_that_started_together_with_it_are_not_failed(
     deadly = ids.pop(5)
     supervisor = Beside(lambda *flags, **more: start("-j", 10, *flags, **more), database_url, jobs, 1)
     await supervisor.until_given_up([deadly])
-
-    async def is_alone() -> bool:
-        await supervisor.step()
-        return await jobs.count() == 1
-
-    await until(is_alone)
+    await supervisor.until_left([deadly])
     assert set(recorded(folder)) == set(ids)
     assert f"died {MAX_RECOVERIES + 1} times" in (await jobs.one())["last_error"]
