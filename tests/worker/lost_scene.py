@@ -30,6 +30,10 @@ HELD_SESSIONS = (
     "select pid from pg_stat_activity where datname = current_database() and state = 'idle in transaction' "
     "and application_name = 'graphile_worker'"
 )
+BUSY_SESSIONS = (
+    "select count(*) from pg_stat_activity where datname = current_database() and state <> 'idle' "
+    "and application_name = 'graphile_worker'"
+)
 BEGUN = datetime.now(UTC) - timedelta(hours=1)
 
 
@@ -101,12 +105,16 @@ class LostScene:
         raise AssertionError("the worker holds nothing")
 
     async def _is_rest_done(self, waiting: int) -> bool:
-        """Whether all jobs that are left have run, and no batch is open but for those with one that waits."""
-        rows = await self.jobs.connection.fetch(f"select id from {SCHEMA}._private_jobs")
+        """Whether all jobs that are left have run, and are in open batches with one that waits.
+
+        Others that have run may still be locked, or in a transaction that is just being ended.
+        """
+        rows = await self.jobs.connection.fetch(f"select id, locked_at from {SCHEMA}._private_jobs")
         held = await self._are_free([*self._held, waiting])
         return (
             all(self.times[row["id"]] for row in rows)
-            and len(await self.sessions()) == len(held)
+            and {row["id"] for row in rows if row["locked_at"] is not None} <= {*self._held, waiting}
+            and await self.jobs.connection.fetchval(BUSY_SESSIONS) == len(held)
             and held == await self._are_free([*self._held, waiting])
         )
 

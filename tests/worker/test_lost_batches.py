@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -25,7 +26,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.worker import shutdown
 from support.working import SCHEMA, Jobs, Workers, headline, terminate_workers, until
-from worker.lost_scene import LONG, SHORT, LostScene, lost_scene
+from worker.lost_scene import LONG, ROUNDS, SHORT, LostScene, lost_scene
 
 
 @pytest.fixture
@@ -190,20 +191,24 @@ async def test_an_ordinary_fetch_runs_nothing_again_that_the_server_has_freed_un
 
 async def test_a_held_fetch_runs_nothing_again_that_the_server_has_freed_unnoticed(scene: LostScene) -> None:
     await scene.start(LONG)
-    waiting = await scene.hold(priority=1)
-    (pid,) = await scene.end_sessions(is_hidden=True)
-    scene.recorder.clear()
-    rows = len(await scene.jobs.all())
-    await scene.add_flow(5000)
-    await until(lambda: scene.has_rows(rows))
-    fetches = scene.recorder.of(PoolJobsFetched)
-    assert any(fetch.kind == "held" for fetch in fetches)
-    assert await scene.is_free(waiting)
-    scene.assert_each_ran_once()
-    scene.gate.open_one(waiting)
-    scene.proxy.link(pid).flows.set()
-    await scene.jobs.until_gone()
-    scene.assert_each_ran_once()
+    for _ in range(ROUNDS):
+        waiting = await scene.hold(priority=1)
+        (pid,) = await scene.end_sessions(is_hidden=True)
+        scene.recorder.clear()
+        rows = len(await scene.jobs.all())
+        await scene.add_flow(5000)
+        await until(partial(scene.has_rows, rows))
+        # Chance decides which kind of fetch comes last; an ordinary one locks what the server has freed.
+        kinds = {fetch.kind for fetch in scene.recorder.of(PoolJobsFetched)}
+        was_held = "held" in kinds and await scene.is_free(waiting)
+        scene.assert_each_ran_once()
+        scene.gate.open_one(waiting)
+        scene.proxy.link(pid).flows.set()
+        await scene.jobs.until_gone()
+        scene.assert_each_ran_once()
+        if was_held:
+            return
+    raise AssertionError("an ordinary fetch came last each time")
 
 
 async def test_a_fetch_whose_answer_is_late_runs_nothing_again_that_was_settled_in_between(
