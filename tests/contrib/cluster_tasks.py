@@ -12,6 +12,8 @@ from typing import Any
 from graphile_worker import JobHelpers, task
 from graphile_worker.tasks.task import Task
 
+LIMIT = 3.0  # seconds: a busy cluster has begun a task by then
+
 
 class Unpicklable(Exception):
     """Cannot be made from its message alone."""
@@ -52,7 +54,7 @@ def note_there(payload: dict[str, Any]) -> None:
     _note(payload, payload["n"])
 
 
-@task(executor="cluster", max_attempts=1, timeout=0.3)
+@task(executor="cluster", max_attempts=1, timeout=LIMIT)
 async def wait_there(payload: dict[str, Any]) -> None:
     try:
         await asyncio.sleep(3600)
@@ -60,7 +62,7 @@ async def wait_there(payload: dict[str, Any]) -> None:
         _note(payload, "cancelled")
 
 
-@task(executor="cluster", max_attempts=1, timeout=0.3)
+@task(executor="cluster", max_attempts=1, timeout=LIMIT)
 def sleep_there(payload: dict[str, Any], helpers: JobHelpers) -> None:
     helpers.abort_signal.wait_blocking(3600)
     _note(payload, "noticed")
