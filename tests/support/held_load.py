@@ -17,8 +17,11 @@ from graphile_worker.options import MOST_HOLD
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
-LOAD = 4500  # jobs: the first fetch after a pause holds none, and takes 2,000 at most
-ROUNDS = 20  # loads after which a worker that has held nothing never will
+LOAD = 4500  # jobs: many fetches, for tests in which nothing is held
+SMALL_LOAD = 900  # jobs: the first fetch after a pause holds none, and takes MAX_FETCH at most
+MAX_FETCH = 400  # jobs; a fifth of what is usual, like the other sizes
+FIRST, WARMING = 200, 50  # jobs of the first batch, and of fetches until it can begin
+ROUNDS = 100  # small loads after which a worker that has held nothing never will
 T = TypeVar("T")
 
 ADD_LOAD = f"""
@@ -49,10 +52,17 @@ def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     Fetches set no watermarks, below which a returned job would be found only by a later full fetch. Batches
     with a job that waits for the test stay open, even if a fetch waits for a session. Only a worker with a
     backlog opens sessions at once.
+
+    Fetches are small too, so that a test needs fewer jobs until it has a batch. Those of the usual size are
+    in tests with several workers, with killed processes and in `tests.chaos`.
     """
     monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
     monkeypatch.setattr("graphile_worker.worker.seats.PATIENCE", SELDOM)
     monkeypatch.setattr("graphile_worker.queries.hold.LOOK", "600000")
+    monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_FETCH", MAX_FETCH)
+    monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_PREFETCH", 2 * MAX_FETCH)
+    monkeypatch.setattr("graphile_worker.worker.holds.FIRST", FIRST)
+    monkeypatch.setattr("graphile_worker.worker.holds.WARMING", WARMING)
 
 
 async def quick() -> None:
@@ -80,7 +90,7 @@ class Holding:
         before = len(self.held_fetches)
 
         for _ in range(ROUNDS):
-            await self.add_load(LOAD, task=task)
+            await self.add_load(SMALL_LOAD, task=task)
             await until(lambda: self._have_ended(task), every=0.02)
             if len(self.held_fetches) > before:
                 return
@@ -89,7 +99,7 @@ class Holding:
     async def add(self, add: Callable[[], Awaitable[T]]) -> T:
         """Add jobs behind a load of short ones, so that they are held; the answer of `add`."""
         async with self.jobs.connection.transaction():
-            await self.add_load(LOAD)
+            await self.add_load(SMALL_LOAD)
             return await add()
 
     async def add_load(self, count: int, *, task: str = "quick") -> None:

@@ -18,9 +18,9 @@ from graphile_worker.testing.recorder import EventRecorder
 from support.proxy import Proxy, proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
-FLOW = 3500  # jobs; the first fetch after a rest is an ordinary one, and takes 2,000 at most
-PLACE = 3000  # among them, of the job that waits
-ROUNDS = 20  # until it is held; the sessions are opened while the first ones run
+FLOW = 700  # jobs; the first fetch after a rest is an ordinary one, and takes 400 at most, see `held_load`
+PLACE = 600  # among them, of the job that waits
+ROUNDS = 50  # until it is held; the sessions are opened while the first ones run
 LONG = 60.0
 """Seconds to hold a batch: it ends with the last of its jobs."""
 SHORT = 5.0

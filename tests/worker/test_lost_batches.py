@@ -196,7 +196,7 @@ async def test_a_held_fetch_runs_nothing_again_that_the_server_has_freed_unnotic
         (pid,) = await scene.end_sessions(is_hidden=True)
         scene.recorder.clear()
         rows = len(await scene.jobs.all())
-        await scene.add_flow(5000)
+        await scene.add_flow(1000)
         await until(partial(scene.has_rows, rows))
         # Chance decides which kind of fetch comes last; an ordinary one locks what the server has freed.
         kinds = {fetch.kind for fetch in scene.recorder.of(PoolJobsFetched)}
