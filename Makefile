@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test browser screenshots scale check format reference docs clusters integrations interop bench chaos fuzz soak poison clean
+.PHONY: setup demo observe shop test browser install-browser screenshots scale check format reference docs clusters install-clusters integrations interop bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -50,6 +50,8 @@ $(BROWSER_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --group browser
 	@touch $@
 
+install-browser: $(BROWSER_STAMP)
+
 browser: $(BROWSER_STAMP)
 	$(BIN)/pytest --numprocesses=$(BROWSER_PROCESSES) --dist=loadfile tests/browser $(PYTEST_ARGS)
 
@@ -79,6 +81,8 @@ $(CLUSTERS_STAMP): $(STAMP)
 	$(if $(shell command -v timeout),timeout $(RAY_LIMIT)) $(BIN)/pip install --quiet --only-binary ray --group ray \
 		|| echo "Ray could not be installed; its tests are skipped"
 	@touch $@
+
+install-clusters: $(CLUSTERS_STAMP)
 
 clusters: $(CLUSTERS_STAMP)
 	$(BIN)/pytest tests/contrib/test_dask.py tests/contrib/test_ray.py tests/examples/test_dask_cluster.py $(PYTEST_ARGS)
