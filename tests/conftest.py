@@ -55,7 +55,7 @@ RUN_GUARD = pytest.StashKey[RunGuard]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
-    config.pluginmanager.register(support.bytecode.CompiledFiles())
+    config.pluginmanager.register(support.bytecode.CompiledFiles(config))
     config.pluginmanager.register(Measuring())
     if config.getoption("numprocesses", None) or "PYTEST_XDIST_WORKER" in os.environ:
         config.pluginmanager.register(LongestFirst())
