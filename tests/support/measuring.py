@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +30,14 @@ NOT_MEASURED = (
     "tests/fuzz/",
     "tests/held/test_admin_functions.py",
     "tests/interop/test_held_batches.py",
+    "tests/queries/test_bulk_plans.py",
+    "tests/queries/test_failure_plans.py",
+    "tests/queries/test_history_plans.py",
+    "tests/queries/test_plans.py",
+    "tests/sql_functions/",
     "tests/typing/",
     "tests/worker/test_holds_in_lanes.py",
+    "tests/worker/test_holds_off.py",
     "tests/worker/test_holds_on_recovery.py",
     "tests/worker/test_holds_rights.py",
     "tests/worker/test_run_order.py",
@@ -40,13 +49,36 @@ OTHER_MODES = [mode for mode in MODES if mode != "default"]
 
 
 class Measuring:
-    """A pytest plugin: pytest-cov pauses during the tests above."""
+    """A pytest plugin: pytest-cov pauses during the tests above, and while their fixtures begin and end."""
 
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        is_measuring = config.pluginmanager.hasplugin("_cov")
-        for item in items:
-            if is_measuring and (item.nodeid.startswith(NOT_MEASURED) or _is_another_mode(item)):
-                item.add_marker(pytest.mark.no_cover)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Any:
+        """Every process imports the same; the first one measures it."""
+        is_first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+        with _paused(None if is_first else _controller(session.config)):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        is_measured = not (item.nodeid.startswith(NOT_MEASURED) or _is_another_mode(item))
+        with _paused(None if is_measured else _controller(item.config)):
+            return (yield)
+
+
+def _controller(config: pytest.Config) -> Any:
+    """What pytest-cov measures with; None if it does not."""
+    return getattr(config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+
+
+@contextmanager
+def _paused(controller: Any) -> Iterator[None]:
+    if controller is not None:
+        controller.pause()
+    try:
+        yield
+    finally:
+        if controller is not None:
+            controller.resume()
 
 
 def _is_another_mode(item: pytest.Item) -> bool:
