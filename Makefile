@@ -36,7 +36,7 @@ check: $(STAMP)
 # Most tests wait for processes and timers, so a few more run at the same time than there are cores. Each process
 # has a server of its own; the tests of a file stay together because they share what its fixtures start. Those with
 # a browser have a target of their own, below.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 5
 
 test: $(STAMP)
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --ignore=tests/browser \
