@@ -49,7 +49,16 @@ OTHER_MODES = [mode for mode in MODES if mode != "default"]
 
 
 class Measuring:
-    """A pytest plugin: pytest-cov pauses during the tests above, and while their fixtures begin and end."""
+    """A pytest plugin: pytest-cov pauses during the tests above, and while their fixtures begin and end.
+
+    In a process of pytest-xdist it starts twice, and what the first one measures is never saved. That one
+    would go on during every pause, so it is ended before the second begins.
+    """
+
+    def __init__(self) -> None:
+        first = _running() if "PYTEST_XDIST_WORKER" in os.environ else None
+        if first is not None:
+            first.stop()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Any:
@@ -91,9 +100,14 @@ def measured() -> dict[str, str]:
 
     Only for code that runs in no other process.
     """
-    library = sys.modules.get("coverage")
-    running = library.Coverage.current() if library else None
+    running = _running()
     if running is None:
         return {}
     data_file = os.path.abspath(str(running.get_option("run:data_file")))
     return {"COVERAGE_PROCESS_START": str(CONFIGURATION), "COVERAGE_FILE": data_file}
+
+
+def _running() -> Any:
+    """What measures this process; None if nothing does."""
+    library = sys.modules.get("coverage")
+    return library.Coverage.current() if library else None
