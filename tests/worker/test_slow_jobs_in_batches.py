@@ -61,8 +61,11 @@ async def test_batches_of_one_lane_leave_no_slot_of_another_idle(
     await until(lambda: all(seat.is_warm for seat in seats.all))
 
     def are_taken() -> bool:
-        """Whether every session has a batch with a slow job."""
-        return all(seat.batch is not None and seat.batch.left == 1 for seat in seats.all)
+        """Whether every session has a batch with a slow job that is not about to end."""
+        return all(
+            seat.batch is not None and seat.batch.left == 1 and seat.batch.ending is None
+            for seat in seats.all
+        )
 
     while not are_taken():
         if gate.inside == SEATS:  # a batch has ended, perhaps because a slot was idle
