@@ -259,6 +259,7 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         "is_alive": worker.is_alive,
         "dead_in": worker.dead_in,
         "silent_for": worker.silent_for,
+        "stalled_for": worker.stalled_for,
         "blocked": None
         if worker.blocked is None
         else {

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..client import WorkerUtils
 from ..clock import Clock, SystemClock
+from ..db.array_types import teach_arrays
 from ..db.connection import AnyPool, Connection, Pool
 from ..db.dsn import Dsn
 from ..db.errors import is_dead_session
@@ -162,6 +163,7 @@ class Database:
                     connection = await attempt.enter_async_context(
                         self.utils.pool.acquire(timeout=CONNECTION_WITHIN)
                     )
+                    teach_arrays(connection)  # the caller's pool has not done that
                     attempt.enter_context(self.meter.counting(connection))
                     await attempt.enter_async_context(connection.transaction(**options))
                     bounds = load("session/bounds", self.schema)

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..db.errors import explained
+from ..faults import is_our_end, report
 from .answers import Problem
 from .database import Database
 from .models.overview import Sample
@@ -231,7 +232,12 @@ class Hub:
         listening = asyncio.create_task(self._listen(), name="graphile_worker admin pulse")
         try:
             while self._streams:
-                await self._sample_for_streams()
+                try:
+                    await self._sample_for_streams()
+                except BaseException as error:
+                    if is_our_end(error):
+                        raise
+                    report(logger, "the dashboard could not take a sample", error=error)
                 await self._wait()
         finally:
             listening.cancel()

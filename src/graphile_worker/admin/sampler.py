@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Collection
 from datetime import datetime
 
-from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..figures.backlog import Backlog, read_backlog
 from ..figures.database_gauges import count_pools
@@ -64,7 +63,6 @@ class Sampler:
         return await count_pools(connection, self._database.schema)
 
     async def _versions(self, connection: Connection, job_ids: Collection[int]) -> dict[int, str]:
-        teach_arrays(connection)
         rows = await connection.fetch(load("admin/job_versions", self._database.schema), list(job_ids))
         return {row["id"]: row["version"] for row in rows}
 

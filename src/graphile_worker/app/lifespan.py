@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from ..errors import LifespanError
+from ..faults import as_exception, is_our_end
 from ..tasks.extensions import Extensions
 from .application import App
 from .check_lifespan import open_lifespan
@@ -90,12 +91,16 @@ class EnteredApp:
                 self._whole = await _enter(self._app, stack)
                 self._entered.set()
                 await self._until_leaving()
-        except (Exception, SystemExit) as error:  # asyncio lets SystemExit end the event loop
-            if self._entered.is_set():
-                if isinstance(error, SystemExit):
-                    raise RuntimeError("the lifespan called sys.exit()") from error
+        except BaseException as error:  # asyncio would let SystemExit stop the event loop
+            if is_our_end(error):
                 raise
-            raise self._failure("at its start", error) from error
+            if not self._entered.is_set():
+                raise self._failure("at its start", error) from error
+            if isinstance(error, Exception):
+                raise
+            if isinstance(error, SystemExit):
+                raise RuntimeError("the lifespan called sys.exit()") from error
+            raise as_exception(error) from error
 
     async def _until_leaving(self) -> None:
         """Wait for `leave`, even when cancelled: running jobs still use what the lifespan has opened."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection, Pool
 from ..db.errors import translate_errors, translated_error
 from ..db.idle_connections import IdleConnections
@@ -29,11 +30,16 @@ class BorrowedConnection:
 
     async def __aenter__(self) -> Connection:
         if self._given is not None:
+            teach_arrays(self._given)
             return self._given
         connection = self._idle.take() if self._idle is not None else None
         if connection is None:
             with translate_errors(self._schema):
-                connection = await (self._idle.borrow() if self._idle is not None else self._pool.acquire())
+                if self._idle is not None:
+                    connection = await self._idle.borrow()
+                else:
+                    connection = await self._pool.acquire()
+                    teach_arrays(connection)  # the caller's pool has not done that
         self._connection = connection
         return connection
 

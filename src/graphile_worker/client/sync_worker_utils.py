@@ -468,7 +468,8 @@ class SyncWorkerUtils(SyncClient):
         """Delete what is no longer needed; returns how much was deleted.
 
         The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
-        Permanently failed jobs are deleted only with `DELETE_PERMAFAILED_JOBS`.
+        Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
+        with `DELETE_PERMAFAILED_JOBS`.
         """
         tasks = read_here(tasks)
         task_identifiers_to_keep = read_here(task_identifiers_to_keep)

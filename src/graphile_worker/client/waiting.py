@@ -20,6 +20,7 @@ import msgspec
 from ..db.connection import Connection, Pool
 from ..db.errors import is_dead_session
 from ..db.retry import BROKEN_CONNECTION, Backoff, delays_for
+from ..error_text import summarize
 from ..errors import GraphileWorkerError
 from ..history.records import JobStanding
 from ..schema_name import SchemaName
@@ -116,6 +117,9 @@ class Waiters:
                     return
                 logger.debug("waiting for jobs was interrupted: %s", error)
                 await asyncio.sleep(backoff.next_delay(error))
+            except BaseException as error:  # callers must not wait forever
+                self._fail(GraphileWorkerError(f"waiting for jobs failed: {summarize(error)}"))
+                raise
 
     async def _listen_and_look(self) -> None:
         if not self._may_listen:

@@ -25,6 +25,7 @@ from ..config.calls import call_options, check_names
 from ..db.errors import explained
 from ..db.foreign import is_blocking
 from ..errors import ConfigError
+from ..faults import is_our_end
 from ..options import CLIENT_OPTIONS, WorkerOptions
 from ..runner import run
 from ..runner.build import OBJECTS as WORKER_OBJECTS
@@ -184,7 +185,9 @@ class GraphileWorkerApp:
         """Notice when the worker ends although the application goes on."""
         try:
             await runner.wait()
-        except Exception:
+        except BaseException as error:
+            if is_our_end(error):
+                raise
             logger.critical("the worker in this process died", exc_info=True)
         else:
             logger.critical("the worker in this process has ended, the application has not")

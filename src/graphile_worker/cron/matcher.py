@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+from ..faults import report
 from .digest import TimestampDigest
 from .fields import CronFields
 from .zone import skipped_minutes, steady_offset
@@ -128,10 +129,12 @@ class FunctionMatcher:
     def __call__(self, digest: TimestampDigest) -> bool:
         try:
             return bool(self.function(digest))
-        except Exception:
+        except BaseException as error:
             if not self._has_failed:
                 self._has_failed = True
-                logger.exception("the match function of cron item %r failed for %s", self.name, digest)
+                report(
+                    logger, "the match function of cron item %r failed for %s", self.name, digest, error=error
+                )
             return False
 
     def is_due_at(self, minute: datetime) -> bool:

@@ -10,18 +10,19 @@ that is due, and the first to run its statement decides what is added.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from itertools import chain
 
 from ..clock import Clock, SystemClock
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..error_text import message_of
 from ..errors import InvalidArgumentError, JobRefusedError
+from ..faults import is_our_end
 from ..hooks import Hooks
 from ..hooks.events import (
     CronBackfill,
@@ -35,10 +36,17 @@ from ..hooks.events import (
     JobsAdded,
 )
 from ..payload import encode
-from ..queries.crontabs import CronMinute, known_crontabs, register_crontabs, schedule_cron_jobs
+from ..queries.crontabs import (
+    CronMinute,
+    known_crontabs,
+    register_crontabs,
+    schedule_cron_jobs,
+    server_time,
+)
 from ..queries.pauses import UNAVAILABLE
 from ..schema_name import SchemaName
 from ..spec import CronJob
+from ..supervised import Supervised
 from ..tasks.task import AnyTask
 from .check import check_identifiers
 from .due import (
@@ -54,6 +62,7 @@ from .due import (
 )
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
+from .server_time import ServerTime
 from .task_side import payload_problems
 from .watched import WatchedMinutes
 
@@ -62,6 +71,7 @@ Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 _TIMER_MARGIN = 0.001  # so that a timer never fires at the very end of the previous minute
 _MAX_SLEEP = 60.0  # a longer wait means that the clock was set back; it may be set forward again
 _STOP_TIMEOUT = 5.0
+_AHEAD = 2 * MINUTE  # how far ahead of the clock an added minute may be
 _GROUP_SIZE = 500  # past jobs per transaction; other workers wait while it lasts
 
 
@@ -80,10 +90,12 @@ class CronScheduler:
         logger: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
         jitter: Callable[[], float] = random.random,
         is_registered: bool = False,
+        by_server_time: bool = False,
     ) -> None:
         """`tasks`: those of this worker; their options fill in what an item does not set.
 
-        `is_registered`: the tables for recurring jobs exist.
+        `is_registered`: the tables for recurring jobs exist. `by_server_time`: the clock is this
+        machine's and may be wrong; otherwise it decides what is due.
         """
         self._acquire = acquire
         self._schema = schema
@@ -96,6 +108,10 @@ class CronScheduler:
         self._logger = logger or logging.getLogger("graphile_worker.cron")
         self._jitter = jitter
         self._is_registered = is_registered
+        self._by_server_time = by_server_time
+        self._time = ServerTime(self._clock, self._logger)
+        self._in_the_future: frozenset[str] = frozenset()
+        """Items whose last run is in the future, and that have been reported."""
         self._failures = 0
         self._owed: datetime | None = None
         """The first minute whose jobs are not yet added; None until the first tick is known."""
@@ -103,34 +119,29 @@ class CronScheduler:
         """Whether a clock that was set back has been reported."""
         self._is_sleeping = False
         self._is_stopping = False
-        self._task: asyncio.Task[None] | None = None
+        self._loop = Supervised(self._run, "cron")
+        self._is_started = False
 
     async def start(self) -> None:
         """Start the loop in an asyncio task of its own; returns immediately."""
-        if self._task is not None:
+        if self._is_started:
             raise RuntimeError("this CronScheduler has already been started")
+        self._is_started = True
         self._warn_of_unknown_tasks()
         self._warn_of_payloads()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker cron")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop the loop after the statement in flight. Does nothing if the loop has ended."""
         self._is_stopping = True
-        if self._task is None:
-            return
         if self._is_sleeping:
-            self._task.cancel()
-        elif not self._task.done():
-            await asyncio.wait([self._task], timeout=_STOP_TIMEOUT)
-            self._task.cancel()
-        await self.wait()
+            await self._loop.stop()
+        else:
+            await self._loop.end(within=_STOP_TIMEOUT)
 
     async def wait(self) -> None:
-        """Wait until the loop has ended, which it does only after `stop`. Raises what it failed with."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-            if not self._task.cancelled():
-                self._task.result()
+        """Wait until the loop has ended, which it does only after `stop`."""
+        await self._loop.wait()
 
     # -- the loop ------------------------------------------------------------------------------------------
 
@@ -138,7 +149,9 @@ class CronScheduler:
         while not self._is_stopping:
             try:
                 await self._backfill_and_tick()
-            except Exception as error:
+            except BaseException as error:
+                if is_our_end(error):
+                    raise
                 self._failures += 1
                 delay = backoff(self._failures, self._jitter())
                 self._logger.error(
@@ -151,7 +164,9 @@ class CronScheduler:
                 await self._sleep(delay)
 
     async def _backfill_and_tick(self) -> None:
-        start = self._clock.now()
+        if self._items:
+            await self._ask_the_server()
+        start = self._time.now()
         self._events.emit(CronStarting(start=start, items=tuple(self._items)))
         if self._items:
             await self._backfill(start)
@@ -160,13 +175,15 @@ class CronScheduler:
         self._events.emit(CronStarted(start=start))
         self._owed = expected = first_tick(start, self._owed)
         while not self._is_stopping:
-            remaining = (expected - self._clock.now()).total_seconds()
+            remaining = (expected - self._time.now()).total_seconds()
             await self._sleep(min(max(remaining, 0), _MAX_SLEEP) + _TIMER_MARGIN)
             expected = await self._tick(expected)
 
     async def _backfill(self, start: datetime) -> None:
         known = await self._known(start)
-        self._warn_of_the_future(known, start)
+        if not self._by_server_time:
+            ours = [known[item.identifier] for item in self._items if item.identifier in known]
+            self._warn_of_the_future({each.identifier: each.last_execution for each in ours}, start)
         due = due_for_backfill(self._items, known, start, self._owed)
         for group in in_groups(due, _GROUP_SIZE):
             if self._is_stopping:
@@ -190,7 +207,17 @@ class CronScheduler:
 
     async def _tick(self, expected: datetime) -> datetime:
         """Add what is due from `expected` until now; returns the next minute to wait for."""
-        current = round_down(self._clock.now())
+        current = round_down(self._time.now())
+        due_minutes = due_when_late(self._items, expected, current)
+        if self._by_server_time:
+            first = next(due_minutes, None)
+            if current != expected or first is not None:
+                await self._ask_the_server()
+            believed, current = current, round_down(self._time.now())
+            if current == believed:
+                due_minutes = chain(() if first is None else (first,), due_minutes)
+            else:
+                due_minutes = due_when_late(self._items, expected, current)
         if current < expected:
             if expected - current > LONGEST_CATCH_UP and not self._has_warned:
                 self._has_warned = True
@@ -213,13 +240,25 @@ class CronScheduler:
                     current,
                 )
         self._has_warned = False
-        for due in due_when_late(self._items, expected, current):
+        for due in due_minutes:
             if self._is_stopping:
                 return expected
             await self._schedule(due)
         self._failures = 0
         self._owed = current + MINUTE
         return self._owed
+
+    async def _ask_the_server(self) -> None:
+        """Compare the clocks, and warn of items that a wrong one has moved into the future."""
+        if not self._by_server_time or not self._items:
+            return
+        async with self._acquire() as connection:
+            asked_at, began = self._clock.now(), self._clock.monotonic()
+            identifiers = [item.identifier for item in self._items]
+            now, future = await server_time(connection, self._schema, identifiers, _AHEAD)
+            took = self._clock.monotonic() - began
+        self._time.compare(asked_at, now, took)
+        self._warn_of_the_future(future, now)
 
     async def _schedule(self, due: DueMinute) -> None:
         prepared = await self._prepare(due, backfilled=False)
@@ -265,7 +304,9 @@ class CronScheduler:
             self._logger.warning(
                 "recurring job %r was refused for %s and is not added: %s", job.identifier, job.run_at, error
             )
-        except Exception as error:
+        except BaseException as error:
+            if is_our_end(error):
+                raise
             self._logger.error(
                 "recurring job %r is not added for %s: a before_add interceptor failed: %s",
                 job.identifier,
@@ -339,18 +380,24 @@ class CronScheduler:
         for problem in payload_problems(self._items, self._tasks or {}):
             self._logger.warning("recurring jobs: %s; its jobs are added and will fail", problem)
 
-    def _warn_of_the_future(self, known: dict[str, KnownCrontab], start: datetime) -> None:
+    def _warn_of_the_future(self, last_executions: Mapping[str, datetime | None], now: datetime) -> None:
         """Warn of items that a wrong clock has run in the future: they do not run again before that time."""
-        for item in self._items:
-            last = known[item.identifier].last_execution if item.identifier in known else None
-            if last is not None and last - start > LONGEST_CATCH_UP:
-                self._logger.warning(
-                    "recurring job %r was last added for %s, which is in the future, and is not added before "
-                    "then; if a clock was wrong, set last_execution to null in its row of %s",
-                    item.identifier,
-                    last,
-                    f"{self._schema.quoted}._private_known_crontabs",
-                )
+        future = {
+            identifier: last
+            for identifier, last in last_executions.items()
+            if last is not None and last - now > _AHEAD
+        }
+        table = f"{self._schema.quoted}._private_known_crontabs"
+        for identifier in sorted(future.keys() - self._in_the_future):
+            self._logger.warning(
+                "recurring job %r was last added for %s, which is in the future, and is not added before "
+                "then. If the clock of a worker is or was ahead, correct it. Then run: update %s set "
+                "last_execution = now() where last_execution > now()",
+                identifier,
+                future[identifier],
+                table,
+            )
+        self._in_the_future = frozenset(future)
 
 
 def _backfill_items(jobs: Sequence[CronJob], known: dict[str, KnownCrontab]) -> list[CronBackfillItem]:

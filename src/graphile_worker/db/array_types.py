@@ -16,6 +16,7 @@ _ARRAYS = (  # oid, name, oid and name of the element's type
     (1007, "_int4", 23, "integer"),
     (1016, "_int8", 20, "bigint"),
     (1022, "_float8", 701, "double precision"),
+    (1185, "_timestamptz", 1184, "timestamp with time zone"),
 )
 _TYPES = tuple(
     {

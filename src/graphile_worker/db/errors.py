@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -40,6 +41,8 @@ _MISSING = (
 _OF_THE_USER = "_graphile_worker_is_of_the_user"
 """The attribute that `mark_as_users` sets."""
 
+SESSION_ATTRIBUTES = "any, primary, standby, prefer-standby, read-write, read-only"
+
 
 @contextmanager
 def translate_errors(schema: SchemaName | None = None) -> Iterator[None]:
@@ -64,7 +67,7 @@ def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
         raise
     except asyncpg.ClientConfigurationError as error:
         # No cause: a traceback would show its text, which may quote secrets.
-        raise ConnectionConfigError(f"connection_string: {dsn.scrub(str(error))}") from None
+        raise ConnectionConfigError(f"connection_string: {dsn.scrub(_legible(str(error)))}") from None
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
         translated = translated_error(error, target=dsn.target)
         message = str(translated or error)
@@ -77,6 +80,11 @@ def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
     except (ValueError, OverflowError):  # after OSError: an untrusted certificate is both
         # Its text may quote a part of the string, and so a password.
         raise ConnectionConfigError(UNREADABLE_URL) from None
+
+
+def _legible(message: str) -> str:
+    """List the allowed values, where the driver shows the repr of a Python object."""
+    return re.sub(r"is expected to be one of <.*>, got", f"must be one of {SESSION_ATTRIBUTES}; got", message)
 
 
 def translated_error(

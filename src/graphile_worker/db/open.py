@@ -142,9 +142,9 @@ async def connect(
 
 
 @asynccontextmanager
-async def lend(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection for user code; its session is reset before it returns to the pool."""
-    async with pool.acquire() as connection:
+async def lend(pool: Pool, *, timeout: float | None = None) -> AsyncIterator[Connection]:
+    """A connection whose session is reset before it returns to the pool, as after user code."""
+    async with pool.acquire(timeout=timeout) as connection:
         try:
             yield connection
         finally:

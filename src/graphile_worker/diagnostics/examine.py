@@ -196,7 +196,9 @@ class _Examination:
             lambda indexes: check_indexes(indexes, applied, schema),
         )
         await self._check(
-            "sequences", facts.SequenceFacts.load(connection, schema, schema.name), check_sequences
+            "sequences",
+            facts.SequenceFacts.load(connection, schema, schema.name),
+            lambda sequences: check_sequences(sequences, functions),
         )
         return {index.name for index in indexes or () if index.is_valid}
 

@@ -1,11 +1,12 @@
 """Which runtime installed the functions of the schema: this package, Node, the Rust port, or an unknown one.
 
 Ours are recognised by their text, Node's by digests of the text that releases 0.16 to 0.18 install, and the
-Rust port's by a distinctive string.
+Rust port's by distinctive strings. Functions without one are Node's, without quotes around the schema.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from ..migrate.own_functions import digest
@@ -14,7 +15,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .facts import FunctionFacts
 
-Origin = Literal["Python", "Node", "Node, before 0.18", "Rust", "unknown"]
+Origin = Literal["Python", "Node", "Node, before 0.18", "Rust", "Rust 0.14", "unknown"]
 
 SHARED_FUNCTIONS = (
     "add_job",
@@ -36,10 +37,17 @@ NODE_DIGESTS = {
 }
 OLDER_NODE_DIGESTS = {"add_job": "a9428b32abcf4f3f", "add_jobs": "f65383932eb3d2d5"}
 RUST_STRINGS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
+RETIREMENTS = "_private_job_retirements"
+"""Where Rust 0.14 marks locked jobs that were replaced, removed or given up; its functions write there."""
 
 
-def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
-    """Which runtime installed this function."""
+def has_retirements(functions: Iterable[FunctionFacts]) -> bool:
+    """Whether functions of the schema write the marks of Rust 0.14."""
+    return any(RETIREMENTS in function.body for function in functions)
+
+
+def origin_of(function: FunctionFacts, schema: SchemaName, *, keeps_marks: bool) -> Origin:
+    """Which runtime installed this function. `keeps_marks`: whether there are functions of Rust 0.14."""
     name, body = function.name, function.body
     found = digest(body, schema)
     if found == digest(_own_body(name, schema), schema):
@@ -48,8 +56,12 @@ def origin_of(function: FunctionFacts, schema: SchemaName) -> Origin:
         return "Node"
     if found == OLDER_NODE_DIGESTS.get(name):
         return "Node, before 0.18"
-    if name in RUST_STRINGS and RUST_STRINGS[name] in body:
-        return "Rust"
+    if (
+        (name in RUST_STRINGS and RUST_STRINGS[name] in body)
+        or RETIREMENTS in body
+        or digest(body.replace(f"{schema.name}.", f"{schema.quoted}."), schema) == NODE_DIGESTS.get(name)
+    ):
+        return "Rust 0.14" if keeps_marks else "Rust"
     return "unknown"
 
 

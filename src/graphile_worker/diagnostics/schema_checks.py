@@ -11,7 +11,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .facts import FunctionFacts, IndexFacts, SequenceFacts, TableRights
 from .finding import Finding, some, well
-from .function_origin import SHARED_FUNCTIONS, Origin, origin_of
+from .function_origin import SHARED_FUNCTIONS, Origin, has_retirements, origin_of
 
 SHARED_INDEXES = (
     "job_queues_pkey1",
@@ -26,11 +26,18 @@ SHARED_INDEXES = (
     "tasks_pkey",
 )
 USED_UP = 0.5
+SAFE_OPERATORS = "safe_operators"
+"""The step that replaces functions through which other roles could run code: own_objects/0025."""
 FOR_AUTOSCALERS = {"_private_py_ready_jobs", "_private_py_oldest_ready_age"}
 """Functions that neither workers nor clients call; the right to execute them is granted by hand."""
 WITHOUT_OWN = (
     "It may add and run jobs. But its workers cannot see pauses of tasks and cancelled jobs, cannot run "
     "limited tasks, and do not recover the jobs of dead workers."
+)
+RUST_REGISTER = "_private_workers"
+WITHOUT_REGISTER = (
+    "Rust workers cannot see that its workers are alive. Those with recovery on take jobs that run longer "
+    "than their threshold, five minutes by default."
 )
 WEAKNESS: dict[Origin, str] = {
     "Python": "",
@@ -40,8 +47,18 @@ WEAKNESS: dict[Origin, str] = {
     "add consumes values of the small identity columns of tasks and queues.",
     "Rust": "A keyed add fails with the code GWNOR if a worker takes the same job at that moment, and every "
     "add consumes values of the small identity columns of tasks and queues.",
+    "Rust 0.14": "A keyed add fails with the code GWNOR if a worker takes the same job at that moment. "
+    "Everything else works.",
     "unknown": "They come from another version or were changed by hand.",
 }
+REPLACE_THEM = (
+    "Nothing to do. To use this package's functions, run the `create or replace function` statements that "
+    "`graphile-worker migrate --sql` prints."
+)
+KEEP_THEM = (
+    "Nothing to do. Do not replace them with this package's functions: those do not mark jobs that were "
+    "replaced, removed or given up, so Rust workers would return them."
+)
 
 
 def check_schema(state: SchemaState, schema: SchemaName) -> Iterator[Finding]:
@@ -60,10 +77,10 @@ def check_schema(state: SchemaState, schema: SchemaName) -> Iterator[Finding]:
             "A newer worker applied a breaking migration.",
             "Install a newer version of graphile-worker.",
         )  # fmt: skip
-    elif state.revision > SUPPORTED_REVISION:
+    elif state.revision > state.known_revision:
         yield Finding(
             "schema", "warning", f"the schema is at revision {state.revision}, this package supports "
-            f"{SUPPORTED_REVISION}",
+            f"{state.known_revision}",
             "A newer worker applied migrations that are not breaking.",
             "Consider a newer version of graphile-worker.",
         )  # fmt: skip
@@ -74,12 +91,22 @@ def check_schema(state: SchemaState, schema: SchemaName) -> Iterator[Finding]:
             migrate,
         )  # fmt: skip
     else:
-        yield well("schema", f"schema {schema.quoted} at revision {state.revision}")
+        later = range(SUPPORTED_REVISION + 1, state.revision + 1)
+        whose = f" ({' and '.join(map(str, later))} of Rust)" if later else ""
+        yield well("schema", f"schema {schema.quoted} at revision {state.revision}{whose}")
 
 
 def check_own_objects(applied: Collection[int]) -> Iterator[Finding]:
-    """Whether the Python-only objects exist."""
+    """Whether the Python-only objects exist, and whether other roles can misuse one of the functions."""
     missing = [step.name for step in known_own_objects() if step.number not in applied]
+    if applied and SAFE_OPERATORS in missing:
+        missing.remove(SAFE_OPERATORS)
+        yield Finding(
+            "schema", "error", "functions of an earlier version call an operator that others can replace",
+            "A role that may create objects in a schema of the search_path, such as `public`, can run code "
+            "with the workers' rights.",
+            "Run `graphile-worker migrate` as the role that owns the schema.",
+        )  # fmt: skip
     if missing:
         yield Finding(
             "schema", "warning", f"Python-only objects are missing: {some(missing)}",
@@ -89,8 +116,12 @@ def check_own_objects(applied: Collection[int]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _are_own(tables: Sequence[str]) -> bool:
-    return all(name.startswith("_private_py_") for name in tables)
+def _consequence(tables: Sequence[str], otherwise: str) -> str:
+    """What it means that the role cannot use these tables."""
+    if list(tables) == [RUST_REGISTER]:
+        return WITHOUT_REGISTER
+    own = all(name.startswith("_private_py_") or name == RUST_REGISTER for name in tables)
+    return WITHOUT_OWN if own else otherwise
 
 
 def check_rights(
@@ -115,13 +146,15 @@ def check_rights(
     if denied:
         yield Finding(
             "rights", "error", f"role {role} may not read and write {some(denied)}",
-            WITHOUT_OWN if _are_own(denied) else "It can neither add nor run jobs.", as_owner,
+            _consequence(denied, "It can neither add nor run jobs."), as_owner,
         )  # fmt: skip
     elif hidden:
         yield Finding(
             "rights", "error", f"row-level security hides the rows of {some(hidden)} from role {role}",
-            WITHOUT_OWN if _are_own(hidden) else "Only the owner of the tables can read them. For this role "
-            "the queue is empty, and adding jobs fails.",
+            _consequence(
+                hidden, "Only the owner of the tables can read them. For this role the queue is empty, and "
+                "adding jobs fails."
+            ),
             as_owner,
         )  # fmt: skip
     if locked_out:
@@ -162,9 +195,10 @@ def check_functions(functions: Sequence[FunctionFacts], schema: SchemaName) -> I
             "Restore them from a backup, or run their `create or replace function` statements, which "
             "`graphile-worker migrate --sql` prints.",
         )  # fmt: skip
+    keeps_marks = has_retirements(functions)
     by_origin: dict[Origin, list[str]] = {}
     for name, function in here.items():
-        by_origin.setdefault(origin_of(function, schema), []).append(name)
+        by_origin.setdefault(origin_of(function, schema, keeps_marks=keeps_marks), []).append(name)
     for origin, names in sorted(by_origin.items()):
         if origin == "Python":
             yield well("functions", f"installed by this package: {', '.join(names)}")
@@ -172,8 +206,7 @@ def check_functions(functions: Sequence[FunctionFacts], schema: SchemaName) -> I
             whose = "of unknown origin" if origin == "unknown" else f"as {origin} installs them"
             yield Finding(
                 "functions", "info", f"{whose}: {', '.join(names)}", WEAKNESS[origin],
-                "Nothing to do. To use this package's functions, run the `create or replace function` "
-                "statements that `graphile-worker migrate --sql` prints.",
+                KEEP_THEM if keeps_marks else REPLACE_THEM,
             )  # fmt: skip
 
 
@@ -208,16 +241,20 @@ def check_indexes(
         yield well("indexes", "all indexes are present")
 
 
-def check_sequences(sequences: Sequence[SequenceFacts]) -> Iterator[Finding]:
+def check_sequences(
+    sequences: Sequence[SequenceFacts], functions: Sequence[FunctionFacts] = ()
+) -> Iterator[Finding]:
     """Identity columns that are running out of values."""
+    renumber = "renumber the rows during maintenance."
+    install = "Install this package's functions (see `graphile-worker migrate --sql`), or " + renumber
+    advice = renumber.capitalize() if has_retirements(functions) else install
     for sequence in sequences:
         if sequence.used >= USED_UP:
             yield Finding(
                 "sequences", "warning", f"{sequence.name} has used {sequence.used:.0%} of its values",
                 "When none is left, adding jobs fails. Functions of older versions consume a value with "
                 "every job they add.",
-                "Install this package's functions (see `graphile-worker migrate --sql`), or renumber the "
-                "rows during maintenance.",
+                advice,
             )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Checks of the running workers: whether an event loop is blocked."""
+"""Checks of the running workers: whether an event loop is blocked, and whether they fetch jobs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ADVICE = (
 
 
 def check_workers(locks: Locks) -> Iterator[Finding]:
-    """Pools whose event loop is blocked, or that are silent although they are alive."""
+    """Pools whose event loop is blocked, that are silent although they are alive, or that fetch nothing."""
     if locks.workers is None:
         return
     alive = [worker for worker in locks.workers if worker.is_alive]
-    found = [finding for worker in alive for finding in _blocked(worker, locks)]
+    found = [finding for worker in alive for finding in _hindered(worker, locks)]
     if found:
         yield from found
     elif alive:
@@ -31,7 +31,7 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
         yield well("workers", "no Python worker is running")
 
 
-def _blocked(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
+def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
     process = f"{worker.pid} on {worker.host}."
     if worker.blocked is not None:
         yield Finding(
@@ -47,6 +47,14 @@ def _blocked(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
             "Its connection is open, so it counts as alive. A task blocks its event loop, or its machine is "
             "overloaded.",
             f"See its log. {ADVICE} {process}",
+        )  # fmt: skip
+    elif worker.stalled_for is not None:
+        yield Finding(
+            "workers", "warning", f"worker pool {worker.id} has free slots, but no fetch has succeeded for "
+            f"{age(worker.stalled_for)}",
+            "It is alive but does not take ready jobs.",
+            "Its log says why fetches fail, for example because the forbidden_flags function raises. If it "
+            f"says nothing, restart the process {process}",
         )  # fmt: skip
 
 

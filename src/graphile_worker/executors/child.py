@@ -40,7 +40,7 @@ from .messages import (
 )
 from .remote_helpers import RemoteHelpers, remote_services
 from .run_call import Tasks, job_of, run_call
-from .worker_connection import WorkerConnection, die_with, one_line
+from .worker_connection import WorkerConnection, die_with, end_company, end_now, one_line
 
 
 class Child:
@@ -111,12 +111,16 @@ class Child:
             self._helpers = None
             self._is_cancelled = False
         seconds = time.perf_counter() - started
+        # A job that was ended early may run again at once; it must not overlap with what it started.
+        is_last = helpers.abort_signal.is_set() and end_company()
         if self._max_memory is not None and (used := memory_of(None) or 0) > self._max_memory:
             self._send(line(MemoryNote(number, used)))
         if body is None:
             self._send(b"[0,%d,%f]\n" % (number, seconds))
         else:
             self._send(line(Answer(number, seconds, body)))
+        if is_last:
+            end_now()  # what was ended may have belonged to this process rather than to the job
 
     def _await(self, awaitable: Awaitable[Any]) -> Any:
         """Run a coroutine on the event loop of this process."""

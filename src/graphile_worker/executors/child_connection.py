@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ..tasks.process_group import ProcessGroup
 from .messages import Ask, Lines, line
 
 DRAIN = 0.2  # seconds to read what a process sent before it died
@@ -51,7 +52,7 @@ class ChildConnection(asyncio.Protocol):
         self._is_busy = is_busy
         self._transport: asyncio.Transport | None = None
         self._control: socket.socket | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._group: ProcessGroup | None = None
         self._eof = asyncio.Event()
         self.watching: asyncio.Task[None] | None = None
         self.pid = 0
@@ -68,18 +69,13 @@ class ChildConnection(asyncio.Protocol):
 
         Open files in `descriptors` are passed on.
         """
-        # In the thread of the event loop: the kernel ends the process with the thread that started it.
         ours, theirs = socket.socketpair()
         control, their_control = socket.socketpair()
         try:
             passed = (theirs.fileno(), their_control.fileno(), *descriptors)
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", self._module, *map(str, passed),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=passed,
-                start_new_session=True,  # Ctrl-C reaches the worker only
-            )  # fmt: skip
-            self.pid = self._process.pid
+            command = (sys.executable, "-m", self._module, *map(str, passed))
+            self._group = ProcessGroup(command, pass_fds=passed, ends_together=True)
+            self.pid = self._group.pid
             self._control = control
             control.setblocking(False)
             ours.setblocking(False)
@@ -93,7 +89,7 @@ class ChildConnection(asyncio.Protocol):
             theirs.close()
             their_control.close()
         self.watching = asyncio.get_running_loop().create_task(
-            self._watch(self._process), name=f"graphile-worker process {self.pid}"
+            self._watch(self._group.exited), name=f"graphile-worker process {self.pid}"
         )
         self.write(line(setup))
 
@@ -110,13 +106,12 @@ class ChildConnection(asyncio.Protocol):
 
     def signal(self, number: int) -> None:
         """Send a signal to the process; SIGKILL also to those that it has started."""
-        if self._process is None or self._process.returncode is not None:
+        if self._group is None:
             return
-        with suppress(ProcessLookupError, PermissionError):
-            if number == signal.SIGKILL:
-                os.killpg(self.pid, number)
-            else:
-                os.kill(self.pid, number)
+        if number == signal.SIGKILL:
+            self._group.signal_all(number)
+        else:
+            self._group.signal(number)
 
     def close(self) -> None:
         """Send no more; the process exits when it has read everything."""
@@ -146,8 +141,7 @@ class ChildConnection(asyncio.Protocol):
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        exited = asyncio.ensure_future(process.wait())
+    async def _watch(self, exited: asyncio.Future[int]) -> None:
         eof = asyncio.ensure_future(self._eof.wait())
         try:
             await asyncio.wait((exited, eof), return_when=asyncio.FIRST_COMPLETED)
@@ -155,12 +149,11 @@ class ChildConnection(asyncio.Protocol):
                 await asyncio.wait((exited,), timeout=DRAIN)
             if not exited.done() and self._is_busy():
                 self.signal(signal.SIGKILL)  # it cannot answer any more
-            await exited
+            await asyncio.wait((exited,))
             await asyncio.wait((eof,), timeout=DRAIN)  # a process that it has started may hold the socket
         finally:
-            exited.cancel()
             eof.cancel()
-        self._on_exit(process.returncode)
+        self._on_exit(exited.result())
         self.release()
 
     def release(self) -> None:

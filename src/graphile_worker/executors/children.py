@@ -18,6 +18,7 @@ from typing import Any
 from ..error_text import message_of
 from ..errors import ProcessDiedError
 from ..signal_names import signal_name
+from ..supervised import logged
 from ..tasks.stacks import TaskStack
 from .child_handle import ChildHandle, Work, interrupted
 from .log_records import log_again
@@ -275,9 +276,12 @@ class Children:
             work.end(ProcessDiedError("the executor was closed"))
 
     def _background(self, work: Any, name: str) -> None:
-        task = self._loop.create_task(work, name=f"graphile-worker {name}", context=self._context)
+        task = self._loop.create_task(
+            logged(work, name), name=f"graphile-worker {name}", context=self._context
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it never began if the task was cancelled before
 
 
 def _status(status: int | None) -> str:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError, JobInterruptedError
+from ..tasks.process_group import SHUTDOWN_LIMIT
 from .call import TaskCall
 
-SHUTDOWN_LIMIT = 3.0  # seconds; a worker that shuts down waits for cancelled tasks for a few seconds only
 KILL_LIMIT = 5.0  # seconds to wait after the last step
 
 

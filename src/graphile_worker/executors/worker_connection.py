@@ -12,12 +12,16 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NoReturn
 
+from ..tasks.process_group import members
 from .messages import Ask, Lines
 
 CHUNK = 256 * 1024
+COMPANY_ENDS_WITHIN = 0.5  # seconds until processes that ignore SIGTERM are killed
 PR_SET_PDEATHSIG = 1
 
 
@@ -82,6 +86,28 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         end_now()
+
+
+def end_company() -> bool:
+    """End the other processes in this group, which tasks started; returns whether there were any.
+
+    They get SIGTERM, which this process handles, and SIGKILL if that does not help.
+    """
+    me = os.getpid()
+    if members(me) in ([], [me]):
+        return False
+    os.killpg(me, signal.SIGTERM)
+    started = time.monotonic()
+    while company := [pid for pid in members(me) if pid != me]:
+        waited = time.monotonic() - started
+        if waited > 2 * COMPANY_ENDS_WITHIN:
+            break  # not ours to end, such as a process of another user
+        if waited > COMPANY_ENDS_WITHIN:
+            for pid in company:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return True
 
 
 def end_now() -> NoReturn:

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
-from ..db.connection import Connection
+from ..db.connection import Connection, Row
 from ..db.encoding import fit_to_server
+from ..queries.along_indexes import along_indexes
 from ..schema_name import SchemaName
 from ..sql import load
+from .fingerprint import place_in
 
 MAX_MESSAGE = 500
 """Characters of the message that a group shows."""
+READ_ERRORS = 200
+"""How many of the latest stored errors are read for those that no worker has counted yet."""
 
 
 class ErrorGroup(msgspec.Struct, frozen=True):
@@ -89,11 +94,32 @@ async def list_error_groups(
     task_identifier: str | None = None,
     limit: int = 50,
     before: datetime | None = None,
+    fingerprint: str | None = None,
 ) -> list[ErrorGroup]:
     """Groups, the one that occurred last first; with `before`, those that occurred last before that time."""
-    statement = load("history/list_error_groups", schema)
-    rows = await connection.fetch(statement, since, task_identifier, limit, before)
-    return [ErrorGroup(*row) for row in rows]
+    async with along_indexes(connection, load("history/read_in_order", schema)):
+        rows = await connection.fetch(
+            load("history/list_error_groups", schema),
+            since, task_identifier, limit, before, fingerprint, READ_ERRORS,
+        )  # fmt: skip
+    return [_group(row) for row in rows]
+
+
+def _group(row: Row) -> ErrorGroup:
+    *values, is_stored, traceback = row
+    group = ErrorGroup(*values)
+    if not is_stored:
+        return group
+    message = _own_message(group.error_type, group.message)[:MAX_MESSAGE]
+    if row["place"] is None:
+        return replace(group, message=message, place=place_in(traceback or ""))
+    return replace(group, message=message)
+
+
+def _own_message(error_type: str, text: str) -> str:
+    """The message in a stored error's text, without the type before it and the place after it."""
+    headline = text.partition("\n  at ")[0]
+    return "" if headline == error_type else headline.removeprefix(f"{error_type}: ")
 
 
 async def purge_error_groups(

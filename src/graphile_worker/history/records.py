@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from ..db.connection import Connection
+from ..db.server_version import sorts_within_groups
 from ..errors import InvalidArgumentError
 from ..queries.along_indexes import along_indexes
 from ..schema_name import SchemaName
@@ -138,11 +139,13 @@ async def list_ends(connection: Connection, schema: SchemaName, wanted: HistoryF
         None if after is None else after.job_id,
         wanted.limit,
     ]
-    statement = load("history/list_ends", schema)
+    name = "list_ends"
     if wanted.task_identifier is not None:
-        statement = load("history/list_ends_of_task", schema)
+        name = "list_ends_of_task"
         arguments.append(wanted.task_identifier)
-    statement = statement.replace(CONDITIONS, _state_condition(wanted.state))
+    if not sorts_within_groups(connection):
+        name += "_before_13"
+    statement = load(f"history/{name}", schema).replace(CONDITIONS, _state_condition(wanted.state))
     async with along_indexes(connection, load("history/read_in_order", schema)):
         return [JobEnd(*row) for row in await connection.fetch(statement, *arguments)]
 

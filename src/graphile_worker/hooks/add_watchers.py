@@ -1,7 +1,7 @@
-"""Watchers of adds: they see the jobs of each add before they are sent, and what became of them.
+"""Watchers of adds: they see the jobs of each add before they are sent, and the outcome.
 
-They are synchronous, so that one watcher serves asynchronous and blocking clients alike. A watcher that fails
-never fails an add: its error is logged.
+They are synchronous, so that one watcher serves asynchronous and blocking clients alike. Whatever a watcher
+raises is logged; it never fails an add.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigError
+from ..faults import report
 from ..job import Job
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class WatchedAdd:
                 changed, state = watcher.before(self.specs)
                 if len(changed) != len(specs):
                     raise ValueError(f"before() returned {len(changed)} specs for {len(specs)}")
-            except Exception:
-                _log_failure(watcher)
+            except BaseException as error:
+                _log_failure(watcher, error)
                 continue
             self.specs = changed
             self._states.append((watcher, state))
@@ -80,8 +81,8 @@ class WatchedAdd:
         for watcher, state in reversed(self._states):
             try:
                 watcher.after(state, jobs, error)
-            except Exception:
-                _log_failure(watcher)
+            except BaseException as failure:
+                _log_failure(watcher, failure)
 
 
 class WatchedAdds:
@@ -125,5 +126,5 @@ class WatchedAdds:
                 context.run(add.ended, theirs, error)
 
 
-def _log_failure(watcher: Any) -> None:
-    logger.exception("a watcher of adds failed: %s", type(watcher).__qualname__)
+def _log_failure(watcher: Any, error: BaseException) -> None:
+    report(logger, "a watcher of adds failed: %s", type(watcher).__qualname__, error=error)

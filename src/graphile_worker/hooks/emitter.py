@@ -1,8 +1,8 @@
 """Events: where observers register, and the worker emits what happened.
 
-Observers cannot change or break anything: an exception in one is logged and the worker carries on. A
-coroutine function may observe too. It runs as an asyncio task of its own, and the worker waits for it before
-it ends.
+Observers cannot change or break anything: whatever one raises, even SystemExit, is logged and the worker
+carries on. A coroutine function may observe too. It runs as its own asyncio task, and the worker waits for
+it before it ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
 from ..errors import ConfigError
+from ..faults import is_our_end, report
 from ..job import Job
 from .events import EVENT_TYPES, Event
 
@@ -69,10 +70,7 @@ class Events:
         self._update_observed()
 
     def emit(self, event: Event) -> None:
-        """Call every observer of this event, in the order in which they registered.
-
-        An exception outside the Exception tree, as from sys.exit(), is raised after all of them were called.
-        """
+        """Call every observer of this event, in the order in which they registered; never raises."""
         kind = type(event)
         handlers = self._handler_cache.get(kind)
         if handlers is None:
@@ -80,18 +78,13 @@ class Events:
         self._call(handlers, event)
 
     def _call(self, handlers: Iterable[Handler[Any]], event: Event) -> None:
-        fault: BaseException | None = None
         for handler in handlers:
             try:
                 result = handler(event)
                 if inspect.iscoroutine(result):
                     self._start(result)
-            except Exception:
-                logger.exception("an observer of %s failed%s", event.name, _about(event))
-            except BaseException as error:
-                fault = fault or error
-        if fault is not None:
-            raise fault
+            except BaseException as error:  # from a plain function: not even CancelledError is meant for us
+                report(logger, "an observer of %s failed%s", event.name, _about(event), error=error)
 
     def _wants(self, event: type[Event]) -> bool:
         """Whether this event has observers."""
@@ -175,10 +168,10 @@ async def _observe(coroutine: Coroutine[Any, Any, Any]) -> None:
     """
     try:
         await coroutine
-    except asyncio.CancelledError:
-        raise
     except BaseException as error:
-        logger.error("an observer failed", exc_info=error)
+        if is_our_end(error):
+            raise
+        report(logger, "an observer failed", error=error)
 
 
 class RunEvents(Events):

@@ -145,7 +145,7 @@ class PoolJobsFetched(PoolEvent, frozen=True, kw_only=True):
     limit: int
     seconds: float
     kind: str
-    """What ended it: held, announced, plain (all of them fast paths), whole, wide or fair."""
+    """What ended it: held, announced, plain (all of them fast paths), whole, wide, fair or urgent."""
 
 
 class PoolJobsReturned(PoolEvent, frozen=True, kw_only=True):
@@ -565,7 +565,7 @@ class JobRecovered(RecoveryEvent, frozen=True, kw_only=True):
     is_returned: bool
     last_error: str
     is_cancelled: bool = False
-    """Whether it was deleted, because it was cancelled before its worker died."""
+    """Whether it was deleted: it was cancelled, or its key removed or used again, before its worker died."""
 
 
 class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
@@ -577,7 +577,7 @@ class WorkerRecovered(RecoveryEvent, frozen=True, kw_only=True):
     failed: Sequence[int]
     left: Sequence[int]
     cancelled: Sequence[int] = ()
-    """Deleted, because they were cancelled before their worker died."""
+    """Deleted: they were cancelled, or their key removed or used again, before their worker died."""
 
 
 class PoolLoopBlocked(PoolEvent, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..faults import as_exception, is_our_end
 from ..job import Job
 from ..outcome import Outcome
 
@@ -60,3 +61,18 @@ OnRecovery = Callable[[Job], "FailJob | LeaveLocked | Awaitable[FailJob | LeaveL
 async def resolve(value: Any) -> Any:
     """The value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
+
+
+async def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a plain function or a coroutine function of the application.
+
+    It may raise anything. What comes out of here is an Exception, or a cancellation of the calling task.
+    """
+    try:
+        return await resolve(function(*arguments))
+    except Exception:
+        raise
+    except BaseException as error:
+        if is_our_end(error):
+            raise
+        raise as_exception(error) from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ..errors import PluginError
+from ..faults import is_our_end, report
 
 if TYPE_CHECKING:
     from ..job import Job
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .hooks import Hooks
 
 STOP_WITHIN = 30.0  # seconds for each plugin
+PROGRAM_ENDS = (SystemExit, KeyboardInterrupt)
+"""What may end the program from `start` and `stop`: the worker is not running then."""
 
 logger = logging.getLogger("graphile_worker.plugins")
 
@@ -68,6 +71,11 @@ class LivePool(Protocol):
         """How long ago the database answered a statement of this pool, or a heartbeat."""
         ...
 
+    @property
+    def stalled_since(self) -> float | None:
+        """When slots became free without a successful fetch since, if too long ago; by `time.monotonic`."""
+        ...
+
 
 class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a plugin learns about the worker that starts it."""
@@ -112,7 +120,7 @@ class Plugins:
                     await start(worker)
             except BaseException as error:
                 await self.stop()
-                if not isinstance(error, Exception):  # a cancellation, sys.exit()
+                if is_our_end(error) or isinstance(error, PROGRAM_ENDS):
                     raise
                 raise PluginError(type(plugin).__name__, error) from error
             self._started.append(plugin)
@@ -126,10 +134,11 @@ class Plugins:
                 if (stop := _method(plugin, "stop")) is not None:
                     async with asyncio.timeout(within):
                         await stop()
-            except Exception:
-                logger.exception("plugin %s failed to stop", type(plugin).__name__)
             except BaseException as error:
-                fault = fault or error
+                if is_our_end(error) or isinstance(error, PROGRAM_ENDS):
+                    fault = fault or error
+                else:
+                    report(logger, "plugin %s failed to stop", type(plugin).__name__, error=error)
         if fault is not None:
             raise fault
 

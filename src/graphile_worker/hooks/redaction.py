@@ -39,7 +39,7 @@ def redacted(redactors: Sequence[Redactor], part: KeptPart, task_identifier: str
     for redactor in redactors:
         try:
             value = redactor(part, task_identifier, value)
-        except Exception as error:
+        except BaseException as error:
             # Only the place: a message may contain the value that must not be seen.
             logger.error(
                 "the redactor %s failed for the %s of a job of %s, which is not kept: %s %s",
@@ -55,7 +55,7 @@ def redacted_json(redactors: Sequence[Redactor], part: KeptPart, task_identifier
     try:
         value = redacted(redactors, part, task_identifier, msgspec.json.decode(raw))
         return "null" if value is None else encode(value)
-    except Exception as error:  # half a surrogate pair, or the redactor returned what is no JSON
+    except BaseException as error:  # half a surrogate pair, or the redactor's value is not JSON
         logger.error(
             "the redacted %s of a job of %s is no JSON and is not kept: %s", part, task_identifier, error
         )

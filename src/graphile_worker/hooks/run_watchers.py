@@ -1,7 +1,7 @@
 """Watchers of runs: they see each job before it runs and its outcome after that, in the context of the task.
 
 They are synchronous and enclose everything that belongs to the run: interceptors, the decoding of the payload
-and the task. A watcher that fails never fails a job: its error is logged.
+and the task. Whatever a watcher raises is logged; it never fails a job.
 """
 
 from __future__ import annotations

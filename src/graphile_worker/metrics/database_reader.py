@@ -17,6 +17,7 @@ from ..figures.database_gauges import read_ready_gauges, read_table_gauges
 from ..figures.gauges import Gauge, gauge
 from ..schema_name import SchemaName
 from ..sql import load
+from ..supervised import Supervised
 
 TABLE_EVERY = 60.0  # seconds between two counts of jobs by task and queue, which change slowly
 WITHDRAWN_AFTER = 3.0  # intervals without a success
@@ -61,19 +62,17 @@ class DatabaseReader:
         self._last_success = 0.0  # by the wall clock, for people
         self._has_turn = not is_exclusive
         self._is_failing = False
-        self._task: asyncio.Task[None] | None = None
+        self._loop = Supervised(self._run, "metrics")
         self.is_up = False
         """Whether the last attempt to read succeeded."""
 
     def start(self) -> None:
         """Begin to read."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker metrics")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Read no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        await self._loop.stop()
 
     def gauges(self) -> list[Gauge]:
         """What is known; may be called from any thread. Old values are withdrawn."""

@@ -17,7 +17,15 @@ from ..sql import load
 EARLIER: dict[str, tuple[str, frozenset[str]]] = {
     "add_job": (
         "migrations/functions/add_job",
-        frozenset({"2b372891d492cdcb", "bce47f1a4e0fee1f", "a7782bbb57ae05f1", "9711e38717b9e7f2"}),
+        frozenset(
+            {
+                "2b372891d492cdcb",
+                "bce47f1a4e0fee1f",
+                "a7782bbb57ae05f1",
+                "9711e38717b9e7f2",
+                "4baf7505f15e8e73",
+            }
+        ),
     ),
     "add_jobs": (
         "migrations/functions/add_jobs",
@@ -28,12 +36,13 @@ EARLIER: dict[str, tuple[str, frozenset[str]]] = {
                 "f5ec9b4b1ef1966c",
                 "68143d06310785ac",
                 "ed23a30ca2caaf7f",
+                "1e77735e6f60ebda",
             }
         ),
     ),
     "remove_job": (
         "migrations/functions/remove_job",
-        frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1"}),
+        frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1", "436deab5204147e8"}),
     ),
     "_private_py_add_plain_job": ("own_objects/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
 }

@@ -20,7 +20,7 @@ from ..sql import FOLDER, load
 from .shared import read_committed
 from .state import SchemaState, read_state
 
-REPLACING = frozenset({"functions", "mended_functions"})
+REPLACING = frozenset({"functions", "mended_functions", "safe_settings"})
 """Files after which shared functions that an earlier version of this package installed are replaced."""
 
 BLIND = ", but workers cannot see pauses of tasks and cancelled jobs"
@@ -58,6 +58,7 @@ async def migrate_own_objects(
             return (), frozenset()
         async with read_committed(connection):
             await connection.fetchval(load("migrate/lock", schema), schema.name)
+            await connection.execute(load("migrate/hold_ledger", schema))
             state = await read_state(connection, schema)
             missing = await _missing(connection, schema, state)
             for step in missing:

@@ -29,13 +29,13 @@ def check_not_newer(state: SchemaState, schema: SchemaName) -> None:
             f"{state.breaking_revision}, but this version of the package supports revision "
             f"{SUPPORTED_REVISION}; install a newer version of graphile-worker for Python"
         )
-    if state.revision is not None and state.revision > SUPPORTED_REVISION:
+    if state.revision is not None and state.revision > state.known_revision:
         logger.warning(
             "The schema %s is at revision %s and this version of the package supports revision %s. "
             "None of the newer revisions is breaking, so work continues; consider upgrading the package.",
             schema.quoted,
             state.revision,
-            SUPPORTED_REVISION,
+            state.known_revision,
         )
 
 

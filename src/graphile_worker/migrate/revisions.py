@@ -41,11 +41,24 @@ UPGRADES: dict[int, tuple[str, ...]] = {
 }
 """The changes of each revision after 16; functions are always installed in their current form."""
 
+RUST_REVISIONS: dict[int, frozenset[str]] = {
+    21: frozenset({"_private_workers", "GWNOR"}),
+    22: frozenset({"_private_job_retirements", "_private_return_jobs"}),
+}
+"""Later revisions that Rust workers apply, and the marks that each leaves (see `migrate/catalog.sql`).
+
+They are recognised by these marks, because a number above 20 may mean something else one day. None is
+breaking.
+"""
+
 FUNCTION_QUOTE = "$body$"
 """The quote around function bodies in the files."""
+INNER_QUOTE = "$inner_body$"
+"""The quote around function bodies that a block creates."""
 
 
 def check_name(schema: SchemaName) -> None:
     """Refuse a name that would end a function's body early."""
-    if FUNCTION_QUOTE in schema.name:
-        raise MigrationError(f"the schema's name must not contain {FUNCTION_QUOTE}: {schema.name}")
+    for quote in (FUNCTION_QUOTE, INNER_QUOTE):
+        if quote in schema.name:
+            raise MigrationError(f"the schema's name must not contain {quote}: {schema.name}")

@@ -35,6 +35,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.missing_own_objects & {"queue_indexes", "workers"}
 
     @property
+    def has_keyed_index(self) -> bool:
+        """Whether the index exists that held batches need."""
+        return "keyed_index" not in self.missing_own_objects
+
+    @property
     def has_history(self) -> bool:
         """Whether the tables of the history exist."""
         return not self.missing_own_objects & {"history", "progress"}
@@ -53,6 +58,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
     def has_limits(self) -> bool:
         """Whether the tables and the function for limits exist."""
         return not self.missing_own_objects & {"limits", "queue_indexes"}
+
+    @property
+    def has_rust_register(self) -> bool:
+        """Whether the Rust port's table of workers exists; if not, a Rust worker may create it later."""
+        return "rust_register" not in self.missing_own_objects
 
     @property
     def has_figures(self) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from .. import sqlstates
 from ..db.array_types import teach_arrays
-from ..db.connection import Connection, Transaction, pause
+from ..db.connection import Connection, pause
 from ..db.errors import sqlstate_of
 from ..schema_name import SchemaName
 from ..sql import load
@@ -127,11 +129,19 @@ async def _mark_breaking(connection: Connection, schema: SchemaName) -> None:
         await connection.execute(load("migrate/mark_breaking", schema), sorted(BREAKING_REVISIONS))
 
 
-def read_committed(connection: Connection) -> Transaction:
-    """READ COMMITTED, so that each statement sees what concurrent installers have committed."""
+@asynccontextmanager
+async def read_committed(connection: Connection) -> AsyncIterator[None]:
+    """READ COMMITTED, so that each statement sees what concurrent installers have committed.
+
+    The role's timeouts do not apply, unless it is the caller's transaction.
+    """
     if connection.is_in_transaction():
-        return connection.transaction()
-    return connection.transaction(isolation="read_committed")
+        async with connection.transaction():
+            yield
+        return
+    async with connection.transaction(isolation="read_committed"):
+        await connection.fetchrow(load("migrate/bounds"))
+        yield
 
 
 async def _pause(connection: Connection) -> None:

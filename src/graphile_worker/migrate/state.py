@@ -11,6 +11,7 @@ from ..db.connection import Connection
 from ..errors import MigrationError
 from ..schema_name import SchemaName
 from ..sql import load
+from .revisions import RUST_REVISIONS, SUPPORTED_REVISION
 
 LEDGER_COLUMNS = frozenset({"id", "ts"})
 
@@ -31,6 +32,13 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     breaking_revision: int | None = None
     age: timedelta | None = None
     """Age of the newest row of the ledger."""
+    rust_revision: int | None = None
+    """The latest revision of the Rust port whose objects exist."""
+
+    @property
+    def known_revision(self) -> int:
+        """The latest revision whose objects this package knows."""
+        return max(SUPPORTED_REVISION, self.rust_revision or 0)
 
 
 async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
@@ -42,6 +50,7 @@ async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
         objects=tuple(catalog["objects"]),
         has_own_ledger=catalog["has_own_ledger"],
         jobs_table=catalog["jobs_table"],
+        rust_revision=_rust_revision(frozenset(catalog["rust_marks"])),
     )
     columns = frozenset(catalog["ledger_columns"])
     if not columns:
@@ -63,3 +72,7 @@ async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
         breaking_revision=ledger["breaking_revision"],
         age=ledger["age"],
     )
+
+
+def _rust_revision(marks: frozenset[str]) -> int | None:
+    return max((revision for revision, of in RUST_REVISIONS.items() if of <= marks), default=None)

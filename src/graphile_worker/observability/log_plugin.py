@@ -156,9 +156,15 @@ class LogPlugin:
             },
         )  # fmt: skip
 
-    def no_crontab(self, path: str) -> None:
-        """Log that there is no crontab file."""
-        self.cron_logger.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
+    def no_crontab(self, path: str, beside_tasks: str | None = None) -> None:
+        """Log that there is no crontab file, and that one next to the tasks is not read."""
+        if beside_tasks is None:
+            self.cron_logger.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
+            return
+        self.cron_logger.warning(
+            "no crontab at %s; there are no recurring jobs. %s is not read: use --crontab for that", path,
+            beside_tasks, extra={"path": path},
+        )  # fmt: skip
 
     def nothing_waits(self) -> None:
         """Log that a drain found no job."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
 
@@ -55,6 +55,15 @@ async def known_crontabs(
     """Identifier, known_since and last_execution of every item that any worker ever had."""
     rows = await connection.fetch(load("cron/known_crontabs", schema))
     return [(row["identifier"], row["known_since"], row["last_execution"]) for row in rows]
+
+
+async def server_time(
+    connection: Connection, schema: SchemaName, identifiers: Iterable[str], ahead: timedelta
+) -> tuple[datetime, dict[str, datetime]]:
+    """The server's time, and the items whose last_execution is later than `ahead` from then."""
+    rows = await connection.fetch(load("cron/server_time", schema), list(identifiers), ahead)
+    future = {row["identifier"]: row["last_execution"] for row in rows if row["identifier"] is not None}
+    return rows[0]["now"], future
 
 
 async def register_crontabs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
+from typing import NamedTuple
 
 from ..db.connection import Connection, Row
 from ..job import Job
@@ -62,8 +63,8 @@ async def get_announced_jobs(
 def plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> Sequence[Job]:
     """The jobs of these rows in run order; those of many rows are made when they are needed."""
     if len(rows) < MANY:
-        return _in_order(taken_jobs(rows, pool_id, tasks))
-    return JobBatch(len(rows), lambda: _in_order(taken_jobs(rows, pool_id, tasks)))
+        return in_run_order(taken_jobs(rows, pool_id, tasks))
+    return JobBatch(len(rows), lambda: in_run_order(taken_jobs(rows, pool_id, tasks)))
 
 
 async def get_jobs(
@@ -85,7 +86,26 @@ async def get_jobs(
         load("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema),
         *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
     )
-    return _in_order(taken_jobs(rows, pool_id, tasks))
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
+
+
+async def get_urgent_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges,
+) -> list[Job]:
+    """Lock jobs like `get_jobs`, but none with a worse priority than the ranges."""
+    rows = await connection.fetch(
+        load("fetch/get_jobs_above_watermarks@urgent", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *ranges),
+    )
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
 
 
 async def get_wide_jobs(
@@ -104,7 +124,7 @@ async def get_wide_jobs(
         load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
         *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
     )
-    return _in_order(taken_jobs(rows, pool_id, tasks))
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
 
 
 class FairJobs(list[Job]):
@@ -138,20 +158,55 @@ async def get_fair_jobs(
     return jobs
 
 
-async def may_queues_be_next(connection: Connection, schema: SchemaName) -> bool:
+async def may_queues_be_next(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> bool:
     """Whether a job of a named queue may be next, so that `get_plain_jobs` finds none."""
-    return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema)))
+    terms = task_ids(tasks), flag_list(forbidden_flags), now
+    return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema), *terms))
+
+
+class Listing(NamedTuple):
+    """What `list_priorities` found."""
+
+    priorities: list[int]
+    """The lowest priorities of waiting jobs without a queue."""
+    now: float
+    """The server's time, in seconds since 1970."""
+    seconds: float
+    """How long the server took to read, excluding the time that the statement waited."""
+    is_cut: bool
+    """Whether it stopped before it had read all rows."""
 
 
 async def list_priorities(
-    connection: Connection, schema: SchemaName, limit: int = MANY_PRIORITIES
-) -> tuple[list[int], float]:
-    """The lowest priorities of waiting jobs without a queue, and the server's time in seconds since 1970."""
-    rows = await connection.fetch(load("fetch/list_priorities", schema), limit)
-    return [row[0] for row in rows if row[0] is not None], rows[0][1]
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    limit: int = 0,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    most: int = MANY_PRIORITIES,
+) -> Listing:
+    """List the priorities of waiting jobs, and measure how long it takes to find `limit` jobs of these tasks.
+
+    Nothing is locked, and the number of rows read is bounded. With `limit` 0 no job is searched for.
+    """
+    rows = await connection.fetch(
+        load("fetch/list_priorities", schema),
+        *(most, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+    )
+    return Listing([row[0] for row in rows if row[0] is not None], *rows[0][1:])
 
 
-def _in_order(jobs: list[Job]) -> list[Job]:
+def in_run_order(jobs: list[Job]) -> list[Job]:
+    """These jobs, sorted in place."""
     jobs.sort(key=_by_priority)
     return jobs
 

@@ -1,7 +1,8 @@
 """Statements of held batches: transactions that lock the rows of jobs while these run.
 
-A transaction begins with `get_held_jobs`, which writes nothing, and ends with `end_batch`: completed jobs are
-deleted, others are locked as a fetch would have done. See docs/design/0030-held-batches.md.
+A transaction begins with `begin_batch` and `get_held_jobs`, which write nothing, and ends with `end_batch`:
+completed jobs are deleted, others are locked as a fetch would have done. Jobs with a key are never held.
+See docs/design/0030-held-batches.md.
 """
 
 from __future__ import annotations
@@ -17,18 +18,28 @@ from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
 from ..sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
-from .fetch import Ranges, flag_list, task_ids
+from .fetch import Ranges, flag_list, plain_jobs, task_ids
+from .rows import taken_jobs
 
 BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
 MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
+KEYED_SHARE = 10  # a batch skips at most a tenth of its limit in jobs with a key; see parts/keyed
 WINDOW = 4  # a fetch by id reads this many ids for each job that it wants, at most; see get_tied_jobs
 NEAR = 2  # ids are close together if at least every second one is deleted
 
 
 class RowsKeptError(Exception):
     """Rows of a held batch did not change: a trigger or a policy kept them, without an error."""
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """The position of a job in run order."""
+
+    priority: int
+    run_at: float
+    """Seconds since 1970."""
 
 
 class Ties(msgspec.Struct, frozen=True):
@@ -53,6 +64,62 @@ def ties_of(rows: Sequence[Row]) -> Ties | None:
 def is_next(ties: Ties, row: Row) -> bool:
     """Whether the ties go on with this row."""
     return (row[PRIORITY], row[RUN_AT]) == (ties.priority, ties.run_at) and row[ID] > ties.last_id
+
+
+def last_place(rows: Sequence[Row]) -> Place:
+    """The position of the last of these rows."""
+    return Place(rows[-1][PRIORITY], rows[-1][RUN_AT])
+
+
+def first_keyed(rows: Sequence[Row]) -> Place | None:
+    """The position of the first job with a key when these rows were fetched; None if we can run none."""
+    if (place := rows[0][KEY]) is None:
+        return None
+    priority, run_at = place.split()
+    return Place(int(priority), float(run_at))
+
+
+def held_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> list[Job]:
+    """The jobs in the rows of a batch."""
+    if rows[0][KEY] is None:
+        return taken_jobs(rows, pool_id, tasks)
+    without_place = [(*row[:KEY], None, *row[KEY + 1 :]) for row in rows]
+    return taken_jobs(without_place, pool_id, tasks)
+
+
+async def begin_batch(connection: Connection, schema: SchemaName) -> None:
+    """Begin the transaction of a batch."""
+    await connection.execute(load("hold/begin_batch", schema))
+
+
+async def commit_batch(connection: Connection) -> None:
+    """Commit the transaction of a batch, which was begun by a statement rather than by the driver."""
+    await connection.execute("commit")
+
+
+async def roll_back_batch(connection: Connection) -> None:
+    """Roll back the transaction of a batch."""
+    await connection.execute("rollback")
+
+
+async def get_keyed_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    up_to: Place,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> Sequence[Job]:
+    """Lock, in the ordinary way, the jobs with a key that a held batch of up to `limit` jobs has skipped."""
+    rows = await connection.fetch(
+        load("hold/get_keyed_jobs", schema),
+        *(pool_id, task_ids(tasks), limit // KEYED_SHARE + 1, flag_list(forbidden_flags), now),
+        *msgspec.structs.astuple(up_to),
+    )
+    return plain_jobs(rows, pool_id, tasks)
 
 
 async def get_tied_jobs(
@@ -83,7 +150,7 @@ async def get_held_jobs(
     now: datetime | None = None,
     ranges: Ranges | None = None,
 ) -> Sequence[Row]:
-    """Lock the rows of the next jobs without a queue; none if a named queue may be next.
+    """Lock the rows of the next jobs without a queue or key; none if a named queue may be next.
 
     With `ranges`, read jobs in these ranges only.
     """

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from ..db.connection import Connection, Row
+from ..db.server_version import sorts_within_groups
 from ..errors import InvalidArgumentError
 from ..job import Job, instant
 from ..pauses import HELD_BY, Pause
@@ -120,16 +121,17 @@ async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilte
     if limit > MAX_LIMIT:
         raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {limit}")
     values = (limit, *filter.values, *cursor)
-    statement, more = _listing(filter, schema, len(values))
+    name = f"{filter.order}_first"
+    if filter.order == "run_order":
+        name = "in_run_order" if sorts_within_groups(connection) else "in_run_order_before_13"
+    statement, more = _listing(name, filter, schema, len(values))
     rows = await connection.fetch(statement, *values, *more)
     return [JobDetails(*row) for row in rows]
 
 
-def _listing(filter: JobFilter, schema: SchemaName, used: int) -> tuple[str, tuple[object, ...]]:
+def _listing(name: str, filter: JobFilter, schema: SchemaName, used: int) -> tuple[str, tuple[object, ...]]:
     """The statement for this filter, with its conditions in the form that an index can serve."""
-    is_in_run_order = filter.order == "run_order"
-    name = "in_run_order" if is_in_run_order else f"{filter.order}_first"
-    more = ["listed_after"] if is_in_run_order and filter.after is not None else []
+    more = ["listed_after"] if filter.order == "run_order" and filter.after is not None else []
     return with_conditions(load(f"inspect/list_jobs_{name}", schema), filter, schema, used, more)
 
 

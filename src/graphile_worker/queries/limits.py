@@ -56,6 +56,19 @@ class LimitSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs may start now by the rate; None if it has none."""
 
 
+class ReadyTask(msgspec.Struct, frozen=True):
+    """Ready jobs of a task with one priority, in named queues or in none; not locked."""
+
+    task_id: int
+    priority: int
+    raw_run_at: float
+    """The last of them, in seconds since 1970."""
+    job_queue_id: int | None
+    """None if they are in no queue; no id of a queue otherwise."""
+    jobs: int
+    """How many."""
+
+
 _state = msgspec.json.Decoder(LimitState)
 
 
@@ -84,6 +97,29 @@ async def get_limited_jobs(
         is_wide,
     )
     return plain_jobs(rows[:-1], pool_id, tasks), _state.decode(rows[-1][1])
+
+
+async def ready_tasks(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    limit: int,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> list[ReadyTask]:
+    """Which of these tasks have ready jobs; reads up to `limit` jobs in no queue and as many in queues.
+
+    Jobs in queues count whether or not their queue is free. With `ranges`, other jobs are read only there.
+    """
+    rows = await connection.fetch(
+        load("limits/ready_tasks" if ranges is None else "limits/ready_tasks_above_watermarks", schema),
+        *(task_ids(tasks), limit, now, *(ranges or ())),
+    )
+    return [
+        ReadyTask(task_id, priority, run_at, 0 if is_queued else None, jobs)
+        for task_id, priority, run_at, is_queued, jobs in rows
+    ]
 
 
 async def register_limits(

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from .. import sqlstates
 from ..db.connection import Connection
+from ..db.errors import sqlstate_of
 from ..errors import InvalidArgumentError
 from ..pauses import HELD_BY
 from ..schema_name import SchemaName
 from ..spec import check_text
 from ..sql import load
+from .names import worker_task_names
 from .unused_names import delete_unused
 
 CleanupTask = Literal["DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"]
@@ -48,10 +51,22 @@ async def cleanup(
     if "DELETE_PERMAFAILED_JOBS" in wanted:
         jobs = await _delete_permafailed_jobs(connection, schema, on_jobs_deleted)
     if "GC_TASK_IDENTIFIERS" in wanted:
-        names = await delete_unused(connection, schema, "tasks", keep)
+        known = await _names_of_workers(connection, schema)
+        names = await delete_unused(connection, schema, "tasks", [*keep, *known])
     if "GC_JOB_QUEUES" in wanted:
         queues = await delete_unused(connection, schema, "queues")
     return CleanupReport(permafailed_jobs=jobs, task_identifiers=names, job_queues=queues)
+
+
+async def _names_of_workers(connection: Connection, schema: SchemaName) -> set[str]:
+    """The tasks of running workers, which have read the ids of their rows."""
+    try:
+        async with connection.transaction():  # a savepoint inside the caller's
+            return await worker_task_names(connection, schema)
+    except Exception as error:
+        if sqlstate_of(error) not in (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE):
+            raise
+        return set()  # no Python worker has run here, or this role may not read the table
 
 
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:

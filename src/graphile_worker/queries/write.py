@@ -18,6 +18,7 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .add_many import add_jobs
 from .end_cancelled import CancelledJob, cancelled_among, end_cancelled
+from .retired import delete_retired
 from .rows import taken_jobs
 from .told_failures import mark_told
 from .write_plan import (
@@ -53,6 +54,11 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """
     cancelled: Mapping[int, str | None] = {}
     """Ids of jobs that were cancelled and are deleted, and the reasons."""
+    retired: frozenset[int] = frozenset()
+    """Ids of returned jobs that are obsolete, because their key was removed or reused.
+
+    They are deleted unless they were started.
+    """
 
 
 ALL_WRITTEN = Written()
@@ -78,12 +84,17 @@ async def write(
     """
     if may_add and plan.outcomes.handled:
         return await _write_and_add(connection, schema, plan, cancellable)
+    if plan.outcomes.may_be_retired and not connection.is_in_transaction():
+        async with connection.transaction():
+            return await write(connection, schema, plan, cancellable=cancellable)
     statement = load(plan.statement, schema)
     if plan.answer is not ROW_COUNT:
         rows = await connection.fetch(statement, *_arguments(connection, plan))
         written = _READERS[plan.answer](plan, rows)
         if cancellable is not None and written.final:
-            return await _with_cancelled(connection, schema, written, cancellable)
+            written = await _with_cancelled(connection, schema, written, cancellable)
+        if plan.outcomes.may_be_retired and written.retired:
+            await delete_retired(connection, schema, written.retired)
         return written
     if plan.if_incomplete is None:
         deleted = await connection.execute(statement, *plan.arguments)
@@ -148,6 +159,7 @@ async def return_jobs(
     outcomes = Outcomes(
         returned=[job.id for job in jobs],
         queues=[job.job_queue_id for job in jobs if job.job_queue_id is not None],
+        may_be_retired=any(job.key is not None for job in jobs),
     )
     return await write(connection, schema, WritePlanner(pool_id).plan(outcomes))
 
@@ -202,6 +214,7 @@ def _read_returned(plan: WritePlan, rows: Sequence[Row]) -> Written:
     return Written(
         missing=list(set(plan.outcomes.returned).difference(map(abs, returned))),
         final=frozenset(-job_id for job_id in returned if job_id < 0),
+        retired=frozenset(abs(row[0]) for row in rows if row[1]),
     )
 
 

@@ -118,6 +118,8 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """The new last_error of returned jobs."""
     delay: float = 0.0
     """Seconds, at least, until returned jobs run again."""
+    may_be_retired: bool = False
+    """Whether the returned jobs never started, and some had a key when they were fetched."""
     has_endings: bool = False
     """Whether jobs are among these that neither completed nor failed: snoozed or expired ones."""
     handled: Sequence[Finished] = ()
@@ -216,6 +218,7 @@ def outcomes_of(
             queues=queues_of(batch),
             note=(first.message or None) if with_note else None,
             delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
+            may_be_retired=not first.has_reason and any(finished.job.key is not None for finished in batch),
         )
     if type(first) is Cancelled:
         return Outcomes(

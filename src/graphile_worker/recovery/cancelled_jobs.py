@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .. import sqlstates
+from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..error_text import message_of
@@ -20,9 +21,12 @@ from ..job import Job
 from ..keep import Keep, KeepPolicy
 from ..queries.end_cancelled import CancelledJob, end_cancelled, leftover_cancels
 from ..schema_name import SchemaName
+from ..sql import load
 
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
 """This role may not use a table, or there is none."""
+
+RETIRED = "its key was removed or used again"
 
 logger = logging.getLogger("graphile_worker.recovery")
 
@@ -49,6 +53,18 @@ async def end_cancelled_jobs(
             raise
         logger.debug("cancelled jobs cannot be read: %s", message_of(error))
         return {}
+
+
+async def cancel_retired(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
+    """Mark jobs whose key was removed or reused as cancelled, if this role may."""
+    teach_arrays(connection)
+    try:
+        async with connection.transaction():
+            await connection.execute(load("control/mark_cancelled", schema), list(job_ids), RETIRED)
+    except Exception as error:
+        if sqlstate_of(error) not in REFUSED:
+            raise
+        logger.debug("removed jobs are not recorded in the history: %s", message_of(error))
 
 
 async def _end(

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from heapq import nsmallest
@@ -24,7 +24,9 @@ from ..db.borrowed import is_gone
 from ..db.connection import Connection
 from ..db.errors import explained, sqlstate_of
 from ..db.retry import Backoff, Delays
+from ..faults import is_our_end
 from ..schema_name import SchemaName
+from .blocked_batches import BlockedBatches, OpenBatch
 from .blocked_loop import BlockageReporter, LoopBlockage
 from .connections import OpenConnection
 from .describe import Description, describe_worker
@@ -44,6 +46,8 @@ from .worker_rows import (
     unlock_worker,
 )
 
+WHILE_BLOCKED = 1.0  # seconds between two heartbeats while the pool's event loop is blocked
+SOON = 1.0  # seconds; what is due so shortly before a heartbeat is sent with it
 RECONNECT = Delays(0.1, 1.3)  # seconds, with jitter at most two
 LOCK_RETRY = 0.1  # seconds between attempts to take the lock
 END_OLD_SESSION_AFTER = 5  # attempts until our own stale session is terminated
@@ -76,6 +80,8 @@ class Heartbeat:
         get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
         is_listening: Callable[[], bool] = lambda: False,
         get_places: GetPlaces | None = None,
+        get_stalled: Callable[[], float | None] = lambda: None,
+        get_open_batches: Callable[[], Sequence[OpenBatch]] = tuple,
         description: Description | None = None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
@@ -90,8 +96,10 @@ class Heartbeat:
         self._on_heartbeat = on_heartbeat
         self._on_unavailable = on_unavailable
         self._get_report = get_report
+        self._get_blockage = get_blockage
         self._blockage = BlockageReporter(schema, registration.id, get_blockage)
-        self._state = StateReporter(schema, registration.id, is_listening, get_places)
+        self._blocked_batches = BlockedBatches(schema, registration.id, get_open_batches)
+        self._state = StateReporter(schema, registration.id, is_listening, get_places, get_stalled)
         self._description = description
         self._write_figures = write_figures
         self._timeout = registration.grace / 3
@@ -105,16 +113,26 @@ class Heartbeat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stop_requested.is_set()
+
     def request_stop(self, *, deregister: bool) -> None:
         """End `run`, from any thread; `deregister` if the pool is known to have no job."""
         self._deregister = deregister
         self._stop_requested.set()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Send the next heartbeat now; may be called from any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self) -> None:
         """Send heartbeats until stopped; reconnect after failures."""
+        self._wake = asyncio.Event()  # a run that crashed had another event loop
         self._loop = asyncio.get_running_loop()
         while not self._stop_requested.is_set():
             try:
@@ -122,7 +140,9 @@ class Heartbeat:
                     await self._run_on(connection)
             except PoolGoneError:
                 return
-            except Exception as error:
+            except BaseException as error:
+                if is_our_end(error):
+                    raise
                 if self._stop_requested.is_set():
                     return
                 self._failed(error)
@@ -136,9 +156,11 @@ class Heartbeat:
         try:
             while not self._stop_requested.is_set() and not is_gone(connection):
                 await self._beat(connection, liveness, pid)
+                if self._get_blockage() is not None:
+                    await self._blocked_batches.end(connection, timeout=self._timeout)
                 await self._rust_heartbeat.send_if_due(connection)
                 await self._write_figures(connection, False)
-                await self._wait(self._registration.heartbeat_interval)
+                await self._pause(connection)
             if is_gone(connection):
                 raise ConnectionError("the connection was closed by the server")
         finally:
@@ -207,6 +229,8 @@ class Heartbeat:
             await describe_worker(
                 connection, schema, registration.id, self._description, timeout=self._timeout
             )
+        self._rust_heartbeat.forget()
+        await self._rust_heartbeat.send_if_due(connection)  # before the pool locks jobs again
 
     async def _send(self, connection: Connection, liveness: Liveness, pid: int | None) -> int | None:
         """Send one heartbeat, with a report if it differs from the last one."""
@@ -254,7 +278,7 @@ class Heartbeat:
 
     # -- failures and waiting ------------------------------------------------------------------------------
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         is_unavailable = sqlstate_of(error) in UNAVAILABLE
         if is_unavailable:
             self._on_unavailable()
@@ -268,6 +292,22 @@ class Heartbeat:
 
     def _connection_ended(self, *_: object) -> None:
         self._wake.set()
+
+    async def _pause(self, connection: Connection) -> None:
+        """Wait until the next heartbeat; those for Rust workers are sent in between if that is far off."""
+        interval = self._registration.heartbeat_interval
+        if self._get_blockage() is not None:
+            interval = min(interval, WHILE_BLOCKED)
+        until = uptime() + interval
+        while True:
+            remaining, due_in = until - uptime(), self._rust_heartbeat.due_in
+            if due_in is None or due_in >= remaining - SOON:
+                await self._wait(remaining)
+                return
+            await self._wait(due_in)
+            if self._stop_requested.is_set() or is_gone(connection):
+                return
+            await self._rust_heartbeat.send_if_due(connection)
 
     async def _wait(self, seconds: float) -> None:
         """Sleep until the time has passed, the connection ends or a stop is requested."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -17,8 +18,11 @@ from ..sql import load
 
 RECOVERED = "Job recovered after worker interruption"
 """The last error of a recovered job; the Rust port writes the same."""
+SAME_MOMENT = 0.001  # seconds between times that differ only by rounding
 
 Verdict = Literal["return", "fail", "give_up"]
+
+logger = logging.getLogger("graphile_worker.recovery")
 
 
 class OrphanedJob(msgspec.Struct, frozen=True):
@@ -38,7 +42,9 @@ class Recovered(msgspec.Struct, frozen=True):
     can_run: bool
     last_error: str
     is_cancelled: bool = False
-    """Whether it was deleted, because it had been cancelled."""
+    """Whether it was deleted, because it had been cancelled, or its key removed or used again."""
+    is_retired: bool = False
+    """Whether its key was removed or reused, and the decision was to return it."""
 
     @property
     def has_failed(self) -> bool:
@@ -63,6 +69,28 @@ async def sweep_lock(connection: Connection, schema: SchemaName, *, within: str 
     `within`: then the server ends the transaction, so that a suspended worker does not keep the lock.
     """
     return bool(await connection.fetchval(load("recovery/sweep_lock", schema), within))
+
+
+class SilentSweeper(msgspec.Struct, frozen=True):
+    """A session that has the sweep lock and waits for its client in the middle of a statement."""
+
+    pid: int
+    began: float
+    """When the statement began, in seconds since 1970."""
+
+
+async def silent_sweeper(
+    connection: Connection, schema: SchemaName, to_end: SilentSweeper | None = None
+) -> SilentSweeper | None:
+    """Such a session, if there is one. It is terminated if it is `to_end` in the same statement."""
+    arguments = (None, None) if to_end is None else (to_end.pid, to_end.began)
+    row = await connection.fetchrow(load("recovery/silent_sweeper", schema), *arguments)
+    if row is None:
+        return None
+    if row["is_ended"]:
+        logger.warning("terminated session %d: its worker stopped responding in a sweep", row["pid"])
+        return None
+    return SilentSweeper(row["pid"], row["began"])
 
 
 async def orphaned_jobs(
@@ -106,7 +134,10 @@ async def recover_jobs(
         timedelta(seconds=delay),
         list(queues_to_leave),
     )
-    return {row["id"]: Recovered(row["is_available"], row["last_error"]) for row in rows}
+    return {
+        row["id"]: Recovered(row["is_available"], row["last_error"], is_retired=row["is_retired"])
+        for row in rows
+    }
 
 
 async def purge_recoveries(connection: Connection, schema: SchemaName) -> int:
@@ -126,6 +157,23 @@ async def still_locked(
     """Which of these jobs the pool still has locked."""
     rows = await connection.fetch(load("recovery/still_locked", schema), pool_id, list(job_ids))
     return {row["id"] for row in rows}
+
+
+async def still_ours(
+    connection: Connection, schema: SchemaName, pool_id: str, jobs: Iterable[Job]
+) -> set[int]:
+    """The ids of the given jobs that the pool still has locked.
+
+    If the schema was dropped and installed again, another job may have the id, and a fetch that waited for
+    the change may have locked it: such a job was added at another time.
+    """
+    known = {job.id: job for job in jobs}
+    rows = await connection.fetch(load("recovery/still_locked", schema), pool_id, list(known))
+    return {
+        row["id"]
+        for row in rows
+        if abs(known[row["id"]].created_at.timestamp() - row["created_at"]) < SAME_MOMENT
+    }
 
 
 async def gone_jobs(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> set[int]:

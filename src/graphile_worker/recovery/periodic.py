@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from ..clock import Clock
 from ..db.errors import explained
+from ..faults import is_our_end
+from ..supervised import Supervised
 
 STOP_TIMEOUT = 2.0  # seconds for a call in progress
 
@@ -37,12 +39,12 @@ class Periodic:
         self._stop_timeout = stop_timeout
         self._is_failing = False
         self._sleep: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
         self._stop_requested = asyncio.Event()
+        self._loop = Supervised(self._run, what, is_over=self._stop_requested.is_set)
 
     def start(self) -> None:
         """Start the loop; the first call comes after `first_after`."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"graphile-worker {self._what}")
+        self._loop.start()
 
     def begin_to_stop(self) -> None:
         """Start no further call."""
@@ -53,10 +55,7 @@ class Periodic:
     async def stop(self) -> None:
         """End the loop after a call in progress."""
         self.begin_to_stop()
-        if self._task is not None:
-            await asyncio.wait((self._task,), timeout=self._stop_timeout)
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        await self._loop.end(within=self._stop_timeout)
 
     async def _run(self) -> None:
         while not self._stop_requested.is_set():
@@ -70,7 +69,9 @@ class Periodic:
             try:
                 self._delay = await self._function()
                 self._is_failing = False
-            except Exception as error:
+            except BaseException as error:
+                if is_our_end(error):
+                    raise
                 if self._stop_requested.is_set():
                     return
                 if not self._is_failing:

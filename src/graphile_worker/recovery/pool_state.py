@@ -1,5 +1,5 @@
-"""How a worker pool stands, as other processes see it: whether notifications reach it, its clock, and which
-processes and machines run its tasks.
+"""The state of a worker pool as other processes see it: whether notifications reach it, its clock, whether it
+fetches jobs, and which processes and machines run its tasks.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     clock: float | None = None
     """Seconds that its clock is ahead of the server's."""
     executors: list[ExecutorPlace] | None = None
+    stalled_since: float | None = None
+    """Since when slots have been free without a successful fetch; in the row, seconds since 1970."""
 
 
 class StateReporter:
@@ -52,8 +54,13 @@ class StateReporter:
         pool_id: str,
         is_listening: Callable[[], bool],
         get_places: GetPlaces | None = None,
+        get_stalled: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`get_places`: what runs tasks elsewhere; None if nothing does."""
+        """`get_places`: what runs tasks elsewhere; None if nothing does.
+
+        `get_stalled`: since when the pool fetches nothing although it should, by `time.monotonic`.
+        """
+        self._get_stalled = get_stalled
         self._get_places = get_places
         self._schema = schema
         self._pool_id = pool_id
@@ -72,7 +79,8 @@ class StateReporter:
 
     async def report(self, connection: Connection, *, timeout: float) -> None:
         """Report a change."""
-        state = PoolState(is_listening=self._is_listening(), clock=self._ahead)
+        stalled = self._get_stalled()
+        state = PoolState(is_listening=self._is_listening(), clock=self._ahead, stalled_since=stalled)
         if self._get_places is not None:
             state = msgspec.structs.replace(state, executors=self._get_places())
         if not self._can_report or not self._differs(state):
@@ -84,6 +92,7 @@ class StateReporter:
                 state.is_listening,
                 state.clock,
                 None if state.executors is None else msgspec.json.encode(state.executors).decode(),
+                None if stalled is None else time.monotonic() - stalled,
                 timeout=timeout,
             )
         except Exception as error:
@@ -95,6 +104,8 @@ class StateReporter:
     def _differs(self, state: PoolState) -> bool:
         last = self._reported
         if last is None or last.is_listening != state.is_listening or last.executors != state.executors:
+            return True
+        if last.stalled_since != state.stalled_since:
             return True
         if last.clock is None or state.clock is None:
             return last.clock is not state.clock

@@ -1,6 +1,8 @@
-"""Heartbeats for the Rust port, whose workers recover the jobs of pools that send none for minutes.
+"""Heartbeats for Rust workers, which recover the jobs of pools without a fresh row in their register.
 
-Its table exists only if a Rust worker installed the schema; without it nothing happens.
+Our migration installs the register, so the row is there before the pool locks its first job, and before any
+Rust worker can look. Where our role may not create it, a Rust worker may do so at any time, so each heartbeat
+looks for it until then.
 """
 
 from __future__ import annotations
@@ -8,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from .. import sqlstates
 from ..clock import uptime
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..db.retry import is_retryable
 from ..schema_name import SchemaName
-from .worker_rows import deregister_rust_workers, has_rust_workers, send_rust_heartbeat
+from .worker_rows import deregister_rust_workers, may_use_rust_workers, send_rust_heartbeat
 
-TABLE_CHECK_INTERVAL = 300.0  # seconds; a Rust worker may be deployed later
-HEARTBEAT_INTERVAL = 20.0  # seconds; the Rust port expects one every 30
+HEARTBEAT_INTERVAL = 20.0  # seconds at most; the Rust port expects one every 30
+MAY_TAKE = "Rust workers with recovery may take jobs that this worker runs"
+GONE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME)
 
 logger = logging.getLogger("graphile_worker.recovery")
 
@@ -24,35 +28,69 @@ logger = logging.getLogger("graphile_worker.recovery")
 class RustHeartbeat:
     """One pool's row in the Rust port's table of workers."""
 
-    def __init__(self, schema: SchemaName, pool_id: str, pid: int, *, timeout: float) -> None:
+    def __init__(
+        self,
+        schema: SchemaName,
+        pool_id: str,
+        pid: int,
+        *,
+        interval: float,
+        timeout: float,
+        has_table: bool = False,
+    ) -> None:
+        """`interval`: that of the pool's own heartbeats. `has_table`: whether the table is known to exist."""
         self._schema = schema
         self._pool_id = pool_id
         self._pid = pid
+        self._interval = min(interval, HEARTBEAT_INTERVAL)
         self._timeout = timeout
-        self._next_check = 0.0
+        self._has_table = has_table
         self._next_heartbeat = 0.0
-        self._has_table = False
         self._is_registered = False
+        self._has_warned = False
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next heartbeat is due; None while there is no table."""
+        return max(0.0, self._next_heartbeat - uptime()) if self._has_table else None
+
+    def forget(self) -> None:
+        """The row may be gone; the next heartbeat is due at once."""
+        self._next_heartbeat = 0.0
 
     async def send_if_due(self, connection: Connection) -> None:
-        """Check for the table and write a heartbeat, each when it is due."""
-        async with asyncio.timeout(self._timeout):
-            await self._send_if_due(connection, uptime())
-
-    async def _send_if_due(self, connection: Connection, now: float) -> None:
+        """Write a heartbeat if one is due and the table exists."""
+        now = uptime()
         try:
-            if now >= self._next_check:
-                self._has_table = await has_rust_workers(connection, self._schema)
-                self._next_check = now + TABLE_CHECK_INTERVAL
+            if not self._has_table:
+                self._has_table = await self._look(connection)
             if self._has_table and now >= self._next_heartbeat:
-                await send_rust_heartbeat(connection, self._schema, self._pool_id, self._pid)
+                await send_rust_heartbeat(
+                    connection, self._schema, self._pool_id, self._pid, timeout=self._timeout
+                )
                 self._is_registered = True
-                self._next_heartbeat = now + HEARTBEAT_INTERVAL
+                self._has_warned = False
+                self._next_heartbeat = now + self._interval
         except Exception as error:
             if sqlstate_of(error) is None or is_retryable(error):
                 raise  # about the connection, not about the table
             self._has_table = False
-            logger.warning("heartbeats for Rust workers failed: %s; they may take this worker's jobs", error)
+            self._next_heartbeat = 0.0
+            if sqlstate_of(error) not in GONE:
+                self._warn(str(error))
+
+    async def _look(self, connection: Connection) -> bool:
+        async with asyncio.timeout(self._timeout):
+            may_use = await may_use_rust_workers(connection, self._schema)
+        if may_use is False:
+            table = f"{self._schema.quoted}._private_workers"
+            self._warn(f"this role may not write to their table; grant all on {table} to it")
+        return bool(may_use)
+
+    def _warn(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
 
     async def deregister(self, connection: Connection) -> None:
         """Remove the row of a pool that has ended."""

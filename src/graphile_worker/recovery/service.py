@@ -12,8 +12,9 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import copy_context
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -23,12 +24,16 @@ from ..db.connection import Connection, Pool
 from ..db.dsn import Dsn
 from ..db.errors import sqlstate_of
 from ..failure_handler import FailureHandler
+from ..faults import report
 from ..hooks import Hooks
 from ..job import Job
 from ..keep import KeepPolicy
 from ..observability.job_context import job_fields
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
+from ..queries.own_session import own_session
+from ..supervised import Supervised
 from ..version import __version__
+from .blocked_batches import OpenBatch
 from .blocked_loop import LoopBlockage
 from .connections import from_dsn, from_pool
 from .describe import Description, describe_worker
@@ -39,7 +44,7 @@ from .lease import Lease
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
 from .pool_state import GetPlaces
-from .rust_heartbeat import HEARTBEAT_INTERVAL, RustHeartbeat
+from .rust_heartbeat import RustHeartbeat
 from .sweep import StatementRunner
 from .sweeper import Sweeper
 from .unknown_tasks import UnknownTasks
@@ -52,6 +57,7 @@ RENEW_INTERVAL = 1800.0  # seconds between renewals of locks that are more than 
 WRITE_TIMEOUT = 0.5  # seconds to write earlier outcomes before a job is run again
 RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
 STOP_TIMEOUT = 3.0  # seconds to deregister
+BEAT_AGAIN_AFTER = 1.0  # seconds after a crash of the heartbeat
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
@@ -75,10 +81,17 @@ class RecoverablePool(Protocol):
 
     def running_report(self) -> tuple[int, dict[int, float]]: ...
 
+    on_blocked: Callable[[], None]
+
     def blockage(self) -> LoopBlockage | None: ...
+
+    def open_batches(self) -> Sequence[OpenBatch]: ...
 
     @property
     def is_listening(self) -> bool: ...
+
+    @property
+    def stalled_since(self) -> float | None: ...
 
     async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
@@ -120,6 +133,7 @@ class Recovery:
         clock: Clock,
         *,
         has_tables: bool,
+        has_rust_register: bool = False,
         figures: PoolFigures | None = None,
         duties: Sequence[Duty] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
@@ -128,6 +142,8 @@ class Recovery:
         get_places: GetPlaces | None = None,
     ) -> None:
         """`handlers`: what tasks have added when a job has failed permanently. `description`: see there.
+
+        `has_rust_register`: whether the Rust port's table of workers is known to exist.
 
         `policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
         """
@@ -153,7 +169,12 @@ class Recovery:
             grace=options.recovery_grace,
         )
         self._rust_heartbeat = RustHeartbeat(
-            self._schema, pool.id, self._registration.pid, timeout=self._registration.grace / 3
+            self._schema,
+            pool.id,
+            self._registration.pid,
+            interval=options.heartbeat_interval,
+            timeout=self._registration.grace / 3,
+            has_table=has_rust_register,
         )
         self._started_at: datetime | None = None
         self._heartbeat: Heartbeat | None = None
@@ -161,7 +182,7 @@ class Recovery:
         self._first_heartbeat = asyncio.Event()
         self._rerun_lock = asyncio.Lock()
         self._heartbeat_ended = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._beating: Supervised | None = None
         self._loops = [Periodic("lock renewal", self._renew_locks, clock, first_after=RENEW_INTERVAL)]
         if options.recovery and has_tables and not pool.once:
             sweeper = Sweeper(
@@ -190,6 +211,9 @@ class Recovery:
 
     async def register(self) -> None:
         """Register the pool before it locks a job, or warn that its death would go unnoticed."""
+        with suppress(TimeoutError):  # the table is locked; heartbeats try again
+            async with self._own_session() as connection:
+                await self._rust_heartbeat.send_if_due(connection)
         if not self._options.recovery:
             return
         if not self._has_tables:
@@ -208,7 +232,7 @@ class Recovery:
             self._pool, self._pool.run_statement, self._schema, interval=self._options.sweep_interval
         )
         try:
-            async with self._database.acquire() as connection:
+            async with self._own_session() as connection:
                 self._started_at = await register_worker(
                     connection, self._schema, self._registration, liveness="lock"
                 )
@@ -246,7 +270,8 @@ class Recovery:
             else:
                 self._start_heartbeat()
         else:
-            loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=1.0)
+            first_after = self._options.heartbeat_interval
+            loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=first_after)
             self._loops.append(loop)
             loop.start()
             if self._figures is not None:
@@ -254,6 +279,9 @@ class Recovery:
                 loop = Periodic("figures", self._write_due_figures, self._clock, first_after=interval)
                 self._loops.append(loop)
                 loop.start()
+
+    def _own_session(self) -> AbstractAsyncContextManager[Connection]:
+        return own_session(self._database, prepared_statements=self._options.prepared_statements)
 
     def _warn_off(self, reason: str) -> None:
         logger.warning(
@@ -276,16 +304,18 @@ class Recovery:
             get_blockage=self._pool.blockage,
             is_listening=lambda: self._pool.is_listening,
             get_places=self._get_places,
+            get_stalled=lambda: self._pool.stalled_since,
+            get_open_batches=self._pool.open_batches,
             description=self._description,
             write_figures=self._write_figures,
         )
         if dsn is None:
-            self._task = asyncio.get_running_loop().create_task(
-                self._heartbeat.run(), name="graphile-worker heartbeat"
-            )
-            self._task.add_done_callback(lambda _: self._heartbeat_ended.set())
+            heartbeat = self._heartbeat
+            self._beating = Supervised(heartbeat.run, "heartbeat", is_over=lambda: heartbeat.is_stopping)
+            self._beating.start()
         else:
             loop = asyncio.get_running_loop()
+            self._pool.on_blocked = self._heartbeat.hurry
             threading.Thread(
                 target=copy_context().run,
                 args=(self._run_in_thread, self._heartbeat, loop),
@@ -294,10 +324,15 @@ class Recovery:
             ).start()
 
     def _run_in_thread(self, heartbeat: Heartbeat, loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            asyncio.run(heartbeat.run())
-        except Exception:
-            logger.exception("the heartbeat thread has crashed")
+        while True:
+            try:
+                asyncio.run(heartbeat.run())
+                break
+            except BaseException as error:  # without heartbeats the pool may not touch its jobs
+                report(logger, "the heartbeat crashed and is restarted", error=error)
+                if heartbeat.is_stopping or loop.is_closed():
+                    break
+                time.sleep(BEAT_AGAIN_AFTER)
         with suppress(RuntimeError):  # the worker's loop is closed
             loop.call_soon_threadsafe(self._heartbeat_ended.set)
 
@@ -324,7 +359,8 @@ class Recovery:
 
     async def _send_rust_heartbeat(self) -> float:
         await self._pool.run_statement(self._rust_heartbeat.send_if_due)
-        return HEARTBEAT_INTERVAL
+        due_in = self._rust_heartbeat.due_in
+        return self._options.heartbeat_interval if due_in is None else due_in
 
     async def _write_figures(self, connection: Connection, is_last: bool) -> None:
         """Called after each heartbeat, in its thread."""
@@ -381,12 +417,12 @@ class Recovery:
         is_clean = self._pool.is_settled
         if self._heartbeat is not None:
             self._heartbeat.request_stop(deregister=is_clean)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_TIMEOUT):
-                    await self._heartbeat_ended.wait()
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait((self._task,))
+            if self._beating is not None:
+                await self._beating.end(within=STOP_TIMEOUT)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(STOP_TIMEOUT):
+                        await self._heartbeat_ended.wait()
             await self._stop_figures()
         else:
             await asyncio.gather(self._deregister_if(is_clean), self._stop_figures())
@@ -406,14 +442,14 @@ class Recovery:
 
     async def _finish_figures(self, figures: PoolFigures) -> None:
         """Write the last figures. If all runs drain the queue and end, they must do the duties too."""
-        async with self._database.acquire() as connection:
+        async with self._own_session() as connection:
             await figures.write(connection, STOP_TIMEOUT)
             if self._pool.once:
                 await self._make_duties(lambda work: work(connection)).run_due()
 
     async def _deregister(self) -> None:
         """Deregister on a connection of the pool, as there is none for heartbeats."""
-        async with self._database.acquire() as connection:
+        async with self._own_session() as connection:
             if self._started_at is not None:
                 await deregister_worker(connection, self._schema, self._pool.id)
             await self._rust_heartbeat.deregister(connection)

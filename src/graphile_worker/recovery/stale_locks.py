@@ -14,9 +14,12 @@ from ..clock import Clock
 from ..db.connection import Connection, Pool
 from ..hooks import Events
 from ..hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
+from ..queries.own_session import own_session
+from ..queries.retired import delete_retired
 from ..schema_name import SchemaName
 from ..sql import load
 from .periodic import Periodic
+from .worker_rows import delete_old_rust_workers
 
 FIRST_WITHIN = 60.0  # seconds after the start
 TIMEOUT = 120.0  # seconds
@@ -36,6 +39,7 @@ class StaleLocks(Periodic):
         min_interval: float,
         max_interval: float,
         use_local_time: bool = False,
+        prepared_statements: bool = True,
         share: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(
@@ -52,6 +56,7 @@ class StaleLocks(Periodic):
         self._min_interval = min_interval
         self._max_interval = max_interval
         self._use_local_time = use_local_time
+        self._prepared_statements = prepared_statements
         self._share = share
 
     async def _reset(self) -> float:
@@ -61,8 +66,14 @@ class StaleLocks(Periodic):
         failure: Exception | None = None
         try:
             # The timeout of `acquire` also limits the release, which would wait for a silent server.
-            async with asyncio.timeout(TIMEOUT), self._pool.acquire(timeout=TIMEOUT) as connection:
+            async with (
+                asyncio.timeout(TIMEOUT),
+                own_session(
+                    self._pool, prepared_statements=self._prepared_statements, timeout=TIMEOUT
+                ) as connection,
+            ):
                 await reset_locked(connection, self._schema, now)
+                await delete_old_rust_workers(connection, self._schema)
         except Exception as error:
             failure = error
         shown = None if self._stop_requested.is_set() else delay
@@ -77,5 +88,10 @@ async def reset_locked(
     connection: Connection, schema: SchemaName, now: datetime | None = None
 ) -> tuple[int, int]:
     """Clear locks older than four hours; return how many jobs and queues were freed."""
-    row = await connection.fetchrow(load("recovery/reset_locked", schema), now)
-    return (row[0], row[1]) if row is not None else (0, 0)
+    async with connection.transaction():
+        row = await connection.fetchrow(load("recovery/reset_locked", schema), now)
+        if row is None:
+            return 0, 0
+        if row["retired"]:
+            await delete_retired(connection, schema, row["retired"])
+    return row["jobs"], row["queues"]

@@ -7,6 +7,7 @@ interceptors called in between, so that no lock is held while user code runs.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -24,35 +25,39 @@ from ..history.recovered import keep_recovered
 from ..history.removed import CANNOT_KEEP
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
-from ..hooks.interceptors import resolve
+from ..hooks.interceptors import call
 from ..job import Job
 from ..keep import KeepPolicy
 from ..queries.add_many import add_jobs
+from ..queries.retired import delete_retired
 from ..queries.told_failures import mark_told
 from ..schema_name import SchemaName
 from ..sql import load
-from .cancelled_jobs import end_cancelled_jobs
+from .cancelled_jobs import cancel_retired, end_cancelled_jobs
 from .orphaned_jobs import (
     RECOVERED,
     Decision,
     OrphanedJob,
     Recovered,
+    SilentSweeper,
     delete_dead_workers,
     orphaned_jobs,
     purge_recoveries,
     recover_jobs,
+    silent_sweeper,
     sweep_lock,
 )
 from .worker_rows import (
     UnreachablePool,
     deregister_rust_workers,
     end_held_batches,
-    has_rust_workers,
     list_workers,
     mark_unreachable_workers,
+    may_use_rust_workers,
 )
 
 DEFAULT_MAX_RECOVERIES = 5
+SILENT_FOR = 5.0  # seconds for which a client may be silent in the middle of a statement of a sweep
 MOST_LOOKS = 50  # for the end of terminated sessions, 20 ms each
 
 T = TypeVar("T")
@@ -77,7 +82,7 @@ class RecoveredWorker:
     left: list[int] = field(default_factory=list)
     """Left locked by an interceptor."""
     cancelled: list[int] = field(default_factory=list)
-    """Deleted: they were cancelled before the worker died."""
+    """Deleted: before the worker died they were cancelled, or their key was removed or used again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +128,15 @@ class Sweep:
         self._own_id = own_id
         self._delay = delay
         self._max_recoveries = max_recoveries
+        self._silent: tuple[SilentSweeper, float] | None = None  # and when it was first seen
 
     async def __call__(self) -> SweepReport:
         """Sweep once."""
         found = await self._run(self._find)
         if found is None:
+            await self._run(self._end_silent)
             return SweepReport(is_busy=True)
+        self._silent = None
         unreachable, orphans = found
         for pool in unreachable:
             if pool.is_new:
@@ -143,6 +151,14 @@ class Sweep:
         if done is None:
             return SweepReport(lost=lost, is_busy=True)
         return SweepReport(recovered=self._report(done, orphans, decisions, left), lost=lost)
+
+    async def _end_silent(self, connection: Connection) -> None:
+        """Terminate the session of a worker that was suspended in a sweep and still has the lock."""
+        silent, since = self._silent or (None, 0.0)
+        is_over = silent is not None and time.monotonic() - since > SILENT_FOR
+        found = await silent_sweeper(connection, self._schema, silent if is_over else None)
+        if found is None or found != silent:
+            self._silent = None if found is None else (found, time.monotonic())
 
     async def dry(self) -> SweepReport:
         """What a sweep would do now with all unreachable pools; interceptors are not called."""
@@ -201,7 +217,7 @@ class Sweep:
             await self._keep_failed(connection, recovered, jobs)
             await self._tell_handlers(connection, recovered, jobs)
             await purge_recoveries(connection, schema)
-            if deleted and await has_rust_workers(connection, schema):
+            if deleted and await may_use_rust_workers(connection, schema):
                 await deregister_rust_workers(connection, schema, sorted(deleted))
             return deleted, recovered
 
@@ -226,11 +242,18 @@ class Sweep:
     async def _end_cancelled(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
     ) -> None:
-        """Delete those that were cancelled; they have not failed."""
+        """Delete those that were cancelled, or removed or replaced by their key; they have not failed."""
         final = [job for job in jobs if job.id in recovered and not recovered[job.id].can_run]
-        if final:
-            for job_id in await end_cancelled_jobs(connection, self._schema, final, self._policy):
-                recovered[job_id] = replace(recovered[job_id], is_cancelled=True)
+        if not final:
+            return
+        retired = [job.id for job in final if recovered[job.id].is_retired]
+        if retired:
+            await cancel_retired(connection, self._schema, retired)
+        ended = set(await end_cancelled_jobs(connection, self._schema, final, self._policy))
+        if left := [job_id for job_id in retired if job_id not in ended]:
+            ended |= await delete_retired(connection, self._schema, left)
+        for job_id in ended:
+            recovered[job_id] = replace(recovered[job_id], is_cancelled=True)
 
     async def _keep_failed(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
@@ -341,7 +364,7 @@ class Sweep:
         about = {"task_identifier": job.task_identifier, "job_id": job.id}
         for interceptor in self._hooks._on_recovery:
             try:
-                verdict: Any = await resolve(interceptor(job))
+                verdict: Any = await call(interceptor, job)
             except Exception:
                 logger.exception(
                     "task %s (job %d): on_recovery failed; the job is returned", *about.values(), extra=about

@@ -74,6 +74,8 @@ class WorkerSummary:
     """Seconds until an unreachable pool is declared dead; 0 if it is dead, None if it is alive."""
     silent_for: float | None = None
     """Seconds since its last heartbeat if it missed two or more; a blocked event loop can cause that."""
+    stalled_for: float | None = None
+    """Seconds for which it has fetched no jobs although slots are free, if that is too long."""
     blocked: BlockedLoop | None = None
     """What blocks its event loop, as of `last_seen_at`; only a pool with a connection string reports it."""
     jobs_held: int | None
@@ -269,6 +271,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         is_alive=row["is_alive"],
         dead_in=None if remaining is None else max(0.0, remaining),
         silent_for=row["silent_for"],
+        stalled_for=None if state.stalled_since is None else max(0.0, row["now"] - state.stalled_since),
         blocked=decode_blockage(row["blocked"], row["now"]),
         app_version=row["app_version"],
         lanes=_lanes(row["lanes"]),
@@ -305,14 +308,28 @@ def _instant(seconds: float | None) -> datetime | None:
 # -- the Rust port's table ---------------------------------------------------------------------------------
 
 
+async def may_use_rust_workers(connection: Connection, schema: SchemaName) -> bool | None:
+    """Whether this role may use the Rust port's table of workers; None if there is none."""
+    may_use: bool | None = await connection.fetchval(
+        load("recovery/may_use_rust_workers", schema), schema.name
+    )
+    return may_use
+
+
 async def has_rust_workers(connection: Connection, schema: SchemaName) -> bool:
-    """Whether the Rust port's table of workers exists."""
-    return bool(await connection.fetchval(load("recovery/has_rust_workers", schema), schema.name))
+    """Whether Rust workers use this schema, as far as the database shows it."""
+    if await connection.fetchval(load("recovery/has_rust_functions", schema), schema.name):
+        return True
+    if not await may_use_rust_workers(connection, schema):
+        return False
+    return bool(await connection.fetchval(load("recovery/has_rust_rows", schema)))
 
 
-async def send_rust_heartbeat(connection: Connection, schema: SchemaName, pool_id: str, pid: int) -> None:
+async def send_rust_heartbeat(
+    connection: Connection, schema: SchemaName, pool_id: str, pid: int, *, timeout: float
+) -> None:
     """Write a heartbeat into the Rust port's table."""
-    await connection.execute(load("recovery/rust_heartbeat", schema), pool_id, pid)
+    await connection.execute(load("recovery/rust_heartbeat", schema), pool_id, pid, timeout=timeout)
 
 
 async def deregister_rust_workers(
@@ -320,3 +337,9 @@ async def deregister_rust_workers(
 ) -> None:
     """Remove pools that have ended from the Rust port's table."""
     await connection.execute(load("recovery/deregister_rust_workers", schema), list(pool_ids))
+
+
+async def delete_old_rust_workers(connection: Connection, schema: SchemaName) -> None:
+    """Remove Python pools without a heartbeat for four hours from the Rust port's table, if there is one."""
+    if await may_use_rust_workers(connection, schema):
+        await connection.execute(load("recovery/delete_old_rust_workers", schema))

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock, SystemClock, is_led
 from ..config.calls import call_hooks, call_options
 from ..config.target import target_of
 from ..db.connection import Pool
@@ -29,11 +29,13 @@ from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.names import is_anything_waiting
 from ..tasks.extensions import Extensions
+from ..tasks.group_guard import guard
 from ..tasks.injection import check_extensions
 from ..tasks.overrides import Overrides, overrides_of
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
 from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
+from .guarded_clock import GuardedClock
 from .pool_size import pool_size
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class WorkerBuilder:
     """The address of the database; None for a pool of the caller."""
     has_tables: bool
     """Whether the Python-only tables and indexes exist."""
+    has_rust_register: bool
+    """Whether the table exists in which Rust workers look for live workers."""
     has_history: bool
     """Whether the tables of the history exist."""
     has_control: bool
@@ -127,7 +131,8 @@ class WorkerBuilder:
         self.hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several runs
         self._plugins: tuple[Plugin | str, ...] = tuple(arguments.get("plugins", ()))
         self._log = LogPlugin(arguments.get("logger"))
-        self._clock: Clock = arguments.get("clock") or SystemClock()
+        clock: Clock | None = arguments.get("clock")
+        self._clock: Clock = SystemClock() if clock is None else GuardedClock(clock)
 
     async def open(self) -> None:
         """Load tasks and crontab, open the database and migrate it, enter the app, install the plugins."""
@@ -154,6 +159,8 @@ class WorkerBuilder:
                 with translate_errors(options.schema_name):
                     report = await migrate(connection, options.schema_name)
             self.has_tables = report.has_tables
+            self.has_rust_register = report.has_rust_register
+            self._has_keyed_index = report.has_keyed_index
             self.has_history = report.has_history
             self.has_control = report.has_control
             self.has_schedules = report.has_schedules
@@ -230,6 +237,7 @@ class WorkerBuilder:
         try:
             if self.executors is not None:
                 await self.executors.close()
+            guard.dismiss()
             if self.lifespan is not None:
                 await self.lifespan.leave()
         finally:
@@ -273,6 +281,12 @@ class WorkerBuilder:
 
         return load_tasks(self.options.task_directory)
 
+    def _crontab_beside_tasks(self) -> str | None:
+        """A crontab next to a task directory elsewhere, which users may expect to be read."""
+        tasks = Path(self.options.task_directory)
+        found = tasks.parent / WorkerOptions().crontab_file
+        return str(found) if tasks.is_dir() and found.is_file() else None
+
     def _load_cron_items(self) -> Sequence[ParsedCronItem]:
         """The recurring jobs. A program with a task_list has no crontab file unless it names one."""
         own = () if self._app is None else self._app.cron_items
@@ -284,7 +298,7 @@ class WorkerBuilder:
                 return own
             if not Path(file).exists():
                 if not own:
-                    self._log.no_crontab(file)
+                    self._log.no_crontab(file, self._crontab_beside_tasks())
                 return own
         from ..cron import collect_cron_items
 
@@ -320,7 +334,11 @@ class WorkerBuilder:
     def _lending(self) -> Lending:
         from .lending import Lending
 
-        return Lending(self.database, reserved=self._reserved_connections)
+        return Lending(
+            self.database,
+            reserved=self._reserved_connections,
+            prepared_statements=self.options.prepared_statements,
+        )
 
     @cached_property
     def _reserved_connections(self) -> int:
@@ -366,7 +384,7 @@ class WorkerBuilder:
             policy=self._keep_policy if self.has_history else None,
             counts_figures=self.has_figures,
             has_control=self.has_control,
-            spare=self._lending,
+            spare=self._lending if self._has_keyed_index else None,
         )
 
     def _extensions(self) -> Extensions:
@@ -413,6 +431,7 @@ class WorkerBuilder:
             self.hooks,
             self._clock,
             has_tables=self.has_tables,
+            has_rust_register=self.has_rust_register,
             figures=figures,
             duties=self._duties(pool),
             policy=self._keep_policy if self.has_history else None,
@@ -491,6 +510,7 @@ class WorkerBuilder:
             tasks=self.tasks,
             logger=self._log.cron_logger,
             is_registered=self.has_schedules,
+            by_server_time=not self.options.use_local_time and not is_led(self._clock),
         )
 
     def make_stale_locks(self, pool_id: str) -> StaleLocks:
@@ -506,6 +526,7 @@ class WorkerBuilder:
             min_interval=options.min_reset_locked_interval,
             max_interval=options.max_reset_locked_interval,
             use_local_time=options.use_local_time,
+            prepared_statements=options.prepared_statements,
         )
 
     def log_ready(self, pool_id: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from ..db.connection import Connection, Pool
 from ..db.open import lend
 from ..db.watched_pool import WatchedPool
+from ..queries.own_session import own_session
 from ..worker.pool import SESSIONS_WITH_LISTENER
 
 CRON_TIMEOUT = 120.0  # seconds after which the cron scheduler gives a connection up
@@ -31,8 +32,9 @@ class _Permits(asyncio.Semaphore):
 class Lending:
     """Lends connections of one pool, and keeps enough of them for the worker itself."""
 
-    def __init__(self, database: Pool, *, reserved: int) -> None:
+    def __init__(self, database: Pool, *, reserved: int, prepared_statements: bool) -> None:
         self.database = WatchedPool(database)
+        self._prepared_statements = prepared_statements
         self.kept = SESSIONS_WITH_LISTENER + reserved
         """How many connections the worker uses itself."""
         self._size = max(1, database.get_max_size() - self.kept)
@@ -93,6 +95,8 @@ class Lending:
         # The timeout for acquiring also limits the release.
         async with (
             asyncio.timeout(CRON_TIMEOUT),
-            self.database.acquire(timeout=CRON_TIMEOUT) as connection,
+            own_session(
+                self.database, prepared_statements=self._prepared_statements, timeout=CRON_TIMEOUT
+            ) as connection,
         ):
             yield connection

@@ -244,11 +244,15 @@ class Runner:
             handling = signal_handling()
             self.signal = handling.received if self._builder.options.handle_signals else None
             handling.remove(self._signal_target)
+            if self._cron is not None:
+                await self._cron.stop()
             if self._recovery is not None:
                 await self._recovery.stop()
             await self._events._drain()
-            await self._builder.hooks.stop_plugins()
-            await self._builder.close()
+            try:
+                await self._builder.hooks.stop_plugins()
+            finally:
+                await self._builder.close()
         if (lifespan := self._builder.lifespan) is not None and lifespan.error is not None:
             raise lifespan.error
 

@@ -31,6 +31,8 @@ class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
     blocked_by: str | None = None
     """What blocks the event loop; the next write by the loop clears it."""
     blocked_since: float | None = None
+    stalled_since: float | None = None
+    """Since when slots have been free without a successful fetch, if that is too long."""
     unhealthy: str | None = None
     """Why the worker shuts down by itself and must be replaced."""
 

@@ -17,8 +17,10 @@ from contextlib import suppress
 import msgspec
 
 from ..errors import ConfigError, WorkerUnhealthyError
-from ..hooks import Hooks
+from ..hooks import Hooks, WorkerContext
 from ..hooks.events import PoolCreated, PoolFatalError, PoolListenEcho, PoolListenReleased, PoolReleased
+from ..hooks.plugins import LivePool
+from ..supervised import Supervised
 from ..text import count
 from .health_file import HealthRecord
 
@@ -40,7 +42,8 @@ class HealthFilePlugin:
         self._listened_at: float | None = None
         self._stopping = False
         self._unhealthy: str | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._pool: LivePool | None = None
+        self._loop = Supervised(self._run, "health")
         self._turned_at = 0.0
         self._mutex = threading.Lock()
 
@@ -53,6 +56,10 @@ class HealthFilePlugin:
         hooks.events.on(PoolReleased, self._on_released)
         hooks.events.on(PoolFatalError, self._on_fatal_error)
         hooks._on_loop_blocked(self._on_loop_blocked)
+
+    async def start(self, worker: WorkerContext) -> None:
+        """Remember the pool."""
+        self._pool = worker.pool
 
     def _open(self) -> int:
         # Locked before it gets its name: an unlocked file counts as left by a dead process. Others may write
@@ -76,7 +83,7 @@ class HealthFilePlugin:
 
     def _on_created(self, event: PoolCreated) -> None:
         self._pool_id = event.pool_id
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker health")
+        self._loop.start()
 
     def _on_listen_echo(self, _: PoolListenEcho) -> None:
         self._listened_at = time.monotonic()
@@ -93,8 +100,7 @@ class HealthFilePlugin:
             self._write()
 
     def _on_released(self, _: PoolReleased) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._loop.cancel()
         with self._mutex:
             file, self._file = self._file, None
             if file is not None:
@@ -124,6 +130,7 @@ class HealthFilePlugin:
             stopping=self._stopping,
             blocked_by=blocked_by,
             blocked_since=blocked_since,
+            stalled_since=None if self._pool is None else self._pool.stalled_since,
             unhealthy=self._unhealthy,
         )
         try:

@@ -8,10 +8,22 @@ that have a file with this suffix, such as `parts/queued_wide`, are included fro
 
 A role that may create objects in a schema on search_path, usually `public`, must not be able to run code
 with our privileges. PostgreSQL prefers a function or operator whose types match exactly, in any schema, to
-one in `pg_catalog` that needs a conversion. So every call and operator has arguments of exactly the
-built-in's types (`exp(x::double precision)`, not `exp(integer)`), or the name is qualified
-(`pg_catalog.unnest(…)`, because polymorphic functions never match exactly). Calls with more than two
-arguments are always qualified. `tests/queries/test_hostile.py` checks this.
+one in `pg_catalog` that needs a conversion. So **every name has an exact match in `pg_catalog`, which is
+searched first, or is qualified**: `exp(x::double precision)`, not `exp(integer)`; `pg_catalog.unnest(…)`,
+because polymorphic functions never match exactly; `operator(pg_catalog.<>)` for two arrays, for the same
+reason. An untyped literal or parameter takes the type of the operator's other side, so write
+`document -> 'a'::text`; and cast a parameter wherever it is used, because some drivers send the type of the
+Python value, or a literal. `f('x')`, with one untyped literal, is a conversion if there is a type `f`, such
+as a domain with a check, so qualify it. Calls with more than two arguments are always qualified, and so are
+the tables of `pg_catalog`, since temporary ones come before it.
+
+Functions with their owner's rights, and those that write to no application table, have
+`set search_path to pg_catalog, pg_temp`. Others have no such setting, because application triggers
+would inherit it. A session setting is no protection: sessions are shared with tasks, callers and poolers.
+
+`tests/hostile/test_exact_calls.py` checks this in the server's parse trees, for every statement and every
+statement of every function, and `test_whole_programs.py` for SQL that is assembled at run time and for what
+the driver sends by itself, in a database with thousands of hostile functions and operators.
 """
 
 from __future__ import annotations

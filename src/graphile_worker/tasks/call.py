@@ -24,7 +24,11 @@ def call_task(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThr
 
 async def _call_in_thread(task: AnyTask, payload: Any, helpers: JobHelpers, threads: TaskThreads) -> Any:
     label = label_of(task.identifier, helpers.job.id)
-    return await threads.submit(label, task._invoke, payload, helpers)
+    helpers._in_thread = threads.submit(label, task._invoke, payload, helpers)
+    try:
+        return await helpers._in_thread
+    finally:
+        helpers._in_thread = None
 
 
 def label_of(identifier: str, job_id: int) -> str:

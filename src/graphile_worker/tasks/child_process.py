@@ -1,62 +1,65 @@
 """ChildProcess: the process of an executable task, with its standard streams.
 
-Built on asyncio's protocols rather than its `Process`, whose `wait` also waits for the pipes: a child that
-leaves a background process behind would never seem to exit.
+The end of the process is not the end of its output: a background process that it leaves behind may keep the
+pipes open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from .output_lines import OutputLines
+from .process_group import ProcessGroup
 
 KILL_TIMEOUT = 10.0
 """Seconds to wait after SIGKILL; the system may be unable to end a process, as on a failed disk."""
 
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
-
-class ChildProcess(asyncio.SubprocessProtocol):
+class ChildProcess:
     """Start it, wait for `exited`, then `finish_output` and `close`."""
 
     def __init__(self, stdout: OutputLines, stderr: OutputLines) -> None:
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[int] = loop.create_future()
+        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The exit status; a negative one is the number of the signal that ended the process."""
-        self._output = {_STDOUT: stdout, _STDERR: stderr}
-        self._open_outputs = {_STDOUT, _STDERR}
+        self._output = (stdout, stderr)
+        self._open_outputs = len(self._output)
+        self._outputs: list[asyncio.ReadTransport] = []
+        self._stdin: asyncio.WriteTransport | None = None
         self._output_ended = asyncio.Event()
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._group: ProcessGroup | None = None
 
     async def start(self, path: Path, environment: Mapping[str, str], stdin: bytes) -> None:
         """Start the file without arguments and write `stdin` to it; OSError if it cannot be started."""
         try:
-            await self._spawn((str(path),), environment)
+            group = ProcessGroup((str(path),), environment=environment, pipes=True, ends_together=False)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            await self._spawn(("/bin/sh", str(path)), environment)  # no #! line: do as a shell does
-        pipe = cast("asyncio.WriteTransport", self._started.get_pipe_transport(_STDIN))
-        with suppress(OSError, RuntimeError):  # the child may have exited without reading it
-            pipe.write(stdin)
-            pipe.write_eof()
+            command = ("/bin/sh", str(path))  # no #! line: do as a shell does
+            group = ProcessGroup(command, environment=environment, pipes=True, ends_together=False)
+        self._group, self.exited = group, group.exited
+        connecting = asyncio.ensure_future(self._connect(group, stdin))
+        try:
+            await _wait_uninterrupted(connecting)  # a half-finished start cannot be undone cleanly
+        finally:
+            connecting.result()
 
     async def end(self, kill_after: float) -> None:
-        """Send SIGTERM to the child's process group, then SIGKILL if it does not exit; wait for the exit."""
-        if self._transport is None:
+        """Send SIGTERM to the process group, then SIGKILL to those that do not exit; wait for the exit."""
+        if self._group is None:
             return
-        self._signal(signal.SIGTERM)
+        self._group.signal_all(signal.SIGTERM)
         try:
-            await asyncio.wait((self.exited,), timeout=kill_after)
+            await self._group.wait_for_all(kill_after)
         finally:  # also when cancelled again
-            self._signal(signal.SIGKILL)
+            self._group.signal_all(signal.SIGKILL)
             await _wait_uninterrupted(self.exited, timeout=KILL_TIMEOUT)
 
     async def finish_output(self, timeout: float) -> None:
@@ -64,68 +67,50 @@ class ChildProcess(asyncio.SubprocessProtocol):
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._output_ended.wait()
-        for lines in self._output.values():
+        for lines in self._output:
             lines.finish()
 
     def close(self) -> None:
         """Release all resources; a child that is still running is killed."""
-        self._signal(signal.SIGKILL)
-        if self._transport is None:
+        if self._group is None:
             return
-        stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(_STDIN))
-        if stdin is not None and stdin.get_write_buffer_size() > 0:
-            stdin.abort()  # closing would first try to write the rest
-        self._transport.close()
+        if not self.exited.done():
+            self._group.signal_all(signal.SIGKILL)
+        self._group.release()
+        if self._stdin is not None and self._stdin.get_write_buffer_size() > 0:
+            self._stdin.abort()  # closing would first try to write the rest
+        for pipe in (*self._outputs, *([] if self._stdin is None else [self._stdin])):
+            pipe.close()
 
-    @property
-    def _started(self) -> asyncio.SubprocessTransport:
-        if self._transport is None:
-            raise RuntimeError("the child process was not started")
-        return self._transport
+    async def _connect(self, group: ProcessGroup, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        stdin, *outputs = group.streams
+        for lines, stream in zip(self._output, outputs, strict=True):
+            make_reader = partial(_Reader, lines, self._on_end_of_output)
+            self._outputs.append((await loop.connect_read_pipe(make_reader, stream))[0])
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
+        with suppress(OSError, RuntimeError):  # the child may have exited without reading it
+            self._stdin.write(data)
+            self._stdin.write_eof()
 
-    async def _spawn(self, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        # A session of its own: Ctrl-C in the terminal must reach only the worker, for a graceful shutdown.
-        # And a signal to the process group also reaches the processes that the child started.
-        starting = asyncio.ensure_future(
-            asyncio.get_running_loop().subprocess_exec(
-                lambda: self,
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=dict(environment),
-                start_new_session=True,
-            )
-        )
-        try:
-            await _wait_uninterrupted(starting)  # a half-finished start cannot be undone cleanly
-        finally:
-            self._transport, _ = starting.result()
+    def _on_end_of_output(self) -> None:
+        self._open_outputs -= 1
+        if not self._open_outputs:
+            self._output_ended.set()
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._transport is None or self.exited.done():
-            return  # after the exit its id may belong to another process
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), number)
 
-    # -- called by asyncio ---------------------------------------------------------------------------------
+class _Reader(asyncio.Protocol):
+    """Reads one of the outputs."""
 
-    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
-        self._output[fd].feed(cast("bytes", data))
+    def __init__(self, lines: OutputLines, on_end: Callable[[], None]) -> None:
+        self._lines = lines
+        self._on_end = on_end
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd != _STDIN:
-            self._open_outputs.discard(fd)
-            if not self._open_outputs:
-                self._output_ended.set()
+    def data_received(self, data: bytes) -> None:
+        self._lines.feed(data)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def process_exited(self) -> None:
-        status = self._started.get_returncode()
-        if status is not None and not self.exited.done():
-            self.exited.set_result(status)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
 
 
 async def _wait_uninterrupted(future: asyncio.Future[Any], *, timeout: float | None = None) -> None:

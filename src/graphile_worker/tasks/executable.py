@@ -23,6 +23,7 @@ from ..trace_member import without_trace
 from .child_process import ChildProcess
 from .helpers import JobHelpers
 from .output_lines import OutputLines
+from .process_group import SHUTDOWN_LIMIT
 
 TIME_LIMIT = 4 * 60 * 60.0
 """Seconds; after that, other workers treat the job's lock as stale."""
@@ -66,7 +67,7 @@ async def run_executable(
         await child.finish_output(OUTPUT_TIMEOUT)
     except asyncio.CancelledError:
         grace = helpers.abort_signal._grace
-        await child.end(kill_after if grace is None else grace)
+        await child.end(min(kill_after, SHUTDOWN_LIMIT) if grace is None else grace)
         raise
     finally:
         aborted.cancel()

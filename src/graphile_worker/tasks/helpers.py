@@ -58,6 +58,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
     _logger: JobLogger | None = None
     _own_signal: AbortSignal | None = None
     _call: Any = None  # the `TaskCall` of a job that an executor runs
+    _in_thread: Any = None  # the future of a call in a thread, until its result has arrived
 
     @property
     def logger(self) -> JobLogger:

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from ..db.dsn import Dsn
-from ..db.errors import translate_errors
+from ..db.errors import sqlstate_of, translate_errors
 from ..db.open import connect
 from ..errors import PermissionDeniedError
 from ..migrate import migrate
 from ..schema_name import SchemaName
 from ..sql import load
+from ..sqlstates import OBJECT_IN_USE
 
 Result = TypeVar("Result")
 Prepare = Callable[[str], Any]
@@ -88,8 +89,16 @@ class DatabaseServer:
         if self.major >= 13:
             await admin.execute(_statement("drop_database_by_force", DATABASE=name))
             return
-        await admin.fetch(load("testing/end_sessions"), name)
-        await admin.execute(_statement("drop_database", DATABASE=name))
+        for attempts_left in reversed(range(12)):
+            await admin.fetch(load("testing/end_sessions"), name)
+            try:
+                await admin.execute(_statement("drop_database", DATABASE=name))
+                return
+            except Exception as error:
+                # A session that was just starting is not ended, and a busy one may need more than the five
+                # seconds for which the server waits.
+                if sqlstate_of(error) != OBJECT_IN_USE or not attempts_left:
+                    raise
 
     @staticmethod
     def run(url: str, work: Callable[[Any], Awaitable[Result]]) -> Result:

@@ -25,6 +25,8 @@ class _Sleeper:
 class FakeClock:
     """Wall time and monotonic time under the control of a test, for the tasks of one event loop."""
 
+    is_led = True
+
     def __init__(self, start: datetime) -> None:
         self._now = _in_utc(start)
         self._monotonic = 0.0

@@ -17,20 +17,24 @@ from collections.abc import Callable, Sequence
 
 from ..clock import Clock
 from ..db.retry import Backoff
+from ..faults import as_exception, is_our_end
 from ..hooks import Events
 from ..hooks.events import PoolJobsReturned
 from ..job import Job
 from .fetcher import Fetcher
-from .holds import FEWEST
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots
+from .hold_policy import SHARE, is_worth_holding
+from .prefetched_jobs import NO_CEILING
+from .source import RETRY_DELAYS, BufferedSource, IdleSlots, OnFatal
+from .watermarks import LOWEST
 
 MAX_FETCH = 2000  # jobs; larger fetches gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that one fetch is in flight while the jobs of the last one run
 RECENT = 1 / 16  # the weight of the latest job in the average run time
 GROWTH = 16  # times the last limit, at most: the first jobs show how long they take
-HELD_SHARE = 0.5  # of `hold` that the jobs of a held batch may take: it waits for the batch before it
-HELD_RUN_TIME = 0.1  # of `hold` that a job may run on average: longer ones would outlast the batch
 PACE_SAMPLE = 100  # jobs handed out between two fetches: fewer tell little about the pace
+URGENT = 50  # at least this many jobs of better priorities are fetched at once although enough are prefetched
+URGENT_WAIT = 0.02  # seconds to the next such fetch after one that found nothing; doubled each time, ...
+LONGEST_URGENT_WAIT = 1.0  # ... up to this: where all priorities are alike, it must cost nothing
 OVERSTAY = 0.1  # seconds that a prefetched job may wait beyond twice the prefetch
 
 
@@ -46,6 +50,9 @@ class Pace:
         """How many jobs have come in."""
         self.starved = True
         """Whether a slot had to wait for a job since the last measurement."""
+        self.last_limit = 0
+        self.last_found = 0
+        """How many jobs the last fetch asked for, and how many it found."""
         self._seconds_per_job = 0.0  # unknown
         self._handed_out = 0
         self._measured_at = 0.0
@@ -67,6 +74,36 @@ class Pace:
         if self._seconds_per_job * MAX_PREFETCH <= seconds:
             return MAX_PREFETCH
         return int(seconds / self._seconds_per_job)
+
+
+class Overtaking:
+    """What may come before prefetched jobs: the next job of a named queue, and urgent jobs.
+
+    Apart from the source, whose attributes are read for each job: Python reads those of an object with more
+    than thirty more slowly.
+    """
+
+    __slots__ = (
+        "freed", "is_urgent", "unfetched", "unfetched_at", "unwritten", "unwritten_at",
+        "urgent_at", "urgent_timer", "urgent_wait",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.unwritten = NO_CEILING
+        """The priority of a queue whose next job may come with the write of the job before it ..."""
+        self.unfetched = NO_CEILING
+        """... or else with the fetch that follows."""
+        self.unwritten_at = self.unfetched_at = 0.0
+        """When these were set."""
+        self.freed = 0
+        """How often queues were freed."""
+        self.is_urgent = False
+        """Whether a job was announced that may overtake prefetched ones."""
+        self.urgent_at = 0.0
+        """No look for urgent jobs before this time ..."""
+        self.urgent_wait = 0.0
+        """... by the last wait."""
+        self.urgent_timer: asyncio.TimerHandle | None = None
 
 
 class AdaptiveSource(BufferedSource):
@@ -92,8 +129,6 @@ class AdaptiveSource(BufferedSource):
         self._received_at = 0.0
         self._run_time = 0.0  # seconds; average of the latest jobs
         self._pace = Pace()
-        self._last_limit = 0
-        self._last_found = 0
         self._prefetch_count = 0  # jobs that may be locked beyond the free slots
         self._refill_at = 0  # fetch more when this few jobs are prefetched
         self._may_be_more = True  # whether the last fetch may have left ready jobs
@@ -102,6 +137,9 @@ class AdaptiveSource(BufferedSource):
         self._released = False
         self._overstay_timer: asyncio.TimerHandle | None = None
         self._full_fetch_timer: asyncio.TimerHandle | None = None
+        # Jobs of a worse priority than the ceiling are not started: the next job of a queue comes first.
+        self._ceiling = NO_CEILING
+        self._overtaking = Overtaking()
 
     # -- for the slots -------------------------------------------------------------------------------------
 
@@ -112,7 +150,12 @@ class AdaptiveSource(BufferedSource):
                 self._unpack()
                 return self.take()
             self._pace.starved = True
+            self._want()
             self._due.set()
+            return None
+        if self._ceiling < NO_CEILING and prefetched[0].priority > self._ceiling:
+            if self._overtaking.unfetched < NO_CEILING:
+                self._due.set()
             return None
         job = prefetched.popleft()
         if len(prefetched) <= self._refill_at and (self._may_be_more or self._is_requested):
@@ -123,11 +166,12 @@ class AdaptiveSource(BufferedSource):
         self._run_time += (duration - self._run_time) * RECENT if self._run_time else duration
 
     def pulse(self, count: int = 1) -> None:
-        self._is_requested = self._is_announced = True
+        self._is_requested = self._is_announced = self._overtaking.is_urgent = True
         self._idle.clear()
         self._due.set()
 
     def poll(self) -> None:
+        self._want()
         self._is_requested = True
         self._idle.clear()
         self._due.set()
@@ -138,6 +182,28 @@ class AdaptiveSource(BufferedSource):
             self._received_at = self._clock.monotonic()
         self._add(self._without_paused(jobs))
         self._watch_prefetched()
+
+    def hold_back(self, above: int) -> None:
+        self._overtaking.unwritten = above if self._may_overtake else NO_CEILING
+        self._overtaking.unwritten_at = self._clock.monotonic()
+        self._set_ceiling()
+
+    def queues_freed(self, above: int) -> None:
+        if above < self._overtaking.unfetched and self._may_overtake:
+            self._overtaking.unfetched = above
+            self._overtaking.unfetched_at = self._clock.monotonic()
+            self._set_ceiling()
+        self._overtaking.freed += 1
+        self.pulse()
+
+    @property
+    def _may_overtake(self) -> bool:
+        return self._fetcher.may_overtake and not self._fetcher.is_wide
+
+    def _set_ceiling(self) -> None:
+        last, self._ceiling = self._ceiling, min(self._overtaking.unwritten, self._overtaking.unfetched)
+        if self._ceiling > last:
+            self._wake(self._count)
 
     def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         self._unpack()
@@ -153,7 +219,10 @@ class AdaptiveSource(BufferedSource):
 
     @property
     def may_go_on(self) -> bool:
-        return not self._may_be_more and not self._is_requested and not self._released
+        if self._released:
+            return False
+        # With enough prefetched, the queue's next job takes its place among them. More come before it is due.
+        return 0 < self._refill_at < len(self._prefetched) or not (self._may_be_more or self._is_requested)
 
     @property
     def is_quiet(self) -> bool:
@@ -166,13 +235,13 @@ class AdaptiveSource(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots) -> None:
+    def start(self, slots: IdleSlots, on_fatal: OnFatal = None) -> None:
         self._fetcher.is_idle = self._is_idle
-        self._start_loop(self._run(), slots, "graphile-worker source")
+        self._start_loop(self._run, slots, "source", on_fatal)
 
     async def release(self) -> None:
         self._released = True
-        for timer in (self._overstay_timer, self._full_fetch_timer):
+        for timer in (self._overstay_timer, self._full_fetch_timer, self._overtaking.urgent_timer):
             if timer is not None:
                 timer.cancel()
         await self._end_loop()
@@ -181,6 +250,9 @@ class AdaptiveSource(BufferedSource):
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
+        self._unpack()  # an earlier run may have ended after a fetch
+        self._is_requested = True
+        self._due.set()
         while not self._released:
             if not self._due.is_set():
                 await self._due.wait()
@@ -188,12 +260,30 @@ class AdaptiveSource(BufferedSource):
             if self._prefetched or self._arrived:
                 await self._return_overstayed()
             limit = self._limit()
+            up_to = None
             if self._released or limit <= 0 or not (self._may_be_more or self._is_requested):
-                if not (self._may_be_more or self._is_requested):
-                    self._idle.set()
-                continue
-            if not self._prefetch_count and self._frees_queues():
+                up_to = self._priority_to_overtake()
+                if up_to is None:
+                    self._wanted_since = None
+                    if not (self._may_be_more or self._is_requested):
+                        self._idle.set()
+                    continue
+            elif not self._prefetch_count and self._frees_queues():
                 continue  # the sink pulses after that write
+            freed, self._overtaking.is_urgent = self._overtaking.freed, False
+            if up_to is not None:
+                try:
+                    await self._fetch_urgent(up_to)
+                except BaseException as error:
+                    self._overtaking.is_urgent = True
+                    self._fetched(self._overtaking.freed)
+                    if is_our_end(error):
+                        raise
+                    self._on_error(as_exception(error))
+                    await self._pause(backoff.next_delay())
+                else:
+                    self._fetched(freed)
+                continue
             self._idle.clear()
             announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
@@ -201,21 +291,77 @@ class AdaptiveSource(BufferedSource):
                 if may_hold or self._fetcher.is_about_to_hold:
                     limit = min(limit, self._most_held())
                 jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
-            except Exception as error:
-                self._on_error(error)
+            except BaseException as error:
                 self._is_requested = True
+                self._is_announced = self._is_announced or announced
+                self._fetched(self._overtaking.freed)
+                if is_our_end(error):
+                    raise
+                self._on_error(as_exception(error))
                 await self._pause(backoff.next_delay())
                 continue
             backoff.reset()
+            self._wanted_since = None
             self._received(jobs, limit)
+            self._fetched(freed)
             del jobs  # otherwise they are freed when the next ones arrive, while the server waits
 
+    def _priority_to_overtake(self) -> int | None:
+        """Fetch what comes before prefetched jobs, up to this priority, although enough are prefetched."""
+        self._unpack()
+        prefetched = self._prefetched
+        if self._released or not prefetched:
+            return None
+        worst = prefetched[-1].priority
+        is_too_much = worst == LOWEST or len(prefetched) > 2 * MAX_PREFETCH
+        if is_too_much or not self._prefetch_count or not self._may_overtake:
+            self._fetched(self._overtaking.freed)
+            return None
+        if self._overtaking.unfetched < NO_CEILING:
+            return worst - 1
+        if not self._overtaking.is_urgent:
+            return None
+        wait = self._overtaking.urgent_at - self._clock.monotonic()
+        if wait <= 0:
+            return worst - 1
+        if self._overtaking.urgent_timer is None:
+            self._overtaking.urgent_timer = asyncio.get_running_loop().call_later(wait, self._urgent_due)
+        return None
+
+    def _urgent_due(self) -> None:
+        self._overtaking.urgent_timer = None
+        self._due.set()
+
+    async def _fetch_urgent(self, up_to: int) -> None:
+        limit = max(URGENT, 2 * self._concurrency)
+        jobs = await self._fetcher.fetch(limit, up_to=up_to)
+        if jobs:
+            self.adopt(jobs)
+            self._overtaking.urgent_wait = 0.0
+        else:
+            self._overtaking.urgent_wait = min(
+                max(2 * self._overtaking.urgent_wait, URGENT_WAIT), LONGEST_URGENT_WAIT
+            )
+        self._overtaking.urgent_at = self._clock.monotonic() + self._overtaking.urgent_wait
+        if len(jobs) >= limit:  # look again when half of them have run
+            self._overtaking.is_urgent = True
+            self._overtaking.urgent_at += min(
+                limit * self._run_time / self._concurrency / 2, LONGEST_URGENT_WAIT
+            )
+            self._due.set()
+
+    def _fetched(self, freed: int) -> None:
+        """Stop holding jobs back for a fetch, unless queues were freed after it began."""
+        if self._overtaking.unfetched < NO_CEILING and freed == self._overtaking.freed:
+            self._overtaking.unfetched = NO_CEILING
+            self._set_ceiling()
+
     def _received(self, jobs: Sequence[Job], limit: int) -> None:
-        self._last_limit, self._last_found = limit, len(jobs)
+        self._pace.last_limit, self._pace.last_found = limit, len(jobs)
         self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
+        self._arrived = jobs = self._without_paused(jobs)  # first of all: they are locked
         self._pace.measure(self._clock.monotonic(), len(self._prefetched))
-        self._arrived = jobs = self._without_paused(jobs)
         if jobs:
             self._received_at = self._clock.monotonic()
             self._watch_prefetched()
@@ -266,7 +412,7 @@ class AdaptiveSource(BufferedSource):
         if 0 < self._run_time < self._prefetch and self._fetcher.may_prefetch:
             ahead = int(self._prefetch / self._run_time * self._concurrency)
             # Twice the prefetch: more is fetched when half is left, and urgent jobs pass others.
-            ahead = min(ahead, self._pace.jobs_in(2 * self._prefetch), self._last_limit * GROWTH)
+            ahead = min(ahead, self._pace.jobs_in(2 * self._prefetch), self._pace.last_limit * GROWTH)
         self._prefetch_count = ahead
         self._refill_at = ahead // 2
         prefetched = self._count
@@ -280,17 +426,18 @@ class AdaptiveSource(BufferedSource):
         return self._slots is not None and self._slots.free > 0 and not self._count
 
     def _may_hold(self, limit: int) -> bool:
-        """Whether jobs are short and many, so that they can run inside the transaction that fetches them."""
-        hold = self._fetcher.hold
-        return (
-            0 < self._run_time < hold * HELD_RUN_TIME
-            and limit >= FEWEST
-            and self._last_found >= min(self._last_limit, FEWEST)
-            and self._most_held() >= FEWEST
+        return is_worth_holding(
+            self._fetcher.hold,
+            run_time=self._run_time,
+            wanted=limit,
+            asked=self._pace.last_limit,
+            found=self._pace.last_found,
+            fitting=self._most_held,
         )
 
     def _most_held(self) -> int:
-        return min(self._pace.jobs_in(self._fetcher.hold * HELD_SHARE), self._fetcher.most_held)
+        """How many jobs a held batch may have: those that fit, and as the batches before it have shown."""
+        return min(self._pace.jobs_in(self._fetcher.hold * SHARE), self._fetcher.most_held)
 
     # -- returning jobs ------------------------------------------------------------------------------------
 
@@ -307,8 +454,19 @@ class AdaptiveSource(BufferedSource):
     def _check_prefetched(self) -> None:
         self._overstay_timer = None
         if self._count:
+            self._hold_back_no_longer()
             self._due.set()
             self._watch_prefetched()
+
+    def _hold_back_no_longer(self) -> None:
+        """Start what was held back for a write or a fetch that waits itself: for a lock, or the database."""
+        if self._ceiling < NO_CEILING:
+            before = self._clock.monotonic() - self._max_wait
+            if self._overtaking.unwritten_at < before:
+                self._overtaking.unwritten = NO_CEILING
+            if self._overtaking.unfetched_at < before:
+                self._overtaking.unfetched = NO_CEILING
+            self._set_ceiling()
 
     async def _return_overstayed(self) -> None:
         """Return prefetched jobs that are stuck behind slow ones, so that other workers can run them."""

@@ -9,12 +9,13 @@ import asyncio
 from typing import Any
 
 from ..errors import JobError, JobInterruptedError
+from ..faults import is_closed
 from ..hooks import AroundRun
 from ..hooks.interceptors import resolve
 from ..job import Job
 from ..outcome import Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ..tasks.helpers import JobHelpers
-from .execute import Executor, interrupted_by_task, is_closed, outcome_by_cause
+from .execute import Executor, interrupted_by_task, outcome_by_cause
 from .verdict import outcome_of
 
 

@@ -1,26 +1,44 @@
-"""BackgroundTasks: the asyncio tasks of a pool that run until the pool ends."""
+"""BackgroundTasks: the asyncio tasks of a pool that run until the pool ends. None of them dies unnoticed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
+
+from ..supervised import Supervised, Work, logged
 
 
 class BackgroundTasks:
     """Starts tasks and cancels those that are left at the end."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        on_fatal: Callable[[BaseException], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`on_fatal` is called if a task keeps dying; `is_over`: whether the pool stops."""
+        self._on_fatal = on_fatal
+        self._is_over = is_over
         self._tasks: list[asyncio.Task[None]] = []
+        self._kept: list[Supervised] = []
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Run the coroutine in a task of its own."""
-        task = asyncio.get_running_loop().create_task(coroutine, name=f"graphile-worker {name}")
+        """Run the coroutine once, in its own task; an error is logged."""
+        task = asyncio.get_running_loop().create_task(logged(coroutine, name), name=f"graphile-worker {name}")
+        task.add_done_callback(lambda _: coroutine.close())  # it never began if the task was cancelled before
         self._tasks = [*(each for each in self._tasks if not each.done()), task]
+
+    def keep(self, work: Work, name: str) -> None:
+        """Run this in its own task, and restart it whenever it ends by anything but a return."""
+        kept = Supervised(work, name, on_fatal=self._on_fatal, is_over=self._is_over)
+        self._kept = [*(each for each in self._kept if not each.is_done), kept]
+        kept.start()
 
     async def cancel(self) -> None:
         """Cancel every task but the caller's, and wait until they have ended."""
         others = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        kept = [each for each in self._kept if not each.is_current()]
+        await asyncio.gather(*others, *(each.stop() for each in kept), return_exceptions=True)

@@ -58,8 +58,15 @@ class QueueContinuation(Protocol):
         """Take over the jobs that a write has locked."""
         ...
 
-    def queues_freed(self) -> None:
-        """A queue was freed and its next job not locked: fetch."""
+    def hold_back(self, above: int) -> None:
+        """Start no job of a worse priority than this, until told otherwise: a queue's next job may come."""
+        ...
+
+    def queues_freed(self, above: int) -> None:
+        """A queue was freed and its next job not locked: fetch.
+
+        `above`: until then, start no job of a worse priority.
+        """
         ...
 
 
@@ -140,6 +147,8 @@ class BatchWriter:
         self.queues: QueueContinuation | None = None
         self.has_freed_queues = False
         """Whether a named queue may be free now without its next job being locked."""
+        self.has_next_jobs = False
+        """Whether such a queue may have a next job; else the write has looked for it."""
 
     async def write(self, pending: PendingBatch, on_done: Callable[[Sequence[Finished]], None]) -> None:
         """Write the batch, in parts if necessary, and call `on_done` with each part that is dealt with."""
@@ -216,6 +225,7 @@ class BatchWriter:
             queues.adopt(jobs)
         if len(jobs) < len(outcomes.queues):
             self.has_freed_queues = True
+            self.has_next_jobs = self.has_next_jobs or plan.continuation is None
         if written.cancelled and not outcomes.cancelled:
             batch = self._without_cancelled(batch, written.cancelled)
         if outcomes.returned:

@@ -18,7 +18,7 @@ from .causes import Cause
 from .execute import Executor
 
 LAST_CHANCE = 1.0  # seconds between the second cancellation and the end of the wait
-HANDOVER = 0.05  # seconds; the result of a thread that has just ended is on its way to the event loop
+HANDOVER = 0.05  # seconds for the result of a thread that has just ended to reach the event loop
 
 
 class RunningJob(Protocol):
@@ -91,8 +91,9 @@ class EarlyEnd:
             self._cancel()
             self.schedule(grace, self._press)
         else:
-            handover = min(HANDOVER, grace)
-            self.schedule(handover, lambda: self._look_for_thread(grace - handover))
+            if helpers._in_thread is None:  # but in a hook, or in what the function returned
+                self._cancel()
+            self.schedule(grace, self._press)
 
     def stop(self) -> None:
         """The attempt has ended."""
@@ -100,12 +101,16 @@ class EarlyEnd:
             self._timer.cancel()
             self._timer = None
 
-    def _look_for_thread(self, grace: float) -> None:
-        if not self._executor.is_in_thread(self.job):  # but in a hook, or in what the function returned
-            self._cancel()
-        self.schedule(grace, self._press)
+    @property
+    def has_thread_ended(self) -> bool:
+        """Whether the function has returned in its thread, and its result is on its way; or has not begun."""
+        call = self._helpers._in_thread
+        return call is not None and (call.done() or not self._executor.is_in_thread(self.job))
 
     def _press(self) -> None:
+        if self.has_thread_ended:  # a cancellation would take the result from it
+            self.schedule(HANDOVER, self._press)
+            return
         if self._waits:
             self._on_wait(self)
             return

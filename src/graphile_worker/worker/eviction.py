@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 from ..clock import Clock
 from ..db.retry import Delays, with_retries
@@ -22,7 +23,7 @@ from .session import Sessions
 
 RETRY_DELAYS = Delays(0.1, 1.0)
 
-Read = Callable[[list[int]], Awaitable[set[int]]]
+T = TypeVar("T")
 
 
 class EvictionCheck:
@@ -36,11 +37,11 @@ class EvictionCheck:
         *,
         sessions: Sessions,
         source: AllSources,
-        read_locked: Read,
-        read_gone: Read,
+        read_locked: Callable[[list[Job]], Awaitable[set[int]]],
+        read_gone: Callable[[list[int]], Awaitable[set[int]]],
         maybe_deleted: Callable[[], Collection[int]],
     ) -> None:
-        """`read_locked`: which of these job ids are locked by this pool. `read_gone`: which have no row.
+        """`read_locked`: the ids of those jobs that this pool has locked. `read_gone`: which have no row.
 
         `maybe_deleted`: the jobs that a write without an answer may have deleted.
         """
@@ -60,10 +61,12 @@ class EvictionCheck:
         lease, holdings = self._sessions.lease, self._sessions.holdings
         epoch = lease.epoch
         jobs = list(holdings.jobs.values())
-        ours = await self._retried(self._read_locked, [job.id for job in jobs])
+        ours = await self._retried(self._read_locked, jobs)
         if maybe_deleted := self._maybe_deleted():  # nothing more is sent until the lease is settled
             ours |= await self._retried(self._read_gone, list(maybe_deleted))
         lost = lost_jobs(holdings, jobs, ours)
+        running = set(map(id, self.slots.running)) if self.slots is not None else set()
+        lost += [job for job in holdings.take_replaced() if id(job) in running]
         if lost:
             self.evict(lost)
         holdings.doubt()  # a fetch that was given up may have been committed late
@@ -72,10 +75,10 @@ class EvictionCheck:
         with suppress(Exception):  # the next statement retries it
             await self._sessions.reclaim()
 
-    async def _retried(self, read: Read, job_ids: list[int]) -> set[int]:
+    async def _retried(self, read: Callable[[T], Awaitable[set[int]]], jobs: T) -> set[int]:
         """Retried until the database answers."""
         return await with_retries(
-            lambda: read(job_ids),
+            lambda: read(jobs),
             clock=self._clock,
             max_attempts=sys.maxsize,
             fallback=RETRY_DELAYS,

@@ -19,6 +19,7 @@ from ..endings import Ending
 from ..error_text import drop_frames, message_of
 from ..errors import JobError, JobInterruptedError, UnknownTaskError
 from ..expiry import EXPIRES_FLAG
+from ..faults import is_closed
 from ..history.result import kept
 from ..hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ..hooks.interceptors import resolve
@@ -231,7 +232,7 @@ class Executor:
             return COMPLETED
         try:
             return kept(job, outcome.result, keep, self._redactors)
-        except Exception as error:  # `ResultError`, or what a property of the result raises
+        except BaseException as error:  # `ResultError`, or what a property of the result raises
             return failed(error)
 
     def _deleted(self, job: Job, outcome: Expired | Cancelled) -> Outcome:
@@ -307,15 +308,6 @@ def outcome_by_cause(own: Any, error: BaseException | None, helpers: JobHelpers)
     cause: Cause | None = helpers._cause
     outcome: Outcome = own if cause is None else cause.outcome(own, error)
     return outcome
-
-
-def is_closed(error: BaseException) -> bool:
-    """Whether the coroutine that caught this is being closed, as after the end of an event loop.
-
-    Python then raises GeneratorExit in the coroutine itself; one that a task raised comes from a call below.
-    """
-    trace = error.__traceback__
-    return isinstance(error, GeneratorExit) and (trace is None or trace.tb_next is None)
 
 
 def _item_error(helpers: JobHelpers) -> BaseException | None:

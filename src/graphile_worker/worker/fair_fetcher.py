@@ -24,6 +24,8 @@ MOST_STATEMENTS = 50  # per fetch, if all queues that are visited are busy
 class FairFetcher(Fetcher):
     """Locks the next jobs of the queues that are next."""
 
+    may_overtake = False  # between queues, priorities do not count
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._last_queue = 0

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from ..clock import Clock
 from ..db.connection import Connection
+from ..db.errors import explained
 from ..errors import ConfigError
+from ..faults import report
 from ..hooks import Events
 from ..hooks.events import PoolJobsFetched
-from ..hooks.interceptors import resolve
+from ..hooks.interceptors import call
 from ..job import Job
 from ..queries.control import EVERY_TASK
 from ..queries.fetch import (
     get_announced_jobs,
     get_jobs,
     get_plain_jobs,
+    get_urgent_jobs,
     get_wide_jobs,
+    in_run_order,
     list_priorities,
     may_queues_be_next,
 )
+from ..queries.hold import Place, get_keyed_jobs
 from ..queries.names import register_tasks
 from ..queries.write import return_jobs
 from ..queries.write_plan import Continuation
@@ -31,32 +40,35 @@ from .failure_log import FailureLog
 from .fetch_plan import (
     ANNOUNCED,
     HELD,
-    LIST_PRIORITIES,
-    MAY_QUEUES_BE_NEXT,
     PLAIN,
+    POLL_INTERVAL,
+    URGENT,
     WHOLE,
     WIDE,
     Demand,
     Fetch,
     FetchPlan,
     Kind,
+    ListPriorities,
     Question,
 )
 from .holds import Holds
-from .session import Session
+from .session import Session, Statement
 
 LARGE_FETCH = 100  # jobs
+READ_IDS_EVERY = 1.0  # seconds at least between two looks whether announced jobs have a new task id
+
+logger = logging.getLogger("graphile_worker.worker")
 
 FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
     ANNOUNCED: get_announced_jobs,
     PLAIN: get_plain_jobs,
+    URGENT: get_urgent_jobs,
     WHOLE: get_jobs,
     WIDE: get_wide_jobs,
 }
-QUESTIONS: dict[Question, Callable[..., Awaitable[Any]]] = {
-    MAY_QUEUES_BE_NEXT: may_queues_be_next,
-    LIST_PRIORITIES: list_priorities,
-}
+
+_by_id = attrgetter("id")
 
 FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
 """The forbidden flags: a list, or a function or coroutine function that each fetch calls."""
@@ -74,6 +86,8 @@ class Fetcher:
     """Whether jobs may be locked before a slot is free."""
     may_continue_queues: bool = True
     """Whether a write may lock the next job of a named queue in place of a fetch."""
+    may_overtake: bool = True
+    """Whether a fetch may be limited to jobs of better priorities than those that are prefetched."""
 
     def __init__(
         self,
@@ -87,6 +101,7 @@ class Fetcher:
         clock: Clock,
         use_local_time: bool,
         has_queue_indexes: bool = True,
+        poll_interval: float = POLL_INTERVAL,
         failures: FailureLog | None = None,
         holds: Holds | None = None,
     ) -> None:
@@ -99,13 +114,16 @@ class Fetcher:
         self._identifiers = identifiers
         self._forbidden_flags = forbidden_flags
         self._last_flags: Sequence[str] | None = None
+        self._have_flags_failed = False
         self._clock = clock
         self._use_local_time = use_local_time
         self._registered: dict[int, str] = {}
         self._tasks: dict[int, str] = {}  # the registered ones that are not paused
         self._paused: frozenset[str] = frozenset()
+        self._ids_read_at = -READ_IDS_EVERY  # by the monotonic clock
+        self._may_ids_be_old = False  # whether a job was announced and not found since
         self._failures = failures
-        self._plan = FetchPlan(has_queue_indexes=has_queue_indexes)
+        self._plan = FetchPlan(has_queue_indexes=has_queue_indexes, poll_interval=poll_interval)
         self._fetches = FETCHES
         self._last_kind: Kind = PLAIN
         self._may_be_more = True  # after a held fetch
@@ -126,13 +144,42 @@ class Fetcher:
 
     async def register(self) -> None:
         """Read the ids of the tasks; they change if a row is deleted and added again."""
+        await self._read_ids()
+
+    async def _read_ids(self) -> None:
         identifiers = self._identifiers
+        self._may_ids_be_old, self._ids_read_at = False, time.monotonic()
         tasks = await self._session.run(
             lambda connection: register_tasks(connection, self._schema, identifiers)
         )
+        self.registered({name: task_id for task_id, name in tasks.items()}, identifiers)
+
+    @property
+    def identifiers(self) -> Sequence[str]:
+        """Those of its tasks, registered or not."""
+        return self._identifiers
+
+    def registered(self, ids: Mapping[str, int], identifiers: Sequence[str]) -> None:
+        """Take the ids of these tasks, which were its own when they were read; no news if it has others."""
         if identifiers is self._identifiers:
-            self._registered = tasks
+            self._registered = {ids[name]: name for name in identifiers if name in ids}
             self._tasks = self._unpaused()
+
+    async def _are_ids_new(self, *, announced: bool) -> bool:
+        """After a fetch without jobs: whether tasks have other ids than those that were asked for.
+
+        A clean-up, for example by Node, deletes the rows of tasks without jobs, and the next job of such a
+        task brings a row with another id. If a job was announced and none was found, that may be why.
+        """
+        self._may_ids_be_old = self._may_ids_be_old or announced
+        if not self._may_ids_be_old or time.monotonic() < self._ids_read_at + READ_IDS_EVERY:
+            return False
+        before = self._tasks
+        await self._read_ids()
+        if self._tasks.keys() == before.keys():
+            return False
+        self._plan.forget_watermarks()
+        return True
 
     def set_tasks(self, identifiers: Sequence[str]) -> None:
         """Fetch jobs of these tasks from now on; a fetch in flight may still lock jobs of the old ones."""
@@ -178,10 +225,13 @@ class Fetcher:
         """How many jobs may be held together."""
         return 0 if self._holds is None else self._holds.most
 
-    async def fetch(self, limit: int, *, announced: bool = False, may_hold: bool = False) -> Sequence[Job]:
+    async def fetch(
+        self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
+    ) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one.
 
         `may_hold`: whether they may run inside the transaction that fetches them; see `is_ready_to_hold`.
+        `up_to`: only jobs of this priority or a better one.
         """
         try:
             if not self._tasks:
@@ -193,8 +243,10 @@ class Fetcher:
             if may_hold and self._holds is not None:
                 await self._holds.free_seat(self._tasks, self.is_idle)
             now = self._clock.now() if self._use_local_time else None
-            demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now)
+            demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now, up_to)
             jobs = await self._fetch(demand)
+            if not jobs and await self._are_ids_new(announced=announced):
+                jobs = await self._fetch(replace(demand, tasks=self._tasks))
         except Exception as error:
             if self._failures is not None:
                 self._failures.failed(error)
@@ -210,14 +262,16 @@ class Fetcher:
         steps = self._plan.fetch(demand, began)
         step = next(steps)
         self._has_dropped = False
+        locked: Sequence[Job] | None = None
         try:
             while True:
                 try:
                     if isinstance(step, Fetch):
                         fetch = step
                         answer: Any = await self._answer(step, demand)
+                        locked = answer
                     else:
-                        answer = await self._session.run(partial(QUESTIONS[step], schema=self._schema))
+                        answer = await self._session.run(self._question(step, demand))
                 except Exception as error:
                     step = steps.throw(error)
                 else:
@@ -225,12 +279,27 @@ class Fetcher:
                     step = steps.send((answer, ended))
         except StopIteration as end:
             jobs: Sequence[Job] = end.value
+        except BaseException:
+            if locked:  # cancelled by a question about a slow fetch
+                self._give_up(locked)
+            raise
         self._last_kind = fetch.kind
-        if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE):
+        if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE, URGENT):
             self.on_queued(jobs)
         if PoolJobsFetched in self._events._observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
+
+    def _question(self, step: ListPriorities | Question, demand: Demand) -> Statement[Any]:
+        terms: dict[str, Any] = {
+            "schema": self._schema,
+            "tasks": demand.tasks,
+            "forbidden_flags": demand.forbidden_flags,
+            "now": demand.now,
+        }
+        if not isinstance(step, ListPriorities):
+            return partial(may_queues_be_next, **terms)
+        return partial(list_priorities, limit=step.limit, **terms)
 
     async def _answer(self, fetch: Fetch, demand: Demand) -> Sequence[Job] | None:
         """The jobs that a statement has locked; None if it was not sent."""
@@ -245,17 +314,38 @@ class Fetcher:
         if fetch.kind is HELD:
             if self._holds is None:
                 return None
-            found = await self._holds.fetch(**terms)
+            held = await self._holds.fetch(**terms)
             # Before another lane changes it.
             self._may_be_more = self._plan.has_left_some = self._holds.may_be_more
-            return found
+            passed = self._holds.passed_keyed
+            return held if passed is None or held is None else await self._with_keyed(held, passed, terms)
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
         found = await self._session.run_under_lease(statement)
         if self._holds is None or not found:
             return found
+        if demand.may_hold and any(job.key is not None for job in found):
+            self._holds.hold_less()  # a batch would have had to end before these
         jobs = self._holds.without_own(found)
         self._has_dropped = len(jobs) < len(found)
         return jobs
+
+    async def _with_keyed(self, held: Sequence[Job], passed: Place, terms: dict[str, Any]) -> Sequence[Job]:
+        """The jobs of a held batch and those with a key that come between them, which are locked."""
+        if not self._session.lease.is_open:
+            return held  # they must not wait for it
+        del terms["ranges"]
+        statement = partial(get_keyed_jobs, schema=self._schema, pool_id=self.pool_id, up_to=passed, **terms)
+        try:
+            keyed = await self._session.run_under_lease(statement)
+        except Exception as error:  # the next fetch finds them, and those of the batch must run
+            logger.debug("could not lock jobs with a key for a held batch: %s", explained(error))
+            return held
+        except BaseException:
+            self._give_up(held)
+            raise
+        if self._holds is not None:
+            keyed = self._holds.without_own(keyed)
+        return in_run_order(sorted([*held, *keyed], key=_by_id)) if keyed else held
 
     def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
         self._events.emit(
@@ -271,7 +361,14 @@ class Fetcher:
     async def _flags(self) -> Sequence[str] | None:
         flags = self._forbidden_flags
         if callable(flags):
-            flags = cast("Sequence[str] | None", await resolve(flags()))
+            try:
+                flags = cast("Sequence[str] | None", await call(flags))
+            except Exception as error:
+                if not self._have_flags_failed:  # once until it works again; the failed fetch is logged, too
+                    self._have_flags_failed = True
+                    report(logger, "the function of forbidden_flags failed", error=error)
+                raise
+            self._have_flags_failed = False
         if flags is not None and (isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags)):
             raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
         return flags
@@ -284,11 +381,22 @@ class Fetcher:
 
     def full_fetch_in(self) -> float | None:
         """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
-        return self._plan.full_fetch_in(time.monotonic())
+        now = time.monotonic()
+        wait = self._plan.full_fetch_in(now)
+        if not self._may_ids_be_old:
+            return wait
+        until_read = max(0.0, self._ids_read_at + READ_IDS_EVERY - now)
+        return until_read if wait is None else min(wait, until_read)
 
     def forget_watermarks(self) -> None:
         """Make the next fetch a full one, whatever it costs."""
         self._plan.forget_watermarks()
+
+    def jobs_freed(self) -> None:
+        """Look everywhere soon: jobs were returned, unlocked or rescheduled."""
+        self._plan.jobs_freed()
+        if self._holds is not None:
+            self._holds.jobs_freed()
 
     async def let_go(self) -> None:
         """End all transactions that hold jobs; those that still run are locked."""
@@ -314,6 +422,17 @@ class Fetcher:
 
         await self._session.run(statement)
         holdings.remove(jobs)
+        self._plan.jobs_freed()
+
+    def _give_up(self, jobs: Sequence[Job]) -> None:
+        """Let go of locked jobs that no source will get, because the fetch was cancelled."""
+        self.forget_jobs(self.release(jobs))
+        self._plan.jobs_freed()
+
+    def forget_jobs(self, jobs: Sequence[Job]) -> None:
+        """Let the next statement return these jobs, because a task that was to do that has died."""
+        self._session.holdings.remove(jobs)
+        self._session.holdings.doubt()
 
     @property
     def is_wide(self) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from ..db.borrowed import is_gone
-from ..db.connection import Connection, Transaction
+from ..db.connection import Connection
 from ..job import Job
 from ..outcome import Completed, Finished
 
@@ -19,26 +19,25 @@ class HeldBatch:
         "ending",
         "finished",
         "ids",
+        "is_being_kept",
         "is_committing",
+        "is_kept",
         "is_locking",
+        "is_writing",
         "jobs",
         "left",
         "released",
         "seat",
         "tasks",
         "timer",
-        "transaction",
     )
 
-    def __init__(
-        self, seat: int, tasks: Mapping[int, str], connection: Connection, transaction: Transaction
-    ) -> None:
+    def __init__(self, seat: int, tasks: Mapping[int, str], connection: Connection) -> None:
         self.seat = seat
         """The number of the session that has the transaction."""
         self.tasks = tasks
         """Those of the fetch, by id."""
         self.connection = connection
-        self.transaction = transaction
         self.jobs: Sequence[Job] = ()
         self.ids: set[int] = set()
         """Of all jobs that were not released, until the batch has ended."""
@@ -49,6 +48,12 @@ class HeldBatch:
         self.timer: asyncio.TimerHandle | None = None
         self.is_committing = False
         """Whether the commit was sent."""
+        self.is_writing = False
+        """Whether a statement was sent that changes rows."""
+        self.is_kept = False
+        """Whether another thread locks its jobs, or has locked them; see `recovery.blocked_batches`."""
+        self.is_being_kept = False
+        """Whether that thread is not done."""
         self.is_locking = False
         """Whether all jobs are being locked, before any has started."""
         self.ending: asyncio.Task[None] | None = None

@@ -8,9 +8,12 @@ were recovered by another worker while they ran here: this pool must not write t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..job import Job
+
+MOST_REPLACED = 1_000  # jobs; far more than can run at once
 
 
 class Holdings:
@@ -19,6 +22,7 @@ class Holdings:
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self._added: list[Sequence[Job]] = []  # not in `_jobs` yet: unpacking a batch can wait
+        self._replaced: deque[Job] = deque(maxlen=MOST_REPLACED)
         self.given_up: set[int] = set()
         """Ids of jobs that have ended and stay locked, because the database refuses every outcome.
 
@@ -26,6 +30,8 @@ class Holdings:
         """
         self.unsettled: Mapping[int, Job] = {}
         """Jobs of held batches whose transaction was lost: they may be locked by this pool."""
+        self.kept: set[int] = set()
+        """Ids of jobs of held batches that another thread locks, until it and their batches have ended."""
         self.doubts = 0
         """How often a statement may have locked jobs without this pool knowing it."""
         self._reclaimed = 0  # of those
@@ -40,12 +46,24 @@ class Holdings:
         """The jobs by id."""
         if self._added:
             added, self._added = self._added, []
+            known = self._jobs
             for jobs in added:
                 for job in jobs:
-                    self._jobs[job.id] = job
+                    if job.id in known:
+                        self._replaced.append(known[job.id])
+                    known[job.id] = job
             if self.given_up:
                 self.given_up.difference_update(self._jobs)
         return self._jobs
+
+    def take_replaced(self) -> list[Job]:
+        """Jobs whose id was locked again since the last call: their lock has ended unnoticed.
+
+        The schema may have been dropped and installed again, so that another job has the id.
+        """
+        replaced = list(self._replaced)
+        self._replaced.clear()
+        return replaced
 
     @property
     def in_doubt(self) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -31,29 +30,29 @@ from ..outcome import Finished
 from ..queries.fetch import Ranges
 from ..queries.hold import (
     ID,
-    KEY,
     LAST_ERROR,
+    Place,
     RowsKeptError,
+    begin_batch,
+    commit_batch,
     end_batch,
+    first_keyed,
+    held_jobs,
+    last_place,
     may_have_backlog,
+    roll_back_batch,
 )
-from ..queries.rows import JobBatch, taken_jobs
+from ..queries.rows import JobBatch
+from ..recovery.blocked_batches import OpenBatch
 from ..recovery.orphaned_jobs import RECOVERED
 from ..recovery.sweep import StatementRunner
 from ..schema_name import SchemaName
 from .held_batch import HeldBatch
+from .hold_policy import HoldPolicy
 from .lost_batches import LostBatches
-from .seats import Seats, SpareConnections
+from .seats import Seat, Seats, SpareConnections
 from .session import Session, Sessions
 from .tied_jobs import TiedJobs
-
-FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
-FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
-WARMING = 250  # jobs of an ordinary fetch while sessions are opened
-FIRST = 1000  # jobs of the first batch, at most
-GROWTH = 1.25  # of the next batch after one that ended in time
-REGROWTH = 2.0  # the same for one that is smaller than the first: slow jobs had taken all slots
-MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches cost less
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -85,21 +84,18 @@ class Holds:
         self._sessions = sessions
         self._schema = schema
         self._pool_id = pool_id
-        self.seconds = seconds
-        """How long a batch is held, at most."""
+        self._policy = HoldPolicy(seconds)
         self._lost = lost
         self._on_completed = on_completed
         self._on_error = on_error
         self._now = now
-        self._seats = Seats(sessions, spare, schema, on_short=self._hold_less)
-        self._skip = 0  # fetches
-        self._skip_next = FEWEST_SKIPPED
-        self._most = FIRST
-        self._not_before = math.inf  # monotonic
+        self._seats = Seats(sessions, spare, schema, on_short=self._policy.hold_less)
         self.may_be_more = True
         """Whether the last batch may have left ready jobs."""
+        self.passed_keyed: Place | None = None
+        """Where the last batch ended, if jobs with a key come before that; an ordinary fetch locks them."""
         self._tied = TiedJobs(schema)
-        self._is_on = seconds > 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
         self._is_abandoned = False
         self.by_id: dict[int, HeldBatch] = {}
@@ -112,45 +108,35 @@ class Holds:
         """Makes the sources fetch."""
         self.get_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """How many jobs have ended so far, and how many of them need more than a delete."""
-        self._last_counts = (0, 0)
         self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
         """Takes jobs from the sources that have not started."""
         self.deciders: Sequence[object] = ()
         """Interceptors that decide about the jobs of dead workers. A held job would be free without them."""
 
+    @property
+    def seconds(self) -> float:
+        """How long a batch is held, at most."""
+        return self._policy.seconds
+
     # -- whether to hold -----------------------------------------------------------------------------------
 
     def is_ready(self) -> bool:
         """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
-        if not self._is_on or self._is_closing or self.deciders:
+        if self._is_closing or self.deciders or self._lost.is_busy:
             return False
-        if self._skip > 0:
-            self._skip -= 1
-            return False
-        if self._not_before > time.monotonic() or self._lost.is_busy or self._must_outlast():
-            return False
-        return self._seats.are_ready()
+        return self._policy.is_due(time.monotonic(), *self.get_counts()) and self._seats.are_ready()
 
     async def prepare(self, run: StatementRunner) -> None:
         """Open the sessions before the first jobs have run, if many may be waiting."""
-        if self._is_on and not self.deciders and self._not_before <= time.monotonic():
+        if not self.deciders and self._policy.is_allowed(time.monotonic()):
             with suppress(Exception):  # then they are opened a little later
                 if await run(lambda connection: may_have_backlog(connection, self._schema)):
                     self._seats.open_all()
 
     @property
     def most(self) -> int:
-        """How many jobs a batch may have: fewer after one that was too large, then gradually more.
-
-        Until the sessions are open, ordinary fetches must be short, so that the first batch need not wait.
-        """
-        return WARMING if self._seats.are_warming else self._most
-
-    def _must_outlast(self) -> bool:
-        """Whether many of the latest jobs have failed or are kept: a batch would have to lock them."""
-        last, self._last_counts = self._last_counts, self.get_counts()
-        ended, not_deleted = (now - before for now, before in zip(self._last_counts, last, strict=True))
-        return not_deleted > MOST_OUTLASTING * ended
+        """How many jobs the next batch may have, or a fetch while sessions for the first are opened."""
+        return self._policy.most_of_next(is_warming=self._seats.are_warming)
 
     @property
     def is_warming(self) -> bool:
@@ -159,12 +145,15 @@ class Holds:
 
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""
-        self._not_before = time.monotonic() + after
+        self._policy.allow_from(time.monotonic() + after)
 
-    def _hold_less(self) -> None:
-        """The last batch was of little use; each further one costs more fetches."""
-        if not self._skip:
-            self._skip, self._skip_next = self._skip_next, min(2 * self._skip_next, MOST_SKIPPED)
+    def jobs_freed(self) -> None:
+        """Let the next batch be fetched from the start: jobs were returned, unlocked or rescheduled."""
+        self._tied.forget()
+
+    def hold_less(self) -> None:
+        """The last batch was of little use, or would have been."""
+        self._policy.hold_less()
 
     # -- fetching ------------------------------------------------------------------------------------------
 
@@ -202,12 +191,11 @@ class Holds:
         seat = self._seats.free()
         if seat is None or self._is_closing:
             return None
-        loop, epoch = asyncio.get_running_loop(), lease.epoch
+        self._loop, epoch = asyncio.get_running_loop(), lease.epoch
 
         async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
-            transaction = connection.transaction()
-            await transaction.start()
             try:
+                await begin_batch(connection, self._schema)
                 rows, may_be_more = await self._tied.fetch(
                     connection,
                     ranges,
@@ -218,11 +206,11 @@ class Holds:
                 )
             except Exception:
                 with suppress(Exception):
-                    await transaction.rollback()
+                    await roll_back_batch(connection)
                 raise
             if not rows:
-                await transaction.commit()
-            batch = HeldBatch(self._seats.all.index(seat), tasks, connection, transaction)
+                await commit_batch(connection)
+            batch = HeldBatch(self._seats.all.index(seat), tasks, connection)
             return batch, rows, may_be_more
 
         self._seats.used()
@@ -237,7 +225,7 @@ class Holds:
             self._seats.lost_if_gone(seat)
             self._seats.changed()
         if not rows:
-            self.may_be_more = False
+            self.may_be_more, self.passed_keyed = False, None
             return ()
         jobs = self._begin(batch, rows, tasks)
         if not jobs or lease.epoch != epoch or self._is_closing:
@@ -245,22 +233,28 @@ class Holds:
             self.release(jobs)
             self._end_soon(batch)
             return None
-        if any(map(itemgetter(KEY), rows)) or RECOVERED in map(itemgetter(LAST_ERROR), rows):
-            # Others may want to replace or remove a job with a key, and would wait for the transaction. A job
-            # that was recovered may kill this process too, which counts only if it is locked.
-            self._hold_less()
+        passed_keyed = None
+        if (keyed := first_keyed(rows)) is not None:
+            if len(rows) < limit:  # and more may come after the one with which it ended
+                may_be_more = True
+                self.hold_less()
+            if keyed <= (last := last_place(rows)):
+                passed_keyed = last
+        if RECOVERED in map(itemgetter(LAST_ERROR), rows):
+            # It may kill this process too, which counts only if it is locked.
+            self.hold_less()
             locked = await self._lock_all(batch)
-            self.may_be_more = may_be_more
+            self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
             return locked
-        batch.timer = loop.call_later(self.seconds, self._end_soon, batch)
-        self.may_be_more = may_be_more
+        batch.timer = self._loop.call_later(self._policy.seconds, self._end_soon, batch)
+        self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
         return jobs
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""
         ids = list(map(itemgetter(ID), rows))
         pool_id = self._pool_id
-        batch.jobs = JobBatch(len(ids), lambda: taken_jobs(rows, pool_id, tasks))
+        batch.jobs = JobBatch(len(ids), lambda: held_jobs(rows, pool_id, tasks))
         # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
         if own := self._own(ids):
             batch.jobs = [job for job in batch.jobs if job.id not in own]
@@ -299,6 +293,7 @@ class Holds:
             batch.abandon()
             self._seats.lost_if_gone(seat)
             seat.batch = None
+            self._check_kept(batch)
             self._seats.changed()
         return jobs
 
@@ -358,6 +353,36 @@ class Holds:
         """How many jobs are held; may be read from any thread."""
         return len(self.by_id) + len(self._lost.jobs)
 
+    def open_batches(self) -> list[OpenBatch]:
+        """All batches that have written nothing yet; may be called from any thread."""
+        found = []
+        for seat in self._seats.all:
+            pid, batch = seat.session.server_pid, seat.batch
+            if pid is None or not seat.is_busy or (batch is not None and batch.is_writing):
+                continue
+            ids = [] if batch is None else list(batch.ids)
+            is_current = partial(_is_current, seat, batch)
+            begin, end = partial(self._keep, batch, ids), partial(self._keeping_over, batch)
+            found.append(OpenBatch(pid, ids, is_current, begin, end, self._now()))
+        return found
+
+    def _keep(self, batch: HeldBatch | None, ids: Sequence[int]) -> None:
+        """Called by the thread that is about to lock these jobs, so that they are not returned meanwhile."""
+        if batch is not None:
+            batch.is_kept = batch.is_being_kept = True
+            self._sessions.holdings.kept.update(ids)
+
+    def _keeping_over(self, batch: HeldBatch | None) -> None:
+        """That thread, which calls this, locks nothing more."""
+        if batch is not None and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._kept, batch)
+
+    def _kept(self, batch: HeldBatch) -> None:
+        batch.is_being_kept = False
+        if self._seats.all[batch.seat].batch is not batch:  # it ended first
+            self._check_kept(batch)
+
     # -- the end of a batch --------------------------------------------------------------------------------
 
     def _end_soon(self, batch: HeldBatch) -> None:
@@ -386,10 +411,7 @@ class Holds:
         by_id = self.by_id
         waiting = self.drop(lambda job: by_id.get(job.id) is batch)
         if waiting and not self._is_closing:
-            started = len(batch.jobs) - len(waiting)
-            self._most = max(started // 2, FEWEST)
-            if started < FEWEST:
-                self._hold_less()
+            self._policy.overrun(len(batch.jobs) - len(waiting))
         self.release(waiting)
 
     async def _end(self, batch: HeldBatch) -> None:
@@ -398,8 +420,7 @@ class Holds:
         by_id, seat = self.by_id, self._seats.all[batch.seat]
         running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
         outlasting = [*running, *(each.job for each in others)]
-        if len(outlasting) > MOST_OUTLASTING * len(batch.jobs):
-            self._hold_less()
+        self._policy.ending(len(batch.jobs), len(outlasting))
         began = time.monotonic()
         try:
             async with seat.session.lock:  # until the holdings know what was locked
@@ -413,11 +434,8 @@ class Holds:
         else:
             if len(batch.ids) < len(batch.jobs):
                 self._tied.forget()  # released jobs are free now
-            elif len(outlasting) <= MOST_OUTLASTING * len(batch.jobs):
-                growth = GROWTH if len(batch.jobs) >= FIRST else REGROWTH
-                self._most = max(self._most, int(growth * len(batch.jobs)))
-                if not outlasting:
-                    self._skip_next = FEWEST_SKIPPED
+            else:
+                self._policy.ended(len(batch.jobs), len(outlasting))
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self.put(finished)
@@ -426,6 +444,7 @@ class Holds:
                 self._on_completed(completed, began)
         finally:
             seat.batch = None
+            self._check_kept(batch)
             self._seats.changed()
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
                 self.wake()
@@ -445,6 +464,7 @@ class Holds:
         connection: Connection,
     ) -> None:
         """Delete completed jobs, lock those that outlast the batch, and commit."""
+        batch.is_writing = True
         try:
             await end_batch(
                 connection,
@@ -457,10 +477,10 @@ class Holds:
             )
         except Exception:
             with suppress(Exception):  # the connection may be gone
-                await batch.transaction.rollback()
+                await roll_back_batch(connection)
             raise
         batch.is_committing = True
-        await batch.transaction.commit()
+        await commit_batch(connection)
 
     def _locked(self, batch: HeldBatch, jobs: Sequence[Job]) -> None:
         """The commit has locked these jobs. Those that were released meanwhile must be returned."""
@@ -475,6 +495,14 @@ class Holds:
         for job in running:
             if self.by_id.get(job.id) is batch:
                 del self.by_id[job.id]
+
+    def _check_kept(self, batch: HeldBatch) -> None:
+        """After the end: another thread may have locked all jobs, also those that were released since."""
+        if batch.is_kept and not batch.is_being_kept:
+            self.hold_less()
+            holdings = self._sessions.holdings
+            holdings.kept.difference_update(job.id for job in batch.jobs)
+            holdings.doubt()
 
     def _batch_lost(
         self,
@@ -502,9 +530,11 @@ class Holds:
         if not is_kept and (isinstance(error, BatchLostError) or not is_refusal(error)):
             return False
         if may_pass(error):  # it was cancelled, or took too much memory
-            self._hold_less()
+            self.hold_less()
             return False
-        self._is_on = False
+        if not self._policy.is_on:
+            return True  # another batch was refused before, and that was said
+        self._policy.is_on = False
         reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
         logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
         return True
@@ -544,3 +574,8 @@ class Holds:
                 batch.timer.cancel()
             if batch is not None and batch.ending is not None:
                 batch.ending.cancel()
+
+
+def _is_current(seat: Seat, batch: HeldBatch | None) -> bool:
+    """Whether the seat has this batch, which has not written yet, or is fetching one if None."""
+    return seat.batch is batch and (seat.is_fetching if batch is None else not batch.is_writing)

@@ -73,11 +73,12 @@ def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency:
         for name, found in members.items()
         if found
     ]
-    if len(plans) > MANY_LANES:
+    fetching = sum(not plan.limits for plan in plans)  # those with limits ask together
+    if fetching > MANY_LANES:
         logger.warning(
             "the worker has %d lanes, and each of them fetches when a job is added; more than %d cost the "
             "database noticeable work",
-            len(plans),
+            fetching,
             MANY_LANES,
         )
     return plans or [LanePlan(name=MAIN, tasks=(), concurrency=concurrency)]
@@ -137,8 +138,13 @@ def _check_fair(name: str, tasks: Sequence[AnyTask]) -> None:
 
 def _users_of_limits(tasks: Mapping[str, AnyTask]) -> dict[Limit, list[str]]:
     """Each limit, and the identifiers of the tasks that have it."""
-    limits = unique_limits(limit for task in tasks.values() for limit in task._limits)
-    return {limit: [name for name, task in tasks.items() if limit in task._limits] for limit in limits}
+    users: dict[Limit, list[str]] = {
+        limit: [] for limit in unique_limits(limit for task in tasks.values() for limit in task._limits)
+    }
+    for name, task in tasks.items():
+        for limit in task._limits:
+            users[limit].append(name)
+    return users
 
 
 def _chosen_by_lanes(tasks: Mapping[str, AnyTask], lanes: Iterable[Lane]) -> dict[str, str]:

@@ -38,11 +38,6 @@ class PoolLane:
         """What the next job of a freed queue must satisfy to run here; None if none may."""
         return self.fetcher.continuation() if self.source.may_go_on else None
 
-    def poll_if_ended(self, finished: Sequence[Finished]) -> None:
-        """Fetch if jobs of this lane have ended, which may have left room in its limits for others."""
-        if any(each.job.task_identifier in self.plan.tasks for each in finished):
-            self.source.poll()
-
     @property
     def has_free_slot(self) -> bool:
         return self.slots is not None and self.slots.free > 0
@@ -71,6 +66,12 @@ class AllSources:
     async def release(self) -> None:
         """Stop fetching and return the prefetched jobs."""
         await asyncio.gather(*(source.release() for source in self._sources))
+
+    @property
+    def wanted_since(self) -> float | None:
+        """Since when one has had a free slot without a successful fetch; may be read from any thread."""
+        wanted = (source.wanted_since for source in self._sources)
+        return min((since for since in wanted if since is not None), default=None)
 
     @property
     def is_quiet(self) -> bool:
@@ -207,7 +208,12 @@ class LaneContinuation:
                     lane.source.adopt(own)
                 lane.source.reconsider()
 
-    def queues_freed(self) -> None:
+    def hold_back(self, above: int) -> None:
+        """Start no job of a worse priority, until a write has locked the next job of a queue."""
+        for lane in self._lanes:
+            lane.source.hold_back(above)
+
+    def queues_freed(self, above: int) -> None:
         """Fetch: the next job of a freed queue may be ready."""
         for lane in self._lanes:
-            lane.source.pulse()
+            lane.source.queues_freed(above)

@@ -5,6 +5,8 @@ start. Room among the running jobs comes from a job that ends. The pool that ran
 written the outcome, and so uses the room itself. If it leaves some, and another pool was refused since, the
 fetch notifies that pool. So the room of a limit is used at once, by any pool, and a notification is sent only
 if another pool has to be told. Polling finds what is left: a limit that a stopping pool has freed.
+
+A lane that knows of no ready job asks `ReadyTasks` first, together with all others.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..db.connection import Connection
 from ..job import Job
 from ..limit import Limit
 from ..queries.limits import LimitState, get_limited_jobs, register_limits
-from .fetch_plan import WHOLE, WIDE, FetchPlan
-from .fetcher import Fetcher
+from .fetch_plan import WHOLE, WIDE, Demand
+from .fetcher import Fetcher, may_have_left_some
+from .ready_tasks import ReadyTasks
 
 SHORTEST_WAIT = 0.01  # seconds: a fast rate yields several jobs per fetch
 BUSY_WAIT = (0.002, 0.010)  # seconds, chosen at random: a fetch of another pool takes about that long
@@ -33,15 +38,35 @@ class LimitedFetcher(Fetcher):
 
     may_prefetch = False  # until the database has said that it keeps the rate
     may_continue_queues = False
+    may_overtake = False  # each fetch takes from the limits
 
     def __init__(self, *arguments: Any, limits: Mapping[Limit, Sequence[str]], **options: Any) -> None:
         """`limits`: those of the lane, each with the identifiers of its tasks in this worker."""
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, **options | {"has_queue_indexes": False})  # one statement for everything
         self._limits = limits
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
-        self._plan = FetchPlan(has_queue_indexes=False)  # one statement for everything
         self._fetches = {WHOLE: self._get_jobs, WIDE: partial(self._get_jobs, is_wide=True)}
+        self._ready: ReadyTasks | None = None
+        self._has_made_room = False
+        self._has_only_asked = False  # instead of the last fetch
+        self._seen = 0  # ready jobs that were reported to it and that it has not tried to fetch
+        self.knows_more = False
+        """Whether jobs are probably ready that it could not lock: it fetches without asking."""
+
+    def ask_first(self, ready: ReadyTasks) -> None:
+        """Fetch only if this finds ready jobs."""
+        self._ready = ready
+        ready.add(self)
+
+    @property
+    def tasks(self) -> Mapping[int, str]:
+        """Ids and identifiers of the tasks that may run."""
+        return self._tasks
+
+    def made_room(self) -> None:
+        """Jobs of this lane have ended: a fetch must follow, which may have to tell other pools."""
+        self._has_made_room = True
 
     @property
     def is_counted(self) -> bool:
@@ -60,11 +85,13 @@ class LimitedFetcher(Fetcher):
             lambda connection: register_limits(connection, self._schema, self._limits, only_missing=True)
         )
 
-    async def fetch(self, limit: int, *, announced: bool = False, may_hold: bool = False) -> Sequence[Job]:
+    async def fetch(
+        self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
+    ) -> Sequence[Job]:
         """Lock up to `limit` jobs. Waits a little while fetches of other pools use the same limits."""
         for _ in range(BUSY_ATTEMPTS):
             last = self._state
-            jobs = await super().fetch(limit, announced=announced, may_hold=may_hold)
+            jobs = await super().fetch(limit, announced=announced, may_hold=may_hold, up_to=up_to)
             if self._state is last:  # every task is paused, and nothing was sent
                 break
             if self._state.is_missing:
@@ -73,6 +100,28 @@ class LimitedFetcher(Fetcher):
                 break
             else:
                 await asyncio.sleep(random.uniform(*BUSY_WAIT))  # noqa: S311
+        return jobs
+
+    async def _fetch(self, demand: Demand) -> Sequence[Job]:
+        if self._ready is not None and not (self._has_made_room or self.knows_more or self._state.is_busy):
+            self._seen = await self._ready.count(self, demand)
+            self._has_only_asked = not self._seen
+            if self._has_only_asked:
+                if self._state.wait is not None:
+                    self._state = replace(self._state, wait=None)  # there is nothing to wait for
+                return ()
+            demand = replace(demand, tasks=self._tasks)  # their ids may be new
+        self._has_only_asked = False
+        has_made_room, self._has_made_room = self._has_made_room, False
+        try:
+            jobs = await super()._fetch(demand)
+        except BaseException:
+            self._has_made_room = self._has_made_room or has_made_room
+            raise
+        if not self._state.is_busy:
+            found, seen, self._seen = len(jobs), self._seen, 0
+            is_left = found < seen or may_have_left_some(found, demand.limit)
+            self.knows_more = is_left or (self.knows_more and found >= self._state.room)
         return jobs
 
     async def _get_jobs(
@@ -91,7 +140,33 @@ class LimitedFetcher(Fetcher):
         return super().may_have_left_some(found, limit)
 
     def full_fetch_in(self) -> float | None:
+        if self._ready is not None and self._has_only_asked:
+            return self._ready.full_fetch_in()
         waits = [super().full_fetch_in(), AFTER_BUSY if self._state.is_busy else None]
         if self._state.wait is not None:
             waits.append(max(self._state.wait, SHORTEST_WAIT))
         return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _are_ids_new(self, *, announced: bool) -> bool:
+        if self._has_only_asked:  # they were read for all lanes together, if necessary
+            return False
+        return await super()._are_ids_new(announced=announced)
+
+    def forget_watermarks(self) -> None:
+        super().forget_watermarks()
+        if self._ready is not None:
+            self._ready.forget_watermarks()
+
+    def forget(self) -> None:
+        super().forget()
+        if self._ready is not None:
+            self._ready.forget()
+
+    def jobs_freed(self) -> None:
+        super().jobs_freed()
+        if self._ready is not None:
+            self._ready.jobs_freed()
+
+    async def return_jobs(self, jobs: Sequence[Job]) -> None:
+        await super().return_jobs(jobs)
+        self.jobs_freed()

@@ -23,6 +23,7 @@ from ..clock import Clock
 from ..db.borrowed import give_back, is_gone, throw_away
 from ..db.connection import Connection, Pool
 from ..db.errors import is_dead_session, translate_errors, translated_error
+from ..faults import is_our_end
 from ..hooks import Events
 from ..hooks.events import (
     PoolListenConnecting,
@@ -33,6 +34,7 @@ from ..hooks.events import (
     PoolListenSuccess,
 )
 from ..sql import load
+from ..supervised import Supervised
 
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
@@ -40,6 +42,7 @@ WORKER_PING = "worker:ping"
 WORKER_CONTROL = "worker:py"  # operators ask for something; see `control`
 LIMITS = '"limits"'  # in its payload: about a limit
 REQUESTS = '"requests"'  # in its payload: for the pool that it names
+FREED = '"freed"'  # in the payload of an announcement: the jobs are not new and may be due for long
 OF_ONE_JOB = ',"count":1}'  # the end of the payload that add_job sends
 CHANNELS = (JOBS_INSERT, WORKER_MIGRATE, WORKER_CONTROL, WORKER_PING)
 WATCH_INTERVAL = 30.0  # seconds without a notification until a ping is sent, at most
@@ -66,6 +69,7 @@ class Listener:
         pool_id: str,
         ping: Callable[[str], Awaitable[None]],
         on_jobs: Callable[[int], None],
+        on_freed: Callable[[], None] = lambda: None,
         on_migration: Callable[[int, bool], None],
         on_ready: Callable[[], None],
         on_control: Callable[[], None] = lambda: None,
@@ -84,6 +88,7 @@ class Listener:
         self._pool_id = pool_id
         self._ping = ping
         self._on_jobs = on_jobs
+        self._on_freed = on_freed
         self._on_migration = on_migration
         self._on_ready = on_ready
         self._on_control = on_control
@@ -99,7 +104,7 @@ class Listener:
         self._unavailable = 0  # attempts in a row in which LISTEN did not work
         self._has_worked = False  # whether a notification ever arrived
         self._is_connected = False
-        self._task: asyncio.Task[None] | None = None
+        self._loop = Supervised(self._run, "listener", is_over=lambda: self._stopping)
 
     @property
     def is_working(self) -> bool:
@@ -109,15 +114,12 @@ class Listener:
     def start(self) -> None:
         """Connect in the background."""
         self._emit_connecting()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker listener")
+        self._loop.start()
 
     async def stop(self) -> None:
         """Stop listening and release the connection."""
         self._stopping = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-            self._task = None
+        await self._loop.stop()
 
     # -- the loop ------------------------------------------------------------------------------------------
 
@@ -130,7 +132,9 @@ class Listener:
                 if self._unavailable == 1:
                     self._events.emit(PoolListenError(pool_id=self._pool_id, error=error))
                 await self._clock.sleep(unavailable_delay(self._unavailable))
-            except Exception as error:
+            except BaseException as error:
+                if is_our_end(error):
+                    raise
                 self._failures += 1
                 if not self._unavailable:
                     translated = translated_error(error) if is_dead_session(error) else None
@@ -256,6 +260,8 @@ class Listener:
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
         if channel == JOBS_INSERT:
             count = 1 if payload.endswith(OF_ONE_JOB) else announced_jobs(payload)
+            if FREED in payload:
+                self._on_freed()
             if count > 0:
                 self._on_jobs(count)
         elif channel == WORKER_CONTROL:

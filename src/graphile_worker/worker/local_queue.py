@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from ..clock import Clock
 from ..db.retry import Backoff
+from ..faults import as_exception, is_our_end
 from ..hooks import Events
 from ..hooks.events import (
     LocalQueueGetJobsComplete,
@@ -29,9 +30,10 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..options import LocalQueueOptions
+from ..supervised import Supervised
 from .fetcher import Fetcher, may_have_left_some
 from .refetch_delay import RefetchDelay
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots
+from .source import RETRY_DELAYS, BufferedSource, IdleSlots, OnFatal
 
 STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
     "STARTING",
@@ -63,7 +65,7 @@ class LocalQueue(BufferedSource):
         self._is_requested = True
         self._is_awaited = False  # announced jobs have ended a delay, and none was found since
         self._may_be_more = True
-        self._timers: dict[str, asyncio.Task[None]] = {}
+        self._timers: dict[str, Supervised] = {}
 
     # -- for the slots -------------------------------------------------------------------------------------
 
@@ -89,6 +91,7 @@ class LocalQueue(BufferedSource):
 
     def poll(self) -> None:
         if self._mode == POLLING:
+            self._want()
             self._want_fetch()
 
     def adopt(self, jobs: Sequence[Job]) -> None:
@@ -98,6 +101,12 @@ class LocalQueue(BufferedSource):
             self._set_mode(POLLING)
         self._wait_if_all_are_busy()
         self._wake(len(jobs))
+
+    def hold_back(self, above: int) -> None:
+        """Nothing is: as in Node, what is in the local queue runs in its order."""
+
+    def queues_freed(self, above: int) -> None:
+        self.pulse()
 
     def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         dropped = self._prefetched.drop(is_dropped)
@@ -129,10 +138,10 @@ class LocalQueue(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots) -> None:
+    def start(self, slots: IdleSlots, on_fatal: OnFatal = None) -> None:
         self._events.emit(LocalQueueInit(pool_id=self._fetcher.pool_id))
         self._set_mode(POLLING)
-        self._start_loop(self._run(), slots, "graphile-worker local queue")
+        self._start_loop(self._run, slots, "local queue", on_fatal)
 
     async def release(self) -> None:
         if self._mode != RELEASED:
@@ -144,10 +153,13 @@ class LocalQueue(BufferedSource):
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
+        self._is_requested = True
+        self._due.set()
         while self._mode != RELEASED:
             await self._due.wait()
             self._due.clear()
             if self._mode != POLLING or self._prefetched or not self._is_requested:
+                self._wanted_since = None
                 if self._mode != POLLING or not self._is_requested:
                     self._idle.set()
                 continue
@@ -157,12 +169,15 @@ class LocalQueue(BufferedSource):
                 self._delay.fetch_begins()
             try:
                 jobs = await self._fetcher.fetch(self._options.size, announced=True)
-            except Exception as error:
-                self._on_error(error)
+            except BaseException as error:
                 self._is_requested = True
+                if is_our_end(error):
+                    raise
+                self._on_error(as_exception(error))
                 self._after("retry", backoff.next_delay(), self._due.set)
                 continue
             backoff.reset()
+            self._wanted_since = None
             self._received(jobs)
 
     def _received(self, jobs: Sequence[Job]) -> None:
@@ -271,14 +286,14 @@ class LocalQueue(BufferedSource):
 
         async def wait() -> None:
             await self._clock.sleep(seconds)
-            if self._timers.get(name) is asyncio.current_task():
+            if self._timers.get(name) is timer:
                 del self._timers[name]
                 action()
 
         self._cancel(name)
-        self._timers[name] = asyncio.get_running_loop().create_task(
-            wait(), name=f"graphile-worker local queue {name}"
-        )
+        timer = Supervised(wait, f"local queue {name}", is_over=lambda: self.is_released)
+        self._timers[name] = timer
+        timer.start()
 
     def _cancel(self, name: str) -> None:
         timer = self._timers.pop(name, None)

@@ -8,6 +8,7 @@ running here, or the sink writes its outcome. A job that another worker has take
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
@@ -15,6 +16,7 @@ from datetime import datetime
 from ..clock import Clock
 from ..db.connection import Connection
 from ..db.retry import Backoff, Delays, is_refusal, may_pass
+from ..faults import report
 from ..job import Job
 from ..outcome import Completed, Finished
 from ..queries.hold import settle_jobs
@@ -22,6 +24,8 @@ from ..schema_name import SchemaName
 from .session import Session
 
 RETRY_DELAYS = Delays(0.05, 1.0)
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class LostBatches:
@@ -106,7 +110,19 @@ class LostBatches:
             self._task = asyncio.get_running_loop().create_task(
                 self._run(), name="graphile-worker lost batches"
             )
+            self._task.add_done_callback(self._ended)
         return self._task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Start again after a while if it died or other code cancelled it."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            report(logger, "the asyncio task %r ended unexpectedly", "lost batches", error=error)
+        if self.jobs and not self._is_abandoned:
+            asyncio.get_running_loop().call_later(RETRY_DELAYS.min_delay, self._start_if_needed)
+
+    def _start_if_needed(self) -> None:
+        if self.jobs and not self._is_abandoned:
+            self._start()
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)

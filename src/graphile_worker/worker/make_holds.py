@@ -16,6 +16,18 @@ from .session import Session, Sessions
 from .sink import Sink
 
 
+def can_hold(options: WorkerOptions, lanes: Sequence[LanePlan], forbidden_flags: FlagSource) -> bool:
+    """Whether a worker with these options and lanes ever holds batches."""
+    return (
+        options.hold > 0
+        and options.prefetch > 0
+        and options.prepared_statements
+        and options.local_queue is None
+        and not callable(forbidden_flags)  # may change with each job
+        and any(lane.may_hold for lane in lanes)
+    )
+
+
 def make_holds(
     options: WorkerOptions,
     lanes: Sequence[LanePlan],
@@ -35,15 +47,7 @@ def make_holds(
     `on_taken`: called with jobs that run here and that other workers have taken, because the transaction that
     held them was lost.
     """
-    if (
-        spare is None
-        or not options.hold
-        or not options.prefetch
-        or not options.prepared_statements
-        or options.local_queue is not None
-        or callable(forbidden_flags)  # may change with each job
-        or not any(lane.may_hold for lane in lanes)
-    ):
+    if spare is None or not can_hold(options, lanes, forbidden_flags):
         return None
     schema = options.schema_name
     now = clock.now if options.use_local_time else lambda: None

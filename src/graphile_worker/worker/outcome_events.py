@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -10,7 +9,6 @@ from ..clock import Clock
 from ..errors import JobError
 from ..hooks import Events
 from ..hooks.events import (
-    Event,
     JobCancelled,
     JobCompleted,
     JobErrored,
@@ -23,13 +21,10 @@ from ..hooks.events import (
     PoolOutcomesWritten,
 )
 from ..job import Job
-from ..observability.job_context import job_fields
 from ..outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
 from ..queries.write_plan import CUT_OFF
 from ..retry import back_off
 from .verdict import seconds_left
-
-logger = logging.getLogger("graphile_worker.worker")
 
 LOST_ROW = "its row was deleted, or its lock taken, while the task ran"
 
@@ -63,12 +58,12 @@ class OutcomeEvents:
             if isinstance(finished.outcome, Failed):
                 self._failed(finished, finished.outcome, is_final=finished.job.id in final)
             elif emit_success:
-                self._emit(
+                self._events.emit(
                     JobSucceeded(worker_id=finished.worker_id, job=finished.job, duration=finished.duration)
                 )
             if emit_complete:
                 error = finished.outcome.error
-                self._emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
+                self._events.emit(JobCompleted(worker_id=finished.worker_id, job=finished.job, error=error))
 
     def ended(self, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
         """The snoozed and expired ones of these jobs are written; those in `final` cannot run again."""
@@ -77,7 +72,7 @@ class OutcomeEvents:
             if isinstance(outcome, Snoozed):
                 self._snoozed(finished, outcome, can_run=finished.job.id not in final)
             elif isinstance(outcome, Expired):
-                self._emit(
+                self._events.emit(
                     JobExpired(
                         worker_id=finished.worker_id,
                         job=finished.job,
@@ -90,7 +85,7 @@ class OutcomeEvents:
         """These jobs were cancelled, and are deleted."""
         for finished in batch:
             job, outcome = finished.job, _as_cancelled(finished.outcome)
-            self._emit(
+            self._events.emit(
                 JobCancelled(
                     worker_id=finished.worker_id,
                     job=job,
@@ -105,7 +100,7 @@ class OutcomeEvents:
         if not can_run:
             self._cut_off(finished, JobError(CUT_OFF))
             return
-        self._emit(
+        self._events.emit(
             JobSnoozed(
                 worker_id=finished.worker_id,
                 job=finished.job,
@@ -141,7 +136,7 @@ class OutcomeEvents:
         returned: int = 0,
         finished: Sequence[Finished] = (),
     ) -> None:
-        self._emit(
+        self._events.emit(
             PoolOutcomesWritten(
                 pool_id=self._pool_id,
                 completed=completed,
@@ -155,7 +150,7 @@ class OutcomeEvents:
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
         if events._wants(JobErrored):
-            self._emit(
+            self._events.emit(
                 JobErrored(
                     worker_id=finished.worker_id,
                     job=job,
@@ -168,7 +163,7 @@ class OutcomeEvents:
                 )
             )
         if is_final and events._wants(JobFailed):
-            self._emit(
+            self._events.emit(
                 JobFailed(
                     worker_id=finished.worker_id,
                     job=job,
@@ -191,13 +186,13 @@ class OutcomeEvents:
             return
         job, error = finished.job, outcome.error
         if can_run:
-            self._emit(JobInterrupted(worker_id=finished.worker_id, job=job, error=error))
+            self._events.emit(JobInterrupted(worker_id=finished.worker_id, job=job, error=error))
         else:
             self._cut_off(finished, error)
 
     def _cut_off(self, finished: Finished, error: BaseException) -> None:
         job = finished.job
-        self._emit(
+        self._events.emit(
             JobFailed(
                 worker_id=finished.worker_id,
                 job=job,
@@ -206,14 +201,14 @@ class OutcomeEvents:
                 is_cut_off=True,
             )
         )
-        self._emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
+        self._events.emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
 
     def discarded(self, finished: Finished, reason: str) -> None:
         """The outcome was not written."""
         outcome = finished.outcome
         if isinstance(outcome, Interrupted) and not outcome.has_reason:
             return
-        self._emit(
+        self._events.emit(
             JobOutcomeDiscarded(
                 worker_id=finished.worker_id,
                 job=finished.job,
@@ -223,19 +218,6 @@ class OutcomeEvents:
                 reason=reason,
             )
         )
-
-    def _emit(self, event: Event) -> None:
-        try:
-            self._events.emit(event)
-        except BaseException:  # sys.exit() in an observer must not stop the sink
-            job: Job | None = getattr(event, "job", None)
-            about = "" if job is None else f" for task {job.task_identifier} (job {job.id})"
-            logger.exception(
-                "an observer of %s failed%s",
-                event.name,
-                about,
-                extra=None if job is None else job_fields(job),
-            )
 
 
 def _as_cancelled(outcome: Outcome) -> Cancelled:

@@ -28,12 +28,14 @@ from ..options import WorkerOptions
 from ..outcome import Finished
 from ..queries.control import ControlState, paused_jobs
 from ..queries.limits import register_limits
+from ..queries.names import register_tasks
 from ..queries.ping import ping
 from ..queries.requests import StackAnswer, answer_stack
+from ..recovery.blocked_batches import OpenBatch
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
-from ..recovery.orphaned_jobs import gone_jobs, still_locked
+from ..recovery.orphaned_jobs import gone_jobs, still_ours
 from ..recovery.worker_rows import add_worker_tasks
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
@@ -57,6 +59,7 @@ from .listener import Listener
 from .make_holds import make_holds
 from .pausing import Pausing
 from .progress import ProgressReporter
+from .ready_tasks import ReadyTasks
 from .recorder import HistoryRecorder
 from .requests import Requests
 from .schema_watch import SchemaWatch
@@ -71,6 +74,7 @@ from .wide_queues import WideQueues
 
 SESSIONS_WITH_LISTENER = 3
 LOOK_AGAIN_AFTER = 0.2  # seconds
+FETCH_MARGIN = 30.0  # seconds plus three poll intervals, in which a fetch must succeed if slots are free
 
 T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.worker")
@@ -111,13 +115,17 @@ class WorkerPool:
         self._database = pool
         self._events = hooks.events
         self._on_loop_blocked = hooks._loop_blocked
+        self.on_blocked: Callable[[], None] = lambda: None
+        """Called in another thread when the event loop is blocked."""
         self._clock = clock
         self._identifiers = tuple(tasks)
         self._tasks = dict(tasks)
         self.concurrency = sum(lane.concurrency for lane in lanes)
         """The number of slots of all lanes."""
         self._threads = TaskThreads(self.concurrency)
-        self._background = BackgroundTasks()
+        self._background = BackgroundTasks(
+            lambda error: self._die(error, "run"), is_over=lambda: self._shutdown.has_begun
+        )
         self._is_closed = False
         schema = options.schema_name
         self.lease = Lease(self._lease_lapsed)
@@ -182,11 +190,15 @@ class WorkerPool:
             on_error=self._write_failed,
         )
         self._lanes = [self._make_lane(plan) for plan in lanes]
+        self._limited_lanes = {
+            name: lane for lane in self._lanes if lane.plan.limits for name in lane.plan.tasks
+        }
+        self._ask_for_limited_lanes_at_once()
         self._source = AllSources(self._lanes)
         if self._holds is not None:
             self._sink.hold_with(self._holds)
             self._holds.drop = self._source.drop
-            self._holds.wake = self._source.poll
+            self._holds.wake = self._jobs_freed
             self._holds.deciders = hooks._on_recovery
         self._services = services
         self._progress: ProgressReporter | None = None
@@ -279,6 +291,7 @@ class WorkerPool:
             forbidden_flags=self._forbidden_flags,
             clock=self._clock,
             use_local_time=self._options.use_local_time,
+            poll_interval=self._options.poll_interval,
             has_queue_indexes=self._has_queue_indexes,
             failures=None if self.once else failures,
             holds=self._holds if plan.may_hold else None,
@@ -293,6 +306,22 @@ class WorkerPool:
             frees_queues=lambda: self._sink.frees_queues,
         )
         return PoolLane(plan, fetcher, source)
+
+    def _ask_for_limited_lanes_at_once(self) -> None:
+        fetchers = [lane.fetcher for lane in self._lanes if isinstance(lane.fetcher, LimitedFetcher)]
+        if len(fetchers) > 1:  # for one alone it would only be another statement
+            ready = ReadyTasks(
+                self._fetch_session,
+                self._options.schema_name,
+                self._events,
+                pool_id=self.id,
+                forbidden_flags=None,
+                clock=self._clock,
+                use_local_time=self._options.use_local_time,
+                poll_interval=self._options.poll_interval,
+            )
+            for fetcher in fetchers:
+                fetcher.ask_first(ready)
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -319,7 +348,7 @@ class WorkerPool:
                 self._services.progress.receive = self._progress.report
         if self._control is not None:
             await self._control.look()
-        start = self._background.start
+        keep = self._background.keep
         slots = self._slots = self._shutdown.slots = self._eviction_check.slots = AllSlots(
             [self._make_slots(lane) for lane in self._lanes]
         )
@@ -331,13 +360,13 @@ class WorkerPool:
             on_full=slots.hold_up,
             on_room=slots.go_on,
         )
-        start(self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
+        keep(lambda: self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
             self._start_listener()
-            start(poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
-            start(refresh_tasks(self._register, self._clock, self._fetch_failed), "task names")
+            keep(lambda: poll(self._source.poll, self._clock, self._options.poll_interval), "poll")
+            keep(lambda: refresh_tasks(self._register, self._clock, self._fetch_failed), "task names")
         if self._control is not None:
-            start(self._control.run(), "control")
+            keep(self._control.run, "control")
         slots.start()
         self._watchdog = LoopWatchdog(
             slots,
@@ -347,19 +376,21 @@ class WorkerPool:
             exit_process=exit_process,
         )
         self._watchdog.start()
-        start(self._die_with_slots(slots), "end of slots")
+        keep(lambda: self._die_with_slots(slots), "end of slots")
         for lane in self._lanes:
             if lane.slots is not None:
-                lane.source.start(lane.slots)
+                lane.source.start(lane.slots, lambda error: self._die(error, "getJob"))
         if self.once:
-            start(self._drain(slots), "once")
+            keep(lambda: self._drain(slots), "once")
 
-    async def _register_limits(self) -> None:
+    async def _register_limits(self, *, only_missing: bool = False) -> None:
         """Write the bounds of this worker's limits: the last start wins."""
         limits = {limit: tasks for lane in self._lanes for limit, tasks in lane.plan.limits.items()}
         if limits:
             schema = self._options.schema_name
-            await self.run_statement(lambda connection: register_limits(connection, schema, limits))
+            await self.run_statement(
+                lambda connection: register_limits(connection, schema, limits, only_missing=only_missing)
+            )
 
     def _make_slots(self, lane: PoolLane) -> Slots:
         lane.slots = Slots(
@@ -376,10 +407,13 @@ class WorkerPool:
         return lane.slots
 
     def _limited_jobs_ended(self, finished: Sequence[Finished]) -> None:
-        """Fetch where jobs have ended that used a limit."""
-        for lane in self._lanes:
-            if isinstance(lane.fetcher, LimitedFetcher) and lane.fetcher.is_counted:
-                lane.poll_if_ended(finished)
+        """Fetch where jobs have ended that used a limit: there may be room for others."""
+        lanes = self._limited_lanes
+        for name in {each.job.task_identifier for each in finished} & lanes.keys():
+            fetcher = lanes[name].fetcher
+            if isinstance(fetcher, LimitedFetcher) and fetcher.is_counted:
+                fetcher.made_room()
+                lanes[name].source.poll()
 
     def _limits_changed(self) -> None:
         """Another pool has left room in a limit, or its bounds have changed."""
@@ -388,9 +422,14 @@ class WorkerPool:
                 lane.source.poll()
 
     async def _register(self) -> None:
-        """Read the ids of the tasks of every lane."""
-        for lane in self._lanes:
-            await lane.fetcher.register()
+        """Read the ids of the tasks of every lane, and write limits that are missing."""
+        wanted = [(lane.fetcher, lane.fetcher.identifiers) for lane in self._lanes]
+        schema, names = self._options.schema_name, [name for _, names in wanted for name in names]
+        tasks = await self._fetch_session.run(lambda connection: register_tasks(connection, schema, names))
+        ids = {name: task_id for task_id, name in tasks.items()}
+        for fetcher, identifiers in wanted:
+            fetcher.registered(ids, identifiers)
+        await self._register_limits(only_missing=True)
 
     def _start_listener(self) -> None:
         size = self._database.get_max_size()
@@ -408,6 +447,7 @@ class WorkerPool:
             pool_id=self.id,
             ping=self._ping,
             on_jobs=self._source.pulse,
+            on_freed=self._jobs_freed,
             on_migration=lambda number, breaking: self._schema_watch.change_announced(),
             on_ready=self._listener_ready,
             on_control=self._control_changed,
@@ -418,10 +458,17 @@ class WorkerPool:
 
     def _listener_ready(self) -> None:
         """Notifications sent before now were missed, about jobs as well as migrations."""
+        self._jobs_freed()
         self._source.pulse()
         self._limits_changed()
         self._schema_watch.check()
         self._control_changed()
+
+    def _jobs_freed(self) -> None:
+        """Jobs were returned, unlocked or rescheduled, here or elsewhere, and may have been due for long."""
+        for lane in self._lanes:
+            lane.fetcher.jobs_freed()
+        self._source.poll()
 
     def _is_listening(self) -> bool:
         listener = self._shutdown.listener
@@ -484,6 +531,10 @@ class WorkerPool:
         if self._holds is not None:
             self._holds.allow(after)
 
+    def open_batches(self) -> Sequence[OpenBatch]:
+        """The held batches; may be called from any thread."""
+        return () if self._holds is None else self._holds.open_batches()
+
     def running_report(self) -> tuple[int, dict[int, float]]:
         """How many jobs the pool has, and since when each one runs; may be called from any thread."""
         slots, held = self._slots, 0 if self._holds is None else self._holds.count
@@ -498,6 +549,13 @@ class WorkerPool:
     def seconds_since_answer(self) -> float:
         """How long ago the database answered a statement of this pool, or a heartbeat."""
         return min(time.monotonic() - self._sessions.answered_at, self.lease.age)
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When slots became free without a successful fetch since, if too long ago; by `time.monotonic`."""
+        since = self._source.wanted_since
+        allowed = 3 * self._options.poll_interval + FETCH_MARGIN
+        return None if since is None or time.monotonic() - since < allowed else since
 
     def blockage(self) -> LoopBlockage | None:
         """What blocks the event loop now; may be called from any thread."""
@@ -595,11 +653,11 @@ class WorkerPool:
 
     def _lease_lapsed(self) -> None:
         """Other workers may have declared this pool dead."""
-        self._background.start(self._eviction_check.run(), "eviction check")
+        self._background.keep(self._eviction_check.run, "eviction check")
 
-    async def _read_locked(self, job_ids: list[int]) -> set[int]:
+    async def _read_locked(self, jobs: list[Job]) -> set[int]:
         return await self.run_statement(
-            lambda connection: still_locked(connection, self._options.schema_name, self.id, job_ids)
+            lambda connection: still_ours(connection, self._options.schema_name, self.id, jobs)
         )
 
     async def _read_gone(self, job_ids: list[int]) -> set[int]:
@@ -612,6 +670,7 @@ class WorkerPool:
 
     def _loop_is_blocked(self, blockage: Blockage) -> None:
         """Called in the watchdog's thread."""
+        self.on_blocked()
         for function in self._on_loop_blocked:
             function(blockage.culprit, blockage.since)
 

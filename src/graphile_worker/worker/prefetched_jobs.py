@@ -8,6 +8,8 @@ from operator import attrgetter
 
 from ..job import Job
 
+NO_CEILING = 1 << 15  # worse than every priority
+
 _run_order = attrgetter("priority", "raw_run_at")
 
 

@@ -46,7 +46,7 @@ class ProgressReporter:
     def report(self, job_id: int, report: Report) -> None:
         """Take a report; may be called from any thread."""
         self._changed[job_id] = report
-        if self._task is None and not self._is_closed:
+        if (self._task is None or self._task.done()) and not self._is_closed:
             with suppress(RuntimeError):  # the loop was closed
                 self._loop.call_soon_threadsafe(self._start)
 
@@ -62,7 +62,7 @@ class ProgressReporter:
                     await self._store(ended=self._stored)
 
     def _start(self) -> None:
-        if self._task is None and not self._is_closed:
+        if (self._task is None or self._task.done()) and not self._is_closed:
             self._task = self._loop.create_task(
                 self._work(), name="graphile-worker progress", context=self._context.copy()
             )

@@ -85,7 +85,7 @@ class Sessions:
         await self._end_abandoned(connection)
         holdings = self.holdings
         doubts = holdings.doubts
-        known = [*holdings.jobs, *holdings.given_up, *holdings.unsettled]
+        known = [*holdings.jobs, *holdings.given_up, *holdings.unsettled, *holdings.kept]
         await reclaim_jobs(connection, self._schema, self._pool_id, known)
         holdings.reclaimed(doubts)
 
@@ -155,6 +155,12 @@ class Session:
     def is_connected(self) -> bool:
         """Whether it has a connection that can be used, as far as is known."""
         return self._connection is not None and not is_gone(self._connection)
+
+    @property
+    def server_pid(self) -> int | None:
+        """The backend's; may be read from any thread."""
+        connection = self._connection
+        return None if connection is None or is_gone(connection) else connection.get_server_pid()
 
     @property
     def lease(self) -> Lease:

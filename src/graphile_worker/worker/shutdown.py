@@ -8,6 +8,7 @@ using up an attempt. No step is skipped because an earlier one failed; errors ar
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
@@ -17,6 +18,7 @@ from ..clock import Clock
 from ..db.retry import Delays, is_refusal, with_retries
 from ..error_text import message_of
 from ..errors import JobInterruptedError, TasksLeftBehindError, WorkerStoppedError
+from ..faults import is_our_end
 from ..hooks import Events
 from ..hooks.events import (
     PoolForcefulShutdown,
@@ -40,6 +42,9 @@ FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
 LAST_WRITE = 10.0  # seconds, whatever the grace, to write outcomes while the database is unavailable
 MIN_OBSERVER_TIME = 1.0  # seconds, whatever the grace, for observers to end
 RETURN_RETRIES = Delays(0.1, 0.5)
+RESUME_AFTER = 0.5  # seconds
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class Shutdown:
@@ -132,7 +137,18 @@ class Shutdown:
         self._stopping = asyncio.get_running_loop().create_task(
             self._shut_down(message), name="graphile-worker shutdown", context=self._context.copy()
         )
+        self._stopping.add_done_callback(lambda _: self._ended(message))
         return self._stopping
+
+    def _ended(self, message: str) -> None:
+        """Others may have cancelled it; when a program ends, `resume` is faster."""
+        if not self._finished.done():
+            asyncio.get_running_loop().call_later(RESUME_AFTER, self._start_if_needed, message)
+
+    def _start_if_needed(self, message: str) -> None:
+        if not self._finished.done() and self._stopping is not None and self._stopping.done():
+            logger.error("the shutdown was cancelled; restarting it")
+            self._start(message)
 
     async def _shut_down(self, message: str) -> None:
         error: BaseException | None = self.fatal
@@ -147,7 +163,9 @@ class Shutdown:
             if left_behind and error is None:
                 error = TasksLeftBehindError(message, [(job.task_identifier, job.id) for job in left_behind])
             self._emit_complete()
-        except Exception as failure:
+        except BaseException as failure:
+            if is_our_end(failure):
+                raise
             self._events.emit(PoolGracefulShutdownError(pool_id=self._pool_id, error=failure))
             if self._forced.is_set():
                 self._events.emit(PoolForcefulShutdownError(pool_id=self._pool_id, error=failure))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from ..clock import Clock
 from ..db.retry import Backoff, Delays
 from ..errors import JobError
+from ..faults import is_our_end
 from ..figures.counter import FigureCounter
 from ..hooks import Events
 from ..hooks.redaction import Redactor
@@ -37,12 +38,14 @@ from ..outcome import (
 from ..schema_name import SchemaName
 from .batch_writer import BatchWriter, PendingBatch, QueueContinuation
 from .holds import Holds
+from .prefetched_jobs import NO_CEILING
 from .recorder import HistoryRecorder
 from .session import Session
 from .unwritten import LIGHT, MAX_BATCH, MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES, batch_size, weight_of
 
 RETRY_DELAYS = Delays(0.2, 5.0)
 FLUSH_PAUSE = 0.25  # seconds between two attempts during a flush
+LATE = 0.2  # seconds after which a write seems to wait, for a lock for instance: fetches do not wait for it
 MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
 
 ROW_STAYS = (Failed, Snoozed)
@@ -102,6 +105,7 @@ class Sink:
         self._interrupted: list[Finished] = []
         self._cancelled: list[Finished] = []
         self._in_flight: list[Finished] = []
+        self._sent_at = 0.0
         self._weight = 0  # bytes of unwritten outcomes, as far as they are counted; see `unwritten`
         self._is_full = False
         self._restarts = 0
@@ -122,6 +126,7 @@ class Sink:
         self._unsettled: Collection[int] = ()
         self.not_deleted = 0
         """How many outcomes so far were more than a delete: failed jobs, and those that the history keeps."""
+        self._held_back = NO_CEILING  # the best priority of unwritten jobs of named queues
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
@@ -198,6 +203,8 @@ class Sink:
     def accept(self, finished: Finished) -> None:
         """Accept the outcome of a job that is locked; `put` counts it too."""
         outcome = finished.outcome
+        if finished.job.job_queue_id is not None and finished.job.priority < self._held_back:
+            self._hold_back(finished.job.priority)
         if type(outcome) is Completed:
             self._completed.append(finished)
             if len(finished.job.raw_payload) > LIGHT or len(self._completed) > MAX_UNWRITTEN:
@@ -219,6 +226,12 @@ class Sink:
             self._is_awake = True
             self._written.clear()
             self._wakeup.set()
+
+    def _hold_back(self, priority: int) -> None:
+        """Let jobs of a worse priority wait: the next job of the queue may come with the write."""
+        if self.last_error is None and not any(self._delays) and self._writer.queues is not None:
+            self._held_back = priority
+            self._writer.queues.hold_back(priority)
 
     def _weigh(self, finished: Finished) -> None:
         self._weight += weight_of(finished)
@@ -256,8 +269,10 @@ class Sink:
 
     @property
     def frees_queues(self) -> bool:
-        """Whether the next write frees a named queue; False where writes are delayed or fail."""
+        """Whether the next write frees a named queue soon; False where writes are delayed, wait or fail."""
         if self.last_error is not None or any(self._delays):
+            return False
+        if self._in_flight and self._clock.monotonic() - self._sent_at > LATE:
             return False
         unwritten = (
             self._in_flight, self._completed, self._kept, self._failed, self._interrupted, self._cancelled
@@ -307,10 +322,12 @@ class Sink:
             while batch := self._next_batch():
                 try:
                     is_done = await self._write(batch)
-                except Exception as error:
+                except BaseException as error:
+                    if is_our_end(error):
+                        raise
                     self._write_failed(error)
                     is_done = False
-                self._announce_freed_queues()
+                self._announce_freed_queues(is_done)
                 if is_done:
                     backoff.reset()
                 else:
@@ -318,11 +335,24 @@ class Sink:
             self._is_awake = False
             self._written.set()
 
-    def _announce_freed_queues(self) -> None:
-        if self._writer.has_freed_queues:
-            self._writer.has_freed_queues = False
-            if self._writer.queues is not None:
-                self._writer.queues.queues_freed()
+    def _announce_freed_queues(self, is_done: bool) -> None:
+        writer = self._writer
+        if writer.queues is None:
+            return
+        if writer.has_freed_queues:
+            writer.queues.queues_freed(self._held_back if writer.has_next_jobs and is_done else NO_CEILING)
+            writer.has_freed_queues = writer.has_next_jobs = False
+        if self._held_back < NO_CEILING:
+            self._held_back = self._best_queued() if is_done else NO_CEILING
+            writer.queues.hold_back(self._held_back)
+
+    def _best_queued(self) -> int:
+        """The best priority of unwritten jobs of named queues."""
+        unwritten = (self._completed, self._kept, self._failed, self._interrupted, self._cancelled)
+        return min(
+            (each.job.priority for some in unwritten for each in some if each.job.job_queue_id is not None),
+            default=NO_CEILING,
+        )
 
     async def _pause(self, seconds: float) -> None:
         """Wait before the next attempt; only briefly during a flush, because the worker is stopping then."""
@@ -413,7 +443,7 @@ class Sink:
 
     async def _write(self, batch: list[Finished]) -> bool:
         """Write the batch and requeue what could not be written; False if part of it must wait."""
-        self._in_flight = batch
+        self._in_flight, self._sent_at = batch, self._clock.monotonic()
         pending = PendingBatch(batch)
         try:
             await self._writer.write(pending, self._part_done)

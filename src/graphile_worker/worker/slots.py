@@ -36,7 +36,7 @@ from ..tasks.helpers import JobHelpers, current_helpers
 from ..time_limit import TimeLimit
 from .around import execute_around
 from .causes import TAKEN_AWAY, Cause, TimedOut
-from .early_end import EarlyEnd
+from .early_end import HANDOVER, EarlyEnd
 from .execute import Executor
 from .left_behind import LeftBehind
 from .watched_run import execute_watched
@@ -272,6 +272,9 @@ class Slots:
 
     def _time_is_up(self, early_end: EarlyEnd, limit: TimeLimit) -> None:
         if self._executor.interruption is None:  # else the job is being returned
+            if early_end.has_thread_ended:
+                early_end.schedule(HANDOVER, lambda: self._time_is_up(early_end, limit))
+                return
             call = early_end.call
             if call is not None and (left := _time_left(call, limit.seconds or 0.0)) > 0:
                 early_end.schedule(left, lambda: self._time_is_up(early_end, limit))
@@ -295,6 +298,8 @@ class Slots:
         error = None if task.cancelled() else task.exception()
         # A job may leave a cancellation behind, from a timer of its own: do not lose the slot over it.
         wants_another = not self._closing if task.cancelled() else error is None and task.result()
+        if wants_another and slot.job is not None and not slot.is_abandoned:
+            self._fail(slot, JobError("the slot that ran the job was cancelled"))
         if isinstance(error, GeneratorExit):
             # A future that fails with it closes every coroutine that awaits it, ours too: the task's fault.
             self._fail(slot, error)
@@ -377,7 +382,7 @@ class Slots:
             try:
                 if copy_context() != context or task is None or task.cancelling():
                     return not self._closing
-            except Exception:  # `__eq__` of a value may raise
+            except BaseException:  # `__eq__` of a value may raise
                 return not self._closing
             if ended - self._turn_began > MAX_TURN:
                 await asyncio.sleep(0)

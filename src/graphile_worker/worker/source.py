@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -15,10 +16,12 @@ from ..db.retry import Delays, with_retries
 from ..hooks import Events
 from ..hooks.events import LocalQueueReturnJobs, PoolJobsReturned
 from ..job import Job
+from ..supervised import Supervised, Work
 from .fetcher import Fetcher
 from .prefetched_jobs import PrefetchedJobs
 
 RETRY_DELAYS = Delays(0.2, 5.0)  # seconds between attempts while the database is down
+OnFatal = Callable[[BaseException], None] | None
 
 
 class IdleSlots(Protocol):
@@ -61,6 +64,14 @@ class JobSource(Protocol):
         """Add jobs that a write has locked; not to be called after a release."""
         ...
 
+    def hold_back(self, above: int) -> None:
+        """Start no job of a worse priority than this: that of a named queue whose next job may come soon."""
+        ...
+
+    def queues_freed(self, above: int) -> None:
+        """Fetch soon: the next job of a freed queue may be ready, and of this priority or a worse one."""
+        ...
+
     def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         """Remove and return the prefetched jobs for which `is_dropped` is true."""
         ...
@@ -69,8 +80,8 @@ class JobSource(Protocol):
         """Return prefetched jobs that are paused, and those that arrive later; None if nothing is paused."""
         ...
 
-    def start(self, slots: IdleSlots) -> None:
-        """Begin to fetch for these slots."""
+    def start(self, slots: IdleSlots, on_fatal: OnFatal = None) -> None:
+        """Begin to fetch for these slots; `on_fatal` is called if that cannot continue."""
         ...
 
     async def release(self) -> None:
@@ -90,6 +101,11 @@ class JobSource(Protocol):
     @property
     def is_quiet(self) -> bool:
         """Whether no job is prefetched, no fetch is in flight and none is due."""
+        ...
+
+    @property
+    def wanted_since(self) -> float | None:
+        """Since when a slot has been free without a successful fetch; may be read from any thread."""
         ...
 
     async def quiet(self) -> None:
@@ -117,9 +133,20 @@ class BufferedSource:
         self._due = asyncio.Event()  # wakes the loop
         self._idle = asyncio.Event()  # no fetch is in flight or due
         self._slots: IdleSlots | None = None
-        self._loop_task: asyncio.Task[None] | None = None
+        self._loop: Supervised | None = None
         self._is_paused: Callable[[Job], bool] | None = None
         self._returning: set[asyncio.Task[None]] = set()
+        self._wanted_since: float | None = None
+
+    @property
+    def wanted_since(self) -> float | None:
+        """Since when a slot has been free without a successful fetch, by `time.monotonic`; else None."""
+        return None if self.is_released else self._wanted_since
+
+    def _want(self) -> None:
+        """Note that a free slot wants a job; the loop forgets it when it has fetched, or need not."""
+        if self._wanted_since is None and self._slots is not None and self._slots.free > 0:
+            self._wanted_since = time.monotonic()
 
     async def quiet(self) -> None:
         await self._idle.wait()
@@ -127,10 +154,11 @@ class BufferedSource:
     def reconsider(self) -> None:
         self._due.set()
 
-    def _start_loop(self, loop: Coroutine[Any, Any, None], slots: IdleSlots, name: str) -> None:
+    def _start_loop(self, loop: Work, slots: IdleSlots, name: str, on_fatal: OnFatal) -> None:
+        """Run the loop that fetches; it must be able to begin again wherever it ended."""
         self._slots = slots
-        self._due.set()
-        self._loop_task = asyncio.get_running_loop().create_task(loop, name=name)
+        self._loop = Supervised(loop, name, on_fatal=on_fatal, is_over=lambda: self.is_released)
+        self._loop.start()
 
     def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
         self._is_paused = is_paused
@@ -146,15 +174,15 @@ class BufferedSource:
     def poll(self) -> None:
         raise NotImplementedError
 
+    @property
+    def is_released(self) -> bool:
+        raise NotImplementedError
+
     async def _end_loop(self) -> None:
         """Wait for the loop of a released source to end; if cancelled, cancel it as well."""
         self._due.set()
-        if self._loop_task is not None:
-            try:
-                await asyncio.wait((self._loop_task,))
-            except asyncio.CancelledError:
-                self._loop_task.cancel()
-                raise
+        if self._loop is not None:
+            await self._loop.end()
         self._idle.set()
 
     def _wake(self, count: int) -> None:
@@ -183,7 +211,11 @@ class BufferedSource:
     ) -> None:
         """Unlock those of these jobs that are locked, and emit this event for all."""
         if locked:
-            await retry_until_done(lambda: self._fetcher.return_jobs(locked), self._clock, self._on_error)
+            try:
+                await retry_until_done(lambda: self._fetcher.return_jobs(locked), self._clock, self._on_error)
+            except BaseException:
+                self._fetcher.forget_jobs(locked)  # no one else has them
+                raise
         if jobs:
             self._events.emit(event(pool_id=self._fetcher.pool_id, jobs=jobs))
 

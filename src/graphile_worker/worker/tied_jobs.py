@@ -18,7 +18,8 @@ from .watermarks import ranges_up_to
 
 # What another worker has released, or what was passed, waits until then.
 FROM_START_AFTER = 1.0  # seconds between two fetches from the start, ...
-FROM_START_COSTS = 10  # ... or this many times as long as one takes
+FROM_START_COSTS = 10  # ... or this many times as long as one takes, ...
+FROM_START_WITHIN = 2.0  # ... and never more, because it may have waited for a lock, or for this process
 MOST_IN_VAIN = 5  # fetches by id that find nothing although such jobs are there; other workers may have those
 UNTIED = 20  # batches without a fetch by id after that
 
@@ -76,6 +77,7 @@ class TiedJobs:
         self._untied -= self._untied > 0
         if not self._untied and len(rows) == limit and self._changes == changes:
             ended = time.monotonic()
-            self._from_start_at = ended + max(FROM_START_AFTER, FROM_START_COSTS * (ended - began))
+            cost = min(FROM_START_COSTS * (ended - began), FROM_START_WITHIN)
+            self._from_start_at = ended + max(FROM_START_AFTER, cost)
             self._ties, self._tasks = ties_of(rows), tasks
         return rows, len(rows) == limit

@@ -96,7 +96,7 @@ def _is_given_up(error: BaseException, rules: FailureRules | None) -> bool:
 def _delay(job: Job, error: BaseException, rules: FailureRules) -> float | None:
     try:
         return None if rules.retry is None else rules.retry.delay(job.attempts, error)
-    except Exception:
+    except BaseException:
         logger.exception(
             "task %s (job %d): the function of @task(retry=...) failed; using the default back-off",
             job.task_identifier, job.id, extra=job_fields(job),

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..error_parts import PACKAGE_FOLDER
+from ..faults import report
 from ..job import Job
 from ..observability.job_context import job_fields
 from ..observability.stack_log import log_with_stack
@@ -139,6 +140,15 @@ class LoopWatchdog:
     # -- in the thread -------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
+        while not self._is_stopped:
+            try:
+                self._watch_until_stopped()
+                return
+            except BaseException as error:  # a log handler, for instance
+                report(logger, "the watchdog of the event loop failed and continues", error=error)
+                time.sleep(CHECK_INTERVAL)
+
+    def _watch_until_stopped(self) -> None:
         idle_checks = 0
         while not self._is_stopped:
             if idle_checks < IDLE_CHECKS:
@@ -206,7 +216,7 @@ class LoopWatchdog:
         )
         try:
             self._on_blocked(blockage)
-        except Exception:
+        except BaseException:
             logger.debug("the blocked event loop could not be reported", exc_info=True)
 
     def _look(self, since: float) -> Blockage:

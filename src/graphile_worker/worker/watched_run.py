@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from ..faults import report
 from ..hooks import RunWatcher
 from ..job import Job
 from ..outcome import Outcome
@@ -23,8 +24,8 @@ async def execute_watched(
     for watcher in watchers:
         try:
             states.append((watcher, watcher.before(job)))
-        except Exception:
-            _log_failure(watcher, job)
+        except BaseException as error:
+            _log_failure(watcher, job, error)
     outcome: Outcome | None = None
     try:
         if executor.around_run:
@@ -35,13 +36,13 @@ async def execute_watched(
         for watcher, state in reversed(states):
             try:
                 watcher.after(state, job, outcome)
-            except Exception:
-                _log_failure(watcher, job)
+            except BaseException as error:
+                _log_failure(watcher, job, error)
     return executor.settled(job, outcome)
 
 
-def _log_failure(watcher: RunWatcher, job: Job) -> None:
-    logger.exception(
-        "a watcher of runs failed for task %s (job %d): %s",
-        job.task_identifier, job.id, type(watcher).__qualname__,
+def _log_failure(watcher: RunWatcher, job: Job, error: BaseException) -> None:
+    report(
+        logger, "a watcher of runs failed for task %s (job %d): %s",
+        job.task_identifier, job.id, type(watcher).__qualname__, error=error,
     )  # fmt: skip

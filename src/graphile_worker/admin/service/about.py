@@ -6,7 +6,6 @@ import platform
 from collections.abc import Mapping
 
 from ...migrate.own_objects import applied_numbers, known_own_objects
-from ...migrate.revisions import SUPPORTED_REVISION
 from ...migrate.state import read_state
 from ...sql import load
 from ...version import __version__
@@ -30,7 +29,7 @@ async def about(database: Database, identity: Identity, settings: Mapping[str, s
         schema=database.schema.name,
         role="" if server is None else server["role"],
         revision=state.revision,
-        supported_revision=SUPPORTED_REVISION,
+        supported_revision=state.known_revision,
         objects=[
             OwnObject(number=step.number, name=step.name, is_applied=step.number in applied)
             for step in known_own_objects()

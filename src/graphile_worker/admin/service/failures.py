@@ -270,10 +270,10 @@ async def _details(
 
 
 async def _error_group(connection: Connection, schema: SchemaName, fingerprint: str) -> ErrorGroup:
-    row = await connection.fetchrow(load("admin/get_error_group", schema), fingerprint)
-    if row is None:
+    found = await list_error_groups(connection, schema, fingerprint=fingerprint, limit=1)
+    if not found:
         raise not_found("such error group")
-    return ErrorGroup(*row)
+    return found[0]
 
 
 def _job(row: Row, failed_at: datetime | None) -> GroupJob:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...db.array_types import teach_arrays
 from ...db.connection import Connection
 from ...histogram import BUCKETS, percentile
 from ...schema_name import SchemaName
@@ -43,7 +42,6 @@ async def read_percentiles(
     """`run_p95` and `wait_p95` in each step, by task; the empty name is for all together."""
     if not of.is_recorded:
         return {}
-    teach_arrays(connection)
     steps: defaultdict[tuple[str, int], _Times] = defaultdict(_Times)
     for step, task, *row in await read_steps(connection, schema, "times", of, tables, task_identifier):
         steps[task, step].add(*row)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...db.array_types import teach_arrays
 from ...db.connection import Connection
 from ...job import instant
 from ...recovery.worker_rows import WorkerSummary
@@ -43,7 +42,6 @@ async def read_running(
     if not started:
         return RunningJobs([], {})
     oldest = sorted(started, key=lambda id: started[id] or now)[:MOST_JOBS]
-    teach_arrays(connection)
     rows = await connection.fetch(load("admin/running_jobs", schema), oldest)
     lines = [
         _line(row["id"], row["task_identifier"], started[row["id"]] or instant(row["locked_at"]),

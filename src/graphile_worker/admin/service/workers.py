@@ -272,6 +272,8 @@ def _state(worker: WorkerSummary, asked: Mapping[Any, StateRequest]) -> tuple[Wo
         return "late", f"blocked for {duration(worker.blocked.seconds)} by {worker.blocked.culprit}"
     if worker.silent_for is not None:
         return "late", f"no heartbeat for {duration(worker.silent_for)}"
+    if worker.stalled_for is not None:
+        return "late", f"no fetch has succeeded for {duration(worker.stalled_for)}"
     if "stop" in asked:
         return "stopping", "asked to stop"
     if "quiet" in asked:

@@ -55,7 +55,9 @@ class Scratch:
 
     async def clear(self) -> None:
         """Remove all jobs and queues."""
-        await self._connection.execute(load("bench/clear", self.schema))
+        rows = await self._connection.fetch(load("bench/referencing_tables", self.schema), self.schema.name)
+        statement = load("bench/clear", self.schema)
+        await self._connection.execute(", ".join([statement.strip(), *(row["name"] for row in rows)]))
 
     async def make_queues(self, count: int, *, held_by: str | None = None) -> None:
         """Create named queues for jobs to be spread over."""

@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from ...queries.maintenance import CleanupReport
 
 
-@command("cleanup", database=True, flags={"tasks": "task_directory"})
+@command("cleanup", database=True, flags={"tasks": "task_directory", "app": "app"})
 @click.argument("names", nargs=-1, type=Names(CLEANUP_TASKS), metavar="[NAMES]...")
+@click.option("--app", metavar="MODULE:ATTR", help="Application whose task names are kept.")
 @click.option("--tasks", metavar="DIR|MODULE:ATTR", help="Tasks whose names are kept.  [default: tasks]")
 def cleanup_command(settings: Settings, names: tuple[tuple[str, ...], ...]) -> Output:
     """Delete unused queues and task names, or permanently failed jobs.
 
     \b
     GC_JOB_QUEUES            named queues without jobs
-    GC_TASK_IDENTIFIERS      task names without jobs, unless a local task has the name
+    GC_TASK_IDENTIFIERS      task names without jobs, unless a running worker or a local task has them
     DELETE_PERMAFAILED_JOBS  permanently failed jobs
     Without NAMES: the first two.
 

@@ -92,6 +92,9 @@ def judge(record: HealthRecord | None, now: float, *, within: float, must_listen
         problem = f"worker process {record.pid} hangs: {_blockage(record, now)}"
     elif record.unhealthy is not None:
         problem = f"worker process {record.pid} is shutting down: {record.unhealthy}"
+    elif record.stalled_since is not None:
+        seconds = now - record.stalled_since
+        problem = f"worker process {record.pid}: no fetch has succeeded for {seconds:.0f} seconds"
     elif must_listen and not record.stopping:
         if listened is None:
             problem = f"worker process {record.pid} gets no notifications: LISTEN has not worked yet"

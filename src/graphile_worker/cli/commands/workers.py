@@ -130,6 +130,8 @@ def _state(worker: WorkerSummary) -> str:
             return f"blocked for {duration(worker.blocked.seconds)} by {worker.blocked.culprit}"
         if worker.silent_for is not None:
             return f"no heartbeat for {duration(worker.silent_for)}"
+        if worker.stalled_for is not None:
+            return f"no fetch has succeeded for {duration(worker.stalled_for)}"
         return "alive"
     return f"missed heartbeats, dead in {duration(worker.dead_in)}" if worker.dead_in else "dead"
 

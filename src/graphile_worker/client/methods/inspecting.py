@@ -39,7 +39,8 @@ class Inspecting(ClientBase):
         """Delete what is no longer needed; returns how much was deleted.
 
         The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
-        Permanently failed jobs are deleted only with `DELETE_PERMAFAILED_JOBS`.
+        Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
+        with `DELETE_PERMAFAILED_JOBS`.
         """
         from ...queries import maintenance
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigError
+from ...faults import call_guarded
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -36,7 +37,7 @@ async def own_text(registry: CollectorRegistry | None) -> bytes | None:
     except ImportError:
         return None
     # In a thread, because collectors of the application may take their time.
-    return await asyncio.to_thread(rendered, registry or REGISTRY)
+    return await asyncio.to_thread(call_guarded, rendered, registry or REGISTRY)
 
 
 async def own_families() -> list[Family] | None:
@@ -46,4 +47,4 @@ async def own_families() -> list[Family] | None:
         from ...metrics.exposition import families_of
     except ImportError:
         return None
-    return await asyncio.to_thread(families_of, REGISTRY)
+    return await asyncio.to_thread(call_guarded, families_of, REGISTRY)

@@ -9,6 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from ...hooks import Hooks, WorkerContext
+from ...supervised import Supervised
 from .own_metrics import own_families
 from .process_state import ProcessState
 from .reports import Question, Report, receive, send
@@ -25,7 +26,7 @@ class ReportingPlugin:
     def __init__(self, path: str) -> None:
         self._path = path
         self._state = ProcessState()
-        self._task: asyncio.Task[None] | None = None
+        self._loop = Supervised(self._run, "reports")
         self._writer: asyncio.StreamWriter | None = None
 
     def install(self, hooks: Hooks) -> None:
@@ -37,13 +38,11 @@ class ReportingPlugin:
 
     async def open(self) -> None:
         """Answer from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker reports")
+        self._loop.start()
 
     async def close(self) -> None:
         """Report for the last time, so that nothing that was counted is lost."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        await self._loop.stop()
         if self._writer is not None:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(LAST_REPORT_WITHIN):

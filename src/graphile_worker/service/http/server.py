@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server for health checks and metrics: GET and HEAD, one request per connection.
 
-It has no dependency, and bounds what a client can take: the size of a request, the time to send one and to
-read the answer, and the number of connections.
+It has no dependencies, and limits what a client can use: the size of a request, the time to send one and to
+read the answer, and the number of connections. A new connection is never refused, because it may be the probe
+that decides about a restart. If there are too many, the one that has waited longest is closed.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from ...errors import ConfigError
+from ...faults import is_our_end, report
 
 MAX_HEAD = 8192  # bytes of a request line with its headers
 READ_WITHIN = 5.0  # seconds for a client to send its request
+ANSWER_WITHIN = 10.0  # seconds until we must have an answer
 WRITE_WITHIN = 10.0  # seconds for a client to read the answer
 MAX_CONNECTIONS = 64
 BACKLOG = 128
@@ -95,13 +99,21 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _State(IntEnum):
+    """What a connection waits for; the first ones are closed first."""
+
+    REQUEST = 0
+    READER = 1
+    ANSWER = 2
+
+
 class HttpServer:
     """Serves requests on a socket until it is closed."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.Task[None], _State] = {}  # the oldest first
 
     async def open(self, listening: socket.socket) -> None:
         """Begin to serve; the socket belongs to this object from now on."""
@@ -120,22 +132,38 @@ class HttpServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if len(self._clients) >= MAX_CONNECTIONS or task is None:
-            writer.transport.abort()
+        if task is None:
             return
-        self._clients.add(task)
+        if len(self._clients) >= MAX_CONNECTIONS:
+            self._close_one()
+        self._clients[task] = _State.REQUEST
         try:
-            await self._serve(reader, writer)
+            await self._serve(reader, writer, task)
         except (OSError, TimeoutError, asyncio.CancelledError):  # the client is gone, or the server closes
             writer.transport.abort()
-        except Exception:
-            logger.exception("a request could not be served")
+        except BaseException as error:
             writer.transport.abort()
+            if is_our_end(error):
+                raise
+            report(logger, "a request could not be served", error=error)
         finally:
-            self._clients.discard(task)
+            self._clients.pop(task, None)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        method, response = await self._answer(reader)
+    def _close_one(self) -> None:
+        """Make room: close the oldest connection without a request, or else the oldest that waits."""
+        oldest = min(self._clients, key=self._clients.__getitem__)
+        del self._clients[oldest]
+        oldest.cancel()
+
+    def _enter(self, task: asyncio.Task[None], state: _State) -> None:
+        if task in self._clients:
+            self._clients[task] = state
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
+    ) -> None:
+        method, response = await self._answer(reader, task)
+        self._enter(task, _State.READER)
         async with asyncio.timeout(WRITE_WITHIN):
             writer.write(_head(response))
             if method != "HEAD":
@@ -145,7 +173,7 @@ class HttpServer:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, Response]:
+    async def _answer(self, reader: asyncio.StreamReader, task: asyncio.Task[None]) -> tuple[str, Response]:
         try:
             async with asyncio.timeout(READ_WITHIN):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -161,10 +189,17 @@ class HttpServer:
             return "", problem(400, "this is not an HTTP request")
         if method not in ("GET", "HEAD"):
             return method, problem(405, "use GET or HEAD", headers=(("Allow", "GET, HEAD"),))
+        self._enter(task, _State.ANSWER)
         try:
-            return method, await self._handler(request)
-        except Exception:
-            logger.exception("%s %s failed", method, request.path)
+            async with asyncio.timeout(ANSWER_WITHIN) as limit:
+                return method, await self._handler(request)
+        except BaseException as error:  # collectors of the application may raise anything
+            if isinstance(error, TimeoutError) and limit.expired():
+                logger.warning("%s %s took longer than %g seconds", method, request.path, ANSWER_WITHIN)
+                return method, problem(503, f"no answer within {ANSWER_WITHIN:g} seconds")
+            if is_our_end(error):
+                raise
+            report(logger, "%s %s failed", method, request.path, error=error)
             return method, problem(500, "an error occurred; the log of the worker has the details")
 
 

@@ -73,6 +73,8 @@ class WatchedPool:
             return f"jobs cannot be fetched: {self._fetch_error}"
         if silent > allowed:
             return f"the database has not answered for {silent:.0f} seconds"
+        if (stalled := self._worker.pool.stalled_since) is not None:
+            return f"no fetch has succeeded for {time.monotonic() - stalled:.0f} seconds; see the log"
         return None
 
     # -- events --------------------------------------------------------------------------------------------

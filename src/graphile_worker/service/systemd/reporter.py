@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
 from ...hooks import Hooks, WorkerContext
 from ...hooks.events import GracefulShutdown, Stopped
 from ...hooks.plugins import LivePool
+from ...supervised import Supervised
 
 STATUS_INTERVAL = 10.0  # seconds
 
@@ -41,7 +41,7 @@ class Reporter:
         self._may_reload = may_reload
         self._pool: LivePool | None = None
         self._is_stopping = False
-        self._task: asyncio.Task[None] | None = None
+        self._loop = Supervised(self._report, "systemd")
 
     def install(self, hooks: Hooks) -> None:
         """Observe the shutdown."""
@@ -58,16 +58,13 @@ class Reporter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._loop.stop()
 
     def ready(self) -> None:
         """The worker has started."""
         if self._pool is not None and not self._is_stopping:
             self._receiver.ready(self._pool.concurrency)
-        self._task = asyncio.get_running_loop().create_task(self._report(), name="graphile-worker systemd")
+        self._loop.start()
 
     def _stop(self, signal_name: str | None) -> None:
         if self._is_stopping:

@@ -7,8 +7,8 @@
 -- ours, and so returns jobs in the order of the specs.
 with installed as materialized (
     select exists (
-        select from pg_proc
-        where pg_proc.oid = pg_catalog.to_regprocedure($11::text)
+        select from pg_catalog.pg_proc
+        where pg_proc.oid = pg_catalog.to_regprocedure($11::text)::oid
         and md5(pg_proc.prosrc) = $12::text
     ) as is_ours
 )

@@ -9,8 +9,8 @@
 -- payloads; a list is null if it is not needed.
 with installed as materialized (
     select exists (
-        select from pg_proc
-        where pg_proc.oid = pg_catalog.to_regprocedure($8::text)
+        select from pg_catalog.pg_proc
+        where pg_proc.oid = pg_catalog.to_regprocedure($8::text)::oid
         and md5(pg_proc.prosrc) = $9::text
     ) as is_ours
 )

@@ -7,7 +7,7 @@ with
 scan as materialized (
   select
     pg_catalog.pg_relation_size(pg_catalog.to_regclass($1::text))
-    <= $2::integer::bigint * current_setting('block_size')::bigint as is_scanned
+    <= $2::integer::bigint * pg_catalog.current_setting('block_size')::bigint as is_scanned
 ),
 held as (
   select locked_by as id, count(*) as jobs, date_part('epoch', min(locked_at)) as locked_since

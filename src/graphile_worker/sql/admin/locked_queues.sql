@@ -9,7 +9,7 @@ from :GRAPHILE_WORKER_SCHEMA._private_job_queues
 where locked_at is not null
   and (
     select pg_catalog.pg_relation_size(pg_catalog.to_regclass($1::text))
-      <= $2::integer::bigint * current_setting('block_size')::bigint
+      <= $2::integer::bigint * pg_catalog.current_setting('block_size')::bigint
   )
 order by locked_at, id
 limit $3::integer

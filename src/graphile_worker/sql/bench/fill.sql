@@ -22,4 +22,4 @@ select
 from generate_series($2::integer, $3::integer) as number
 join :GRAPHILE_WORKER_SCHEMA._private_tasks as task on task.identifier = $1::text
 left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
-  on queue.queue_name = case when $7::integer > 0 then 'bench ' || (number % $7)::text end
+  on queue.queue_name = case when $7::integer > 0 then 'bench ' || (number % $7::integer)::text end

@@ -27,18 +27,23 @@ union all
 select 'wide', null, null, null, null, null, null
 where exists (select from :GRAPHILE_WORKER_SCHEMA._private_py_tracks)
 union all
-select 'cancel', null, cancel.job_id, cancel.reason, null, null, null
-from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
-join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
-where job.locked_by = $1::text
+-- No joins with the jobs: without statistics about cancelled jobs, the planner might read all jobs for one.
+select
+  'cancel', null, job.id,
+  (select cancel.reason from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel where cancel.job_id = job.id),
+  null, null, null
+from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+where job.id = any (array(select cancel.job_id from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel))
+  and job.locked_by = $1::text
 :include requested
 union all
 select
   case when exists (
     select
     from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
-    left join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
-    where job.locked_at is null and cancel.asked_at < now() - interval '2 seconds'
+    where cancel.asked_at < now() - interval '2 seconds' and (
+      select job.locked_at from :GRAPHILE_WORKER_SCHEMA._private_jobs job where job.id = cancel.job_id
+    ) is null
   ) then 'leftover' else 'asked' end,
   null, null, null, null, null, null
 where exists (select from :GRAPHILE_WORKER_SCHEMA._private_py_cancels)

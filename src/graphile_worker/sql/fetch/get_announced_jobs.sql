@@ -34,7 +34,7 @@ where job.ctid = any (
       )
       and next.run_at <= coalesce($5::timestamptz, now())
       and next.task_id = any ((select $2::text::integer[])::integer[])
-      and ($4::text[] is null or next.flags is null or not next.flags ?| $4)
+      and ($4::text[] is null or next.flags is null or not next.flags ?| $4::text[])
     order by next.run_at
     limit $3::integer
     for update skip locked

@@ -2,7 +2,8 @@
 --
 -- Used for a while after get_jobs was slow because it had to read past very many rows that it cannot take: jobs of tasks
 -- that this pool does not have, or dead rows that a long transaction keeps from being vacuumed. Priorities with a
--- watermark are read from there, and the gaps between them from the start.
+-- watermark are read from there, and the gaps between them from the start. The variant `urgent` takes no job of a queue
+-- either that is worse than the last range.
 --
 -- $1 text                pool id, written to locked_by
 -- $2 text                ids of the tasks that this pool can run

@@ -2,4 +2,4 @@
 --
 -- $1 text  name of the schema
 -- Returns whether it was free.
-select pg_try_advisory_lock(hashtextextended($1 || '/exporter', 0::bigint))
+select pg_try_advisory_lock(hashtextextended($1::text || '/exporter', 0::bigint))

@@ -8,7 +8,7 @@ from (
   from (
     select id from :GRAPHILE_WORKER_SCHEMA._private_py_task_names where identifier = $6::text
     union
-    select id from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = $6
+    select id from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = $6::text
   ) wanted
   cross join lateral (
     select history.*

@@ -10,7 +10,8 @@
 -- Returns the columns of a job as if it were locked, in run order.
 with recursive
 :include held_terms
-:include queues
+:include keyed
+:include free_queues
 select
 :include held_columns
 from unnest($5::smallint[], $6::smallint[], $7::double precision[]) as range (low, high, since)
@@ -19,28 +20,43 @@ cross join lateral (
     select job.*
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where range.low = range.high and job.is_available and job.job_queue_id is null
-      and job.priority = range.low and job.run_at >= to_timestamp(range.since)
-      and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
+      and job.key is null and job.priority = range.low and job.run_at >= to_timestamp(range.since)
+      and job.run_at <= least(
+        coalesce($4::timestamptz, statement_timestamp()),
+        (
+          select case
+            when range.low < last_keyed.priority then 'infinity'
+            when range.low = last_keyed.priority then last_keyed.run_at - interval '1 microsecond'
+            else '-infinity'
+          end
+          from last_keyed
+        )
+      )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($3::text[] is null or job.flags is null or not job.flags ?| $3)
+      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.run_at
     limit $1::integer
-    for update skip locked
+    for no key update skip locked
   ) known
   union all
   select * from (
     select job.*
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where range.low < range.high and job.is_available and job.job_queue_id is null
-      and job.priority between range.low and range.high
+      and job.key is null
+      and job.priority between range.low and least(range.high, (select priority from last_keyed))
       and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
+      and (
+        job.priority < (select priority from last_keyed) is not false
+        or job.run_at < (select run_at from last_keyed)
+      )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($3::text[] is null or job.flags is null or not job.flags ?| $3)
+      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.priority, job.run_at
     limit $1::integer
-    for update skip locked
+    for no key update skip locked
   ) gap
 ) found
 where not (select may_be_next from queues)

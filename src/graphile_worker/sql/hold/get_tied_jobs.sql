@@ -14,7 +14,8 @@
 -- Returns the columns of a job as if it were locked, in run order; none if another job may be next.
 with recursive
 :include held_terms
-:include queues
+:include keyed
+:include free_queues
 ,
 -- Whether a job comes before them. The head of the index would tell too, but it has the deleted rows of the last batches.
 urgent as materialized (
@@ -66,13 +67,14 @@ select
 :include held_columns
 from :GRAPHILE_WORKER_SCHEMA._private_jobs found
 where found.id > (select id from start) and found.id <= (select id from start) + 4::bigint * $1::bigint
-  and found.is_available and found.job_queue_id is null
-  and found.priority = $5 and found.run_at = to_timestamp($6)
+  and found.is_available and found.job_queue_id is null and found.key is null
+  and found.priority = $5 and found.run_at = to_timestamp($6::double precision)
   and found.run_at <= coalesce($4::timestamptz, statement_timestamp())
   and found.task_id = any ((select ids from task)::integer[])
-  and ($3::text[] is null or found.flags is null or not found.flags ?| $3)
+  and ($3::text[] is null or found.flags is null or not found.flags ?| $3::text[])
   and (found.xmax = 0 or found.xmax <> all ((select transactions from other)::xid[]))
-  and not exists (select from urgent) and not (select may_be_next from queues)
+  and not exists (select from urgent)
+  and not exists (select from last_keyed where (priority, run_at) <= ($5, to_timestamp($6::double precision))) and not (select may_be_next from queues)
 order by found.id
 limit $1
-for update of found skip locked
+for no key update of found skip locked

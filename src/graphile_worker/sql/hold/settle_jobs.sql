@@ -26,7 +26,7 @@ taken as (
 select
   job.id,
   case
-    when job.locked_by = $1 or taken.id is not null then true
+    when job.locked_by = $1::text or taken.id is not null then true
     when job.locked_at is null and job.attempts::integer = wanted.attempts - 1
       and job.id <> all (array(select id from free)) then false
   end as is_ours

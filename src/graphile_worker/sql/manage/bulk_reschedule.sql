@@ -4,8 +4,8 @@
 -- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with changed jobs
 -- task_identifier, jobs, failed (how many are permanently failed after the change) and ids; one row of zeros if none.
 :include bulk_chosen
-changed as materialized (
-    select job.id, job.task_id, job.is_available, null::json as kept, false as is_asked
+rescheduled as materialized (
+    select job.id, job.task_id, job.is_available, job.run_at
     from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
         job_ids => array(select chosen.id from chosen),
         run_at => coalesce($15::timestamptz, now() + pg_catalog.make_interval(secs => $16::float8)),
@@ -13,5 +13,12 @@ changed as materialized (
         attempts => $18::integer,
         max_attempts => $19::integer
     ) as job
+),
+:include told_of_rescheduled
+,
+changed as materialized (
+    select job.id, job.task_id, job.is_available, null::json as kept, false as is_asked
+    from rescheduled as job
+    left join told on true
 )
 :include bulk_result

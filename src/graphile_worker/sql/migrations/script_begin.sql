@@ -6,3 +6,5 @@
 -- upgrade a schema that is older, use `graphile-worker migrate`.
 
 begin;
+-- Suppresses notices that an object to be replaced does not exist.
+set local client_min_messages = warning;

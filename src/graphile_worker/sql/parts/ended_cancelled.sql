@@ -24,6 +24,6 @@ forgotten as (
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1
+  where queue.locked_by = $1::text
     and queue.id = any (array(select job_queue_id from ended where locked_by is not null and job_queue_id is not null))
 )

@@ -19,7 +19,7 @@ queued as materialized (
       where job.is_available and job.job_queue_id = any (array[visited.id]) -- see write_outcomes
         and job.run_at <= coalesce($5::timestamptz, now())
         and job.task_id = any ((select ids from task)::integer[])
-        and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+        and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
       order by job.job_queue_id, job.priority, job.run_at
       limit visited.share
     ) head

@@ -13,7 +13,7 @@ plain as materialized (
     where job.is_available and job.job_queue_id is null
       and job.priority = plain_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.run_at
     limit $3::integer

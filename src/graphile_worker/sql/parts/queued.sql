@@ -26,7 +26,11 @@ queue_priority (priority) as (
 -- A bounded number of jobs of named queues in run order ...
 examined as materialized (
   select found.place, found.job_queue_id, found.priority, found.run_at
-  from queue_priority cross join lateral (
+  from (
+    select candidate.priority from queue_priority candidate
+    where
+:include queue_bound
+  ) queue_priority cross join lateral (
     select job.ctid as place, job.job_queue_id, job.priority, job.run_at
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null
@@ -43,7 +47,7 @@ examined as materialized (
         )
       )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
     order by job.run_at
     limit 2 * $3 + 40
   ) found
@@ -111,7 +115,7 @@ other_head as materialized (
     where job.is_available and job.job_queue_id = any (array[other_queue.id]) -- see write_outcomes
       and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
     order by job.job_queue_id, job.priority, job.run_at
     limit 1
   ) next
@@ -119,7 +123,12 @@ other_head as materialized (
 ),
 other_queued as materialized (
   select other.place, other.job_queue_id, other.priority, other.run_at
-  from (select * from other_head order by priority, run_at) other
+  from (
+    select * from other_head candidate
+    where
+:include queue_bound
+    order by priority, run_at
+  ) other
   cross join lateral (
     select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
     where queue.id = other.job_queue_id and queue.is_available

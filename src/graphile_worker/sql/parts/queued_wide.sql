@@ -41,7 +41,7 @@ examined as materialized (
         )
       )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
     order by job.run_at
     limit 2 * $3 + 40
   ) found
@@ -145,7 +145,7 @@ other_head as materialized (
     where job.is_available and job.job_queue_id = any (array[other.id]) -- see write_outcomes
       and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
     order by job.job_queue_id, job.priority, job.run_at
     limit 1
   ) next

@@ -2,6 +2,6 @@
   least(
     100::double precision,
     100::double precision * $2::integer::double precision / greatest(
-      pg_catalog.pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, 1::bigint
+      pg_catalog.pg_relation_size($1::text::regclass) / pg_catalog.current_setting('block_size')::bigint, 1::bigint
     )::double precision
   )

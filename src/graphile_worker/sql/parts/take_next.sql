@@ -5,7 +5,7 @@ task (ids) as materialized (select $3::text::integer[]),
 -- queue may already be running another job of this pool.
 held_queue as materialized (
   select id from :GRAPHILE_WORKER_SCHEMA._private_job_queues
-  where locked_by = $1
+  where locked_by = $1::text
     and id = any (array(select job_queue_id from ended where job_queue_id is not null))
 ),
 -- An array of one queue instead of an equality: then only the index that starts with the queue provides this order, and
@@ -18,7 +18,7 @@ next as materialized (
     where job.is_available and job.job_queue_id = any (array[held_queue.id])
       and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
     order by job.job_queue_id, job.priority, job.run_at
     limit 1
     for update skip locked
@@ -33,7 +33,7 @@ taken as (
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1
+  where queue.locked_by = $1::text
     and queue.id = any (array(select id from held_queue except select job_queue_id from taken))
 ),
 -- A queue that stays busy for hours must not look like a stale lock; a minute's precision is enough.

@@ -7,7 +7,7 @@ held_queue as materialized (
   select queue.id, coalesce(track.home_id, queue.id) as home_id
   from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   left join :GRAPHILE_WORKER_SCHEMA._private_py_tracks track on track.queue_id = queue.id
-  where queue.locked_by = $1
+  where queue.locked_by = $1::text
     and queue.id = any (array(select job_queue_id from ended where job_queue_id is not null))
 ),
 -- Another pool may take jobs of the same home at this moment, so some more are examined.
@@ -31,7 +31,7 @@ next as materialized (
             where job.is_available and job.job_queue_id = any (array[source.id]) -- see `take_next`
               and job.run_at <= coalesce($5::timestamptz, now())
               and job.task_id = any ((select ids from task)::integer[])
-              and ($4::text[] is null or job.flags is null or not job.flags ?| $4)
+              and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
             order by job.job_queue_id, job.priority, job.run_at
             limit home.free + 5
           ) first
@@ -64,7 +64,7 @@ taken as (
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1
+  where queue.locked_by = $1::text
     and queue.id = any (array(select id from held_queue except select job_queue_id from taken))
 ),
 -- A queue that stays busy for hours must not look like a stale lock; a minute's precision is enough.

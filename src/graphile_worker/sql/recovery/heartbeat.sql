@@ -8,5 +8,5 @@
 update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
 set last_seen_at = now(), lost_at = null, liveness = $2, backend_pid = $3
 from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
-where worker.id = $1
+where worker.id = $1::text
 returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time

@@ -22,5 +22,5 @@ set
     '[]'
   )
 from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
-where worker.id = $1
+where worker.id = $1::text
 returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time

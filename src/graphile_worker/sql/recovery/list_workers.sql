@@ -11,7 +11,7 @@ with
 scan as materialized (
   select
     $2::boolean
-    or pg_catalog.pg_relation_size(class.oid) <= $3::bigint * current_setting('block_size')::bigint as is_scanned
+    or pg_catalog.pg_relation_size(class.oid) <= $3::bigint * pg_catalog.current_setting('block_size')::bigint as is_scanned
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   where namespace.nspname = $1::text and class.relname = '_private_jobs'

@@ -3,4 +3,4 @@
 -- $1 text  name of the schema
 -- $2 text  pool id
 -- Returns whether it was free.
-select pg_try_advisory_lock(hashtextextended($1 || '/' || $2, 0::bigint))
+select pg_try_advisory_lock(hashtextextended($1::text || '/' || $2::text, 0::bigint))

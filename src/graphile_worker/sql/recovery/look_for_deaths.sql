@@ -27,8 +27,8 @@ other as materialized (
 ),
 death as (
   select case
-    when died_at between now() - interval '1 second' * $3 and now() + interval '1 second' * $3
-    then date_part('epoch', died_at) + $3
+    when died_at between now() - interval '1 second' * $3::double precision and now() + interval '1 second' * $3::double precision
+    then date_part('epoch', died_at) + $3::double precision
   end as calm_at
   from :GRAPHILE_WORKER_SCHEMA._private_py_last_death
 )

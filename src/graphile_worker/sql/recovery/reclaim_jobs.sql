@@ -2,8 +2,18 @@
 --
 -- $1 text      pool id
 -- $2 bigint[]  ids of the jobs that the pool knows it has locked
--- Returns the ids of the returned jobs; the attempt does not count. Queues locked for no known job are freed.
+-- Returns the ids of the returned jobs, and whether the job is obsolete (see parts/retired). The attempt does not
+-- count. Queues locked for no known job are freed.
 with
+locked as materialized (
+  select
+    job.id,
+:include retired
+    as is_retired
+  from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  where job.locked_by = $1::text and job.id <> all ($2::bigint[])
+  for update of job
+),
 lost as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
@@ -14,19 +24,20 @@ lost as (
     end,
     locked_by = null,
     locked_at = null
-  where job.locked_by = $1::text and job.id <> all ($2::bigint[])
-  returning job.id
+  from locked
+  where job.id = any (array[locked.id]) -- see write_outcomes
+  returning job.id, locked.is_retired
 ),
 freed_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1 and not exists (
+  where queue.locked_by = $1::text and not exists (
     select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.locked_by = $1 and job.id = any ($2::bigint[]) and job.job_queue_id = queue.id
+    where job.locked_by = $1::text and job.id = any ($2::bigint[]) and job.job_queue_id = queue.id
   )
 ),
 notified as materialized (
-  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
+  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*), 'freed', true)::text)
   from lost having count(*) > 0
 )
-select lost.id from lost left join notified on true
+select lost.id, lost.is_retired from lost left join notified on true

@@ -8,13 +8,24 @@
 -- $5 boolean[] whether the recovery counts against the job
 -- $6 interval  delay before returned jobs run
 -- $7 integer[] queues that stay locked because one of their jobs does
--- Returns the ids of the recovered jobs, whether each can run again, and its last_error. Notifies workers if any can.
+-- Returns the ids of the recovered jobs, whether each can run again, its last_error, and whether it was to be returned and
+-- is obsolete (see parts/retired). Notifies workers if any can run.
 --
 -- A job whose key was reused or removed while it was locked has no key and no attempts left, and was updated after it
 -- was locked. It does not come back: an older payload would run after the one that replaced it.
 with
 decided as materialized (
   select * from unnest($2::bigint[], $3::text[], $4::text[], $5::boolean[]) as decided (id, verdict, message, counts)
+),
+locked as materialized (
+  select
+    job.id,
+    decided.verdict = 'return' and
+:include retired
+    as is_retired
+  from decided join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = decided.id
+  where job.locked_by = any ($1::text[])
+  for update of job
 ),
 recovered as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
@@ -42,17 +53,16 @@ recovered as (
     locked_by = null,
     locked_at = null,
     updated_at = now()
-  from decided
-  where job.id = decided.id and job.locked_by = any ($1::text[])
-  returning job.id, decided.verdict, decided.counts, job.is_available, job.last_error
+  from decided join locked on locked.id = decided.id
+  where job.id = decided.id
+  returning job.id, decided.verdict, decided.counts, job.is_available, job.last_error, locked.is_retired
 ),
 counted as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_py_recoveries as recovery (job_id, recoveries)
-  select recovered.id, 1 from recovered where recovered.verdict <> 'give_up'
+  select recovered.id, recovered.counts::integer from recovered where recovered.verdict <> 'give_up'
   on conflict (job_id) do update
   set
-    recoveries = recovery.recoveries
-      + (select recovered.counts::integer from recovered where recovered.id = recovery.job_id),
+    recoveries = recovery.recoveries + excluded.recoveries, -- from this row: looking each one up is quadratic
     last_at = now(),
     started_by = null
 ),
@@ -68,7 +78,8 @@ freed_queue as (
   where queue.locked_by = any ($1::text[]) and queue.id <> all ($7::integer[])
 ),
 notified as materialized (
-  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)
+  select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*), 'freed', true)::text)
   from recovered where verdict = 'return' and is_available having count(*) > 0
 )
-select recovered.id, recovered.is_available, recovered.last_error from recovered left join notified on true
+select recovered.id, recovered.is_available, recovered.last_error, recovered.is_retired
+from recovered left join notified on true

@@ -14,13 +14,13 @@ renewed as (
       when updated_at > locked_at then coalesce($3::timestamptz, now()) + interval '1 microsecond'
       else updated_at
     end
-  where id = any ($2::bigint[]) and locked_by = $1
+  where id = any ($2::bigint[]) and locked_by = $1::text
     and locked_at < coalesce($3::timestamptz, now()) - interval '1 hour'
   returning job_queue_id
 ),
 renewed_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues
   set locked_at = coalesce($3::timestamptz, now())
-  where locked_by = $1 and id = any (array(select job_queue_id from renewed where job_queue_id is not null))
+  where locked_by = $1::text and id = any (array(select job_queue_id from renewed where job_queue_id is not null))
 )
 select count(*) from renewed

@@ -5,7 +5,8 @@
 --
 -- The timeouts end the transaction of a sweeper that was suspended or vanished from the network. Without them no other
 -- worker could sweep until the server noticed. The first one covers the time between statements. The driver sends a
--- statement in two steps, and between these the session is not idle: the second one covers that, where there is one.
+-- statement in two steps, and between these the session is not idle: the second one covers that, where there is one, and
+-- other sweepers end such a session (silent_sweeper).
 select pg_try_advisory_xact_lock(1196905043, 1398228304)
 from (
   select

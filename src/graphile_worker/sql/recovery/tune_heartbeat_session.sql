@@ -8,7 +8,9 @@ select
   pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
   pg_catalog.set_config('statement_timeout', '1min', false),
   pg_catalog.set_config('lock_timeout', '0', false),
+:include no_transaction_timeout
+  pg_catalog.set_config('idle_in_transaction_session_timeout', '15s', false),
   case -- not before PostgreSQL 14
-    when current_setting('idle_session_timeout', true) is not null
+    when pg_catalog.current_setting('idle_session_timeout', true) is not null
       then pg_catalog.set_config('idle_session_timeout', '0', false)
   end

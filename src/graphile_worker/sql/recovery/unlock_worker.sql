@@ -2,4 +2,4 @@
 --
 -- $1 text  name of the schema
 -- $2 text  pool id
-select pg_advisory_unlock(hashtextextended($1 || '/' || $2, 0::bigint))
+select pg_advisory_unlock(hashtextextended($1::text || '/' || $2::text, 0::bigint))

@@ -8,10 +8,6 @@
 -- The advisory lock says whose session this is: a sweep ends the sessions of a dead worker by it.
 select
   pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),
-  case -- not before PostgreSQL 17
-    when current_setting('transaction_timeout', true) is not null
-      then pg_catalog.set_config('transaction_timeout', '0', false)
-  end,
   pg_catalog.set_config('tcp_keepalives_idle', '5', false),
   pg_catalog.set_config('tcp_keepalives_interval', '3', false),
   pg_catalog.set_config('tcp_keepalives_count', '3', false),

@@ -16,7 +16,7 @@ select
   pg_catalog.set_config('enable_mergejoin', 'off', false),
   pg_catalog.set_config('enable_sort', 'off', false), -- if an index has the order; the others still sort
   case -- not before PostgreSQL 13
-    when current_setting('enable_incremental_sort', true) is not null
+    when pg_catalog.current_setting('enable_incremental_sort', true) is not null
       then pg_catalog.set_config('enable_incremental_sort', 'off', false)
   end,
   pg_catalog.set_config('jit', 'off', false),
@@ -24,9 +24,10 @@ select
   pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
   pg_catalog.set_config('statement_timeout', '11min', false), -- longer than a worker ever waits
   pg_catalog.set_config('lock_timeout', '0', false),
+:include no_transaction_timeout
   pg_catalog.set_config('idle_in_transaction_session_timeout', '15s', false),
   case -- not before PostgreSQL 14
-    when current_setting('idle_session_timeout', true) is not null
+    when pg_catalog.current_setting('idle_session_timeout', true) is not null
       then pg_catalog.set_config('idle_session_timeout', '0', false)
   end,
   pg_catalog.set_config('tcp_keepalives_idle', '30', false),

@@ -9,7 +9,7 @@ with
 released_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1
+  where queue.locked_by = $1::text
     and queue.id = any (array(select job_queue_id from completed where job_queue_id is not null))
 )
 :include missing

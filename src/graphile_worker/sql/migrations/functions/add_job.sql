@@ -60,7 +60,7 @@ begin
 
     -- A session keeps its plans. One made while a table was empty would go on to read the whole of it, row by
     -- row, after a burst of new jobs, until the next analyze; so only plans with an index are made here.
-    v_seqscan := current_setting('enable_seqscan');
+    v_seqscan := pg_catalog.current_setting('enable_seqscan');
     v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
 
     -- Names that exist cost a look, not an identity value. A name may appear (somebody else adds it) or vanish

@@ -93,7 +93,7 @@ begin
 
     -- A session keeps its plans. One made while the table was empty would go on to read the whole of it after a
     -- burst of new jobs, until the next analyze; so only plans with an index are made from here on.
-    v_seqscan := current_setting('enable_seqscan');
+    v_seqscan := pg_catalog.current_setting('enable_seqscan');
     v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
 
     -- In the order of the keys each spec finds its key free, or waits for whoever holds the job that has it and

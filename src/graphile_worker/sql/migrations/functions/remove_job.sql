@@ -10,7 +10,7 @@ strict
 as $body$
 declare
     v_job :GRAPHILE_WORKER_SCHEMA._private_jobs;
-    v_seqscan text := current_setting('enable_seqscan');
+    v_seqscan text := pg_catalog.current_setting('enable_seqscan');
     v_setting text;
 begin
     -- Only plans with an index: one made while the table was empty would be kept and, after a burst of new jobs,

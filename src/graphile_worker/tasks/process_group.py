@@ -1,0 +1,168 @@
+"""ProcessGroup: a process that runs a task, and everything that it starts.
+
+The process leads its own session, so Ctrl-C in the terminal reaches the worker only, for a graceful
+shutdown. A signal to the group also reaches the processes that the leader has started, unless they have left
+it by starting a session of their own. Built on `Popen` rather than asyncio's processes: the guard must know
+the group before anything else can happen, and the leader is reaped last, because that reserves its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from .group_guard import guard
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.2  # seconds between two looks at a group
+SHUTDOWN_LIMIT = 3.0
+"""Seconds between SIGTERM and SIGKILL in a shutdown, which waits only a few for cancelled tasks."""
+UNKNOWN_STATUS = 255
+"""The exit status of a process that something else has reaped."""
+CAN_PEEK = hasattr(os, "waitid")
+"""Whether the system says how a process ended without reaping it."""
+
+
+class ProcessGroup:
+    """Starts the process. The event loop must be running."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        pipes: bool = False,
+        ends_together: bool,
+    ) -> None:
+        """OSError if the process cannot be started.
+
+        `pipes`: its standard streams are ours; otherwise it has no input, and the output of this process.
+        `ends_together`: when the process has ended, the rest of its group is killed.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._ends_together = self._is_released = ends_together
+        self._is_over = False
+        # In the thread of the event loop: the kernel can end a process with the thread that started it.
+        self._process = subprocess.Popen(  # noqa: S603 - the program that was asked for
+            command,
+            env=None if environment is None else dict(environment),
+            pass_fds=pass_fds,
+            stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if pipes else None,
+            stderr=subprocess.PIPE if pipes else None,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        """The leader's pid, which is also the number of the group."""
+        guard.watch(self.pid)
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        """The leader's exit status; if negative, the number of the signal that ended it."""
+        self._wait_for_exit()
+
+    @property
+    def streams(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+        """Its standard input, output and error output."""
+        process = self._process
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise RuntimeError("the process has no pipes")
+        return process.stdin, process.stdout, process.stderr
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the leader, unless it has ended."""
+        if not self.exited.done():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the group, also when its leader has ended."""
+        if not self._is_over:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def wait_for_all(self, timeout: float) -> None:
+        """Wait until no process in the group is alive, for at most this many seconds."""
+        deadline = self._loop.time() + timeout
+        await asyncio.wait((self.exited,), timeout=timeout)
+        pause = FIRST_PAUSE
+        while (left := deadline - self._loop.time()) > 0 and len(await asyncio.to_thread(members, self.pid)):
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def release(self) -> None:
+        """The worker is done with it. If the leader has ended, the rest of the group may continue to run."""
+        self._is_released = True
+        if self.exited.done() and not self._is_over:
+            self._is_over = True
+            guard.forget(self.pid)
+            self._process.wait()  # last: another group may have its number from now on
+
+    # -- the end of the leader -----------------------------------------------------------------------------
+
+    def _wait_for_exit(self) -> None:
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):  # another system, or an old kernel
+            name = f"graphile-worker process {self.pid}"
+            threading.Thread(target=self._wait_in_thread, name=name, daemon=True).start()
+        else:
+            self._loop.add_reader(descriptor, self._on_readable, descriptor)
+
+    def _on_readable(self, descriptor: int) -> None:
+        self._loop.remove_reader(descriptor)
+        os.close(descriptor)
+        self._ended(self._status())
+
+    def _wait_in_thread(self) -> None:
+        status = self._status()
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ended, status)
+
+    def _status(self) -> int:
+        """Wait for the leader's end; its exit status."""
+        if not CAN_PEEK:
+            return self._process.wait()
+        try:
+            result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            return UNKNOWN_STATUS
+        assert result is not None  # noqa: S101 - only with WNOHANG
+        return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+    def _ended(self, status: int) -> None:
+        if self._ends_together:
+            self.signal_all(signal.SIGKILL)
+        self.exited.set_result(status)
+        if self._is_released:
+            self.release()
+
+
+def members(group: int) -> list[int]:
+    """The processes of a group that are alive."""
+    if not os.path.exists("/proc/self/stat"):
+        return _members_by_ps(group)
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, _, number = file.read().rpartition(b")")[2].split()[:3]
+                if int(number) == group and state not in (b"Z", b"X"):
+                    found.append(int(name))
+    return found
+
+
+def _members_by_ps(group: int) -> list[int]:
+    command = ["/bin/ps", "-A", "-o", "pid=,pgid=,stat="]
+    try:  # in its own session: it must not find itself
+        answer = subprocess.run(command, capture_output=True, check=False, start_new_session=True)  # noqa: S603
+    except OSError:
+        return []
+    rows = (line.split() for line in answer.stdout.splitlines())
+    return [int(row[0]) for row in rows if int(row[1]) == group and not row[2].startswith(b"Z")]
