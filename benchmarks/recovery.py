@@ -214,10 +214,11 @@ async def kill_among_short(url: str, hold: str | None, folder: str) -> Kill:
 def pooled(url: str) -> Iterator[str]:
     """The same database through pgbouncer in transaction mode, as the tests have it."""
     sys.path.append(str(HERE.parents[1] / "tests"))
-    from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+    from support.pgbouncer import pgbouncer_to
+    from support.programs import find, missing
 
-    if PROGRAM is None:
-        sys.exit(MISSING)
+    if find("pgbouncer") is None:
+        sys.exit(missing("pgbouncer"))
     with pgbouncer_to(url) as through:
         yield through
 
