@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test browser install-browser screenshots scale check format reference docs clusters install-clusters integrations interop bench chaos fuzz soak poison clean
+.PHONY: setup demo observe shop test skipped coverage documents statements libraries stress browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -34,13 +34,46 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # Most tests wait for processes and timers, so a few more run at the same time than there are cores. Each process
-# has a server of its own; the tests of a file stay together because they share what its fixtures start. Those with
-# a browser have a target of their own, below.
+# has a server of its own.
 TEST_PROCESSES ?= 5
+PARALLEL = --numprocesses=$(TEST_PROCESSES)
+SKIPPED := $(VENV)/skipped-tests
 
+# What has a target of its own, by what it finds; `make test` runs everything else.
+DOCUMENTS := tests/docs tests/examples tests/typing
+STATEMENTS := tests/plans tests/hostile
+LIBRARIES := tests/contrib tests/django_backend
+STRESS := tests/chaos tests/fuzz tests/soak
+OTHERS := tests/browser $(DOCUMENTS) $(STATEMENTS) $(LIBRARIES) $(STRESS)
+
+# The faults of a change to src/.
 test: $(STAMP)
-	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --ignore=tests/browser \
+	$(BIN)/pytest $(PARALLEL) $(OTHERS:%=--ignore=%) --record-skipped=$(SKIPPED) $(PYTEST_ARGS)
+
+# What the last `make test` skipped: after the program that the reason names has been installed.
+skipped: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(OTHERS:%=--ignore=%) --only-skipped=$(SKIPPED) $(PYTEST_ARGS)
+
+# The same tests, much slower: which lines and branches they reach.
+coverage: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(OTHERS:%=--ignore=%) --record-skipped=$(SKIPPED) \
 		--cov --cov-report= --cov-fail-under=89 $(PYTEST_ARGS)
+
+# Faults of what users read and type: code in the documentation, examples, the types of user code, the package.
+documents: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(DOCUMENTS) $(PYTEST_ARGS)
+
+# Faults of SQL: plans on large tables, and names that a stranger's objects could take over.
+statements: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(STATEMENTS) $(PYTEST_ARGS)
+
+# Faults with the newest versions of other libraries; `make integrations` has the oldest ones.
+libraries: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(LIBRARIES) $(PYTEST_ARGS)
+
+# Faults that only chance finds, in a short form; `make chaos`, `make fuzz` and `make soak` are the long ones.
+stress: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(STRESS) $(PYTEST_ARGS)
 
 # The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
 BROWSER_STAMP := $(VENV)/.browser
@@ -53,16 +86,16 @@ $(BROWSER_STAMP): $(STAMP)
 install-browser: $(BROWSER_STAMP)
 
 browser: $(BROWSER_STAMP)
-	$(BIN)/pytest --numprocesses=$(BROWSER_PROCESSES) --dist=loadfile tests/browser $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(BROWSER_PROCESSES) tests/browser $(PYTEST_ARGS)
 
 # Each page with lively data, for the documentation.
 screenshots: $(BROWSER_STAMP)
 	$(BIN)/python -m scripts.screenshots $(SCREENSHOTS_ARGS)
 
-# What each page of the dashboard reads, with a million jobs; `make test` has fewer.
+# What each page of the dashboard reads, with a million jobs; `make statements` has fewer.
 SCALE_JOBS ?= 1000000
 scale: $(STAMP)
-	SCALE_JOBS=$(SCALE_JOBS) $(BIN)/pytest --timeout=3600 tests/admin/test_plans.py $(PYTEST_ARGS)
+	SCALE_JOBS=$(SCALE_JOBS) $(BIN)/pytest --timeout=3600 tests/plans/test_pages.py $(PYTEST_ARGS)
 
 # The blocking client, which is written from the asynchronous one, and the reference pages.
 reference: $(STAMP)
@@ -93,6 +126,12 @@ INTEGRATIONS ?= all
 integrations: $(STAMP)
 	$(BIN)/python -m scripts.integrations $(INTEGRATIONS)
 
+# Half an hour: tests that talk to the server on PostgreSQL 12 to 18, whose programs npm installs by name. VERSIONS='12 14'
+# runs some of them, `quick` what depends most on the version, on the oldest one; 'quick 13 17' does so on others.
+VERSIONS ?= all
+versions: $(STAMP)
+	$(BIN)/python -m scripts.versions $(VERSIONS) --pytest-args='$(PYTEST_ARGS)'
+
 interop: $(STAMP)
 	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)
 
@@ -108,7 +147,7 @@ chaos: $(STAMP)
 	$(if $(CHAOS_ARGS),,$(BIN)/python -m tests.chaos --held)
 	$(if $(CHAOS_ARGS),,$(MAKE) fuzz)
 
-# Minutes: at least this many cases of bad input for each of five entry points; `make test` runs a short form.
+# Minutes: at least this many cases of bad input for each of five entry points; `make stress` runs a short form.
 FUZZ_CASES ?= 10000
 fuzz: $(STAMP)
 	FUZZ_CASES=$(FUZZ_CASES) $(BIN)/pytest --timeout=7200 tests/fuzz --show-capture=no $(PYTEST_ARGS)

@@ -18,15 +18,15 @@ import asyncpg
 import pytest
 
 import support.bytecode  # first, see there
+import support.skipped
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.limits import TimeLimits
-from support.measuring import Measuring
 from support.partitions import make_partitions
 from support.process_state import restored_process
 from support.run_guard import RunGuard
-from support.scheduling import LongestFirst
+from support.scheduling import Durations, LongestFirst
 from support.server import DatabaseServer, SharedServer, chosen_programs
 from support.working import Jobs, Workers, workers_of
 
@@ -52,13 +52,19 @@ _forget_the_terminals_size()
 RUN_GUARD = pytest.StashKey[RunGuard]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    support.skipped.add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    support.skipped.install(config)
     config.stash[RUN_GUARD] = RunGuard()
     config.pluginmanager.register(TimeLimits(config))
     config.pluginmanager.register(support.bytecode.CompiledFiles(config))
-    config.pluginmanager.register(Measuring())
     if config.getoption("numprocesses", None) or "PYTEST_XDIST_WORKER" in os.environ:
-        config.pluginmanager.register(LongestFirst())
+        config.pluginmanager.register(LongestFirst(config))
+    if config.getoption("numprocesses", None):
+        config.pluginmanager.register(Durations())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -245,7 +245,7 @@ class TestTheEnd:
     async def test_cancelling_a_wait_does_not_stop_the_worker(self, jobs: Jobs, workers: Workers) -> None:
         runner = await workers.start([noop])
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(0.01):  # timing: must run out
                 await runner.wait()
         await jobs.add("noop")
         await jobs.until_gone()

@@ -65,7 +65,7 @@ async def test_a_task_may_use_transactions_of_its_own(jobs: Jobs) -> None:
                 async with client.transaction():
                     await client.execute("insert into noted values ($1)", payload["n"])
                     await helpers.add_job("other", job_key=f"other {payload['n']}")
-                    await asyncio.sleep(0.01)  # outcomes of other jobs are pending at this time
+                    await asyncio.sleep(0.01)  # timing: outcomes of other jobs are pending meanwhile
                     if payload["n"] % 2:
                         raise LookupError
             except LookupError:

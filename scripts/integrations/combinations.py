@@ -1,6 +1,6 @@
 """Versions that are tested together. The oldest ones are those that the extras in pyproject.toml name.
 
-`make test` has the newest versions that run on its Python; `newest` here is for newer Pythons.
+`make libraries` has the newest versions that run on its Python; `newest` here is for newer Pythons.
 """
 
 from __future__ import annotations
@@ -97,4 +97,4 @@ COMBINATIONS = (
     ),
 )
 QUICK = ("databases-oldest", "web-oldest")
-"""Those for every change: what `make test` does not have on this Python."""
+"""Those for every change: what `make libraries` does not have on this Python."""

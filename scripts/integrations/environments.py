@@ -50,7 +50,7 @@ def run_tests(python: str, combination: Combination) -> bool:
         command = [sys.executable, "-m", "pytest", "-q", *combination.tests]
     else:
         command = [python, "-m", "pytest", "-q", "--override-ini=filterwarnings=default", *combination.tests]
-        command += [f"--numprocesses={PROCESSES}", "--dist=loadfile"]
+        command += [f"--numprocesses={PROCESSES}"]
     environment = {**os.environ, "DJANGO_PYTHON": python}
     return not subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode  # noqa: S603
 

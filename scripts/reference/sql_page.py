@@ -24,6 +24,14 @@ FUNCTIONS = {
     "force_unlock_workers": "Unlock every job and queue that these pools have locked (ids as in "
     "`locked_by`). Attempts stay counted.\nMake sure that the pools are dead.",
 }
+FOR_RUST = (
+    "worker_heartbeat",
+    "worker_deregister",
+    "list_stale_workers",
+    "list_orphan_locked_workers",
+    "recover_dead_worker_jobs",
+    "delete_stale_workers",
+)
 HEAD = text("sql.md")
 ERRORS = text("sql_errors.md")
 RIGHTS = text("sql_rights.md")
@@ -39,8 +47,9 @@ async def page(connection: asyncpg.Connection) -> str:
         """
     )
     names = {row["name"] for row in functions}
-    if names != set(FUNCTIONS):
-        raise SystemExit(f"the schema has {sorted(names)}, but described are {sorted(FUNCTIONS)}")
+    described = {*FUNCTIONS, *FOR_RUST}
+    if names != described:
+        raise SystemExit(f"the schema has {sorted(names)}, but described are {sorted(described)}")
     lines = [HEAD]
     for name, meaning in FUNCTIONS.items():
         row = next(row for row in functions if row["name"] == name)
@@ -48,6 +57,15 @@ async def page(connection: asyncpg.Connection) -> str:
         lines += [f"### `{name}`", "", "```text", f"{name}("]
         lines += [f"    {argument}," for argument in arguments[:-1]] + [f"    {arguments[-1]}"]
         lines += [f") returns {_plain(row['result'])}", "```", "", meaning, ""]
+    lines += [
+        "### Functions for Rust workers",
+        "",
+        "Rust workers call these; programs do not. "
+        "See [compatibility](../compatibility.md#objects-of-our-own).",
+        "",
+        *(f"- `{name}`" for name in FOR_RUST),
+        "",
+    ]
     lines += ["## The type `job_spec`", "", *await _columns(connection, "job_spec"), ""]
     lines += [
         "## The view `jobs`",

@@ -6,6 +6,7 @@ needed must be enough for the last one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -21,6 +22,8 @@ SIZE_SLACK = 256 * 1024
 BYTES_OF_A_WAITING_JOB = 1024
 """What a job that waits may need in the table and its indexes."""
 FEWEST_SAMPLES = 6
+OF_A_DAY = re.compile(r"_\d{8}$")
+"""The name of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +94,14 @@ def _handles(second: Sequence[Sample], last: Sequence[Sample]) -> Iterator[Compa
 
 
 def _sizes(second: Sequence[Sample], last: Sequence[Sample]) -> Iterator[Comparison]:
-    """The largest sizes, because a table grows to what it needs at worst and is reused from then on."""
+    """The largest sizes, because a table grows to what it needs at worst and is reused from then on.
+
+    Not those of a partition, which keeps the errors or the history of a day until it is dropped as a whole.
+    """
     waiting = max(sample.waiting for sample in last) - max(sample.waiting for sample in second)
     for name in last[-1].sizes:
+        if OF_A_DAY.search(name):
+            continue
         before = max(sample.sizes[name] for sample in second)
         after = max(sample.sizes[name] for sample in last)
         limit = before * (1 + SIZE_TOLERANCE) + SIZE_SLACK

@@ -13,11 +13,9 @@ from graphile_worker import JobHelpers, JobSpec, make_worker_utils
 from graphile_worker.hooks.events import PoolListenConnecting, PoolListenError
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.listener import ListenUnavailableError
-from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+from support.pgbouncer import pgbouncer_to
 from support.worker_process import Start, recorded
 from support.working import Jobs, Workers, until
-
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -73,7 +72,6 @@ async def test_a_blocked_loop_is_reported_with_the_task_and_its_stack(begin: Beg
 
 
 GRACE = 1
-EXTRA = 5  # seconds after the grace until the process has ended, on a machine that is not busy
 
 
 @pytest.fixture
@@ -88,8 +86,7 @@ async def workers_check(url: str) -> list[str]:
     return [finding.summary for finding in findings if finding.check == "workers"]
 
 
-@pytest.mark.parametrize("task", ["spin", "sleep_for_long"])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("task", "processes"), [("spin", 1), ("sleep_for_long", 2)])
 async def test_others_see_what_blocks_the_loop_and_a_signal_ends_the_process(
     begin: Begin,
     jobs: Jobs,
@@ -129,10 +126,8 @@ async def test_others_see_what_blocks_the_loop_and_a_signal_ends_the_process(
 
     await until(is_unhealthy, every=0.1)
 
-    began = time.monotonic()
     worker.send(signal.SIGTERM)
-    assert worker.ended() == 128 + signal.SIGTERM
-    assert time.monotonic() - began < 3 * (GRACE + EXTRA)
+    assert worker.ended() == 128 + signal.SIGTERM  # it would never end by itself
     assert f"{blame} still blocks the event loop after SIGTERM" in worker.output
 
     async def is_recovered() -> bool:

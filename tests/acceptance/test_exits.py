@@ -24,13 +24,7 @@ def loop_of(request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "status"),
-    [
-        ("task group", 3, 3),
-        ("task group", "interrupt", 130),
-        ("gather", 0, 1),
-        ("gather", "interrupt", 130),
-    ],
+    ("how", "code", "status"), [("task group", 3, 3), ("gather", 0, 1), ("gather", "interrupt", 130)]
 )
 async def test_an_exit_in_a_child_task_stops_the_worker_gracefully(
     start: Start,

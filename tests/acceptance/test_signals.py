@@ -186,19 +186,6 @@ async def test_several_processes_stop_gracefully_when_their_parent_is_told_to(
     await until_disconnected(jobs)
 
 
-async def test_nohup_keeps_its_meaning(start: Start, database_url: str, jobs: Jobs) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the process, as nohup does it
-    try:
-        worker = start(url=database_url)
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    worker.ready()
-    worker.send(signal.SIGHUP)
-    worker.send(signal.SIGTERM)
-    assert worker.ended() == 143
-    assert "SIGHUP" not in worker.output
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_while_the_worker_starts_ends_it_without_a_traceback(
     start: Start, database_url: str, jobs: Jobs, number: signal.Signals

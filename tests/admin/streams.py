@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from graphile_worker.admin import AdminApp
-
-WITHIN = 60.0  # seconds, for slow machines
+from support.working import PATIENCE
 
 
 class ReceivedEvent(NamedTuple):
@@ -43,7 +42,7 @@ class Reader:
 
     async def next(self, *names: str) -> ReceivedEvent:
         """The next event with one of these names, or any."""
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             while (event := await self._events.get()) is not None:
                 if not names or event.name in names:
                     return event
@@ -51,12 +50,12 @@ class Reader:
 
     async def end(self) -> None:
         """Wait until the application ends the stream."""
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             while await self._events.get() is not None:
                 pass
 
     async def started(self) -> None:
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await self._started.wait()
 
     def _split(self) -> None:
@@ -99,5 +98,5 @@ async def reading(
         yield reader
     finally:
         left.set()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await task

@@ -13,6 +13,7 @@ import pytest
 from admin.conftest import client_of
 from graphile_worker import WorkerUtils
 from graphile_worker.admin import admin_app, everyone_may
+from support.working import PATIENCE
 
 SCHEMA = "graphile_worker"
 
@@ -46,7 +47,7 @@ async def test_run_now_revives_a_failed_job_and_says_so(
     await connection.add_listener("jobs:insert", lambda *_: heard.set())
     job = await utils.add_job("a", max_attempts=1)
     await utils.permanently_fail_jobs([job.id])
-    await asyncio.wait_for(heard.wait(), 30)
+    await asyncio.wait_for(heard.wait(), PATIENCE)
     heard.clear()
     answer = await act(http, "run_now", [job.id])
     assert answer["retried"] == [job.id]
@@ -55,7 +56,7 @@ async def test_run_now_revives_a_failed_job_and_says_so(
     assert details is not None
     assert details.state == "ready"
     assert details.attempts == 0
-    await asyncio.wait_for(heard.wait(), 30)  # workers start at once
+    await asyncio.wait_for(heard.wait(), PATIENCE)  # workers start at once
 
 
 async def test_one_more_attempt(http: httpx.AsyncClient, utils: WorkerUtils) -> None:

@@ -65,6 +65,43 @@ async def test_about_names_versions_and_permissions(http: httpx.AsyncClient) -> 
     assert "maintenance" in (await http.get("/about")).text
 
 
+SIZES = """
+select
+  coalesce(parent.inhparent, class.oid)::regclass::text as name,
+  sum(part.relpages) * current_setting('block_size')::integer as bytes
+from pg_class class
+left join pg_inherits parent on parent.inhrelid = class.oid
+join pg_class part on part.oid in (class.oid, class.reltoastrelid)
+  or exists (
+    select from pg_index where indexrelid = part.oid and indrelid in (class.oid, class.reltoastrelid)
+  )
+where class.relnamespace = 'graphile_worker'::regnamespace and class.relkind = 'r'
+group by 1
+"""
+
+
+async def test_about_counts_indexes_toast_tables_and_partitions(http: httpx.AsyncClient, jobs: Jobs) -> None:
+    await jobs.connection.execute("set search_path = graphile_worker")
+    for days in (7, 8):
+        await jobs.connection.execute(
+            f"select _private_py_add_partition('_private_py_errors'::regclass, current_date + {days})"
+        )
+    await jobs.connection.execute(
+        "insert into _private_py_errors (job_id, attempt, task_id, failed_at, duration, is_final, error_type,"
+        " message, traceback, fingerprint, pool_id, version, expires_on)"
+        " select n, 1, 1, now(), 1, false, 'ValueError', '',"
+        " (select string_agg(md5((n * 1000 + m)::text), '') from generate_series(1, 200) m),"
+        " 'print', 'pool', '1.0', current_date + 7 + n % 2 from generate_series(1, 50) n"
+    )
+    await jobs.connection.execute("vacuum (analyze)")
+    sizes = {row["name"]: row["bytes"] for row in await jobs.connection.fetch(SIZES)}
+    tables = {each["name"]: each for each in (await http.get(f"{API}/about")).json()["tables"]}
+    assert tables["_private_py_errors"]["rows"] == 50
+    known = {name: each["bytes"] for name, each in tables.items() if each["bytes"] is not None}
+    assert known["_private_py_errors"] > 50 * 6400
+    assert known == {name: sizes[name] for name in known}
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_schema_that_only_node_has_installed(create_database: Callable[..., str], path: str) -> None:
     url = create_database()

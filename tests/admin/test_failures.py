@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
@@ -14,6 +15,9 @@ from graphile_worker import JobFilter, WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.redact import HIDDEN
 from graphile_worker.admin.service.shared_members import shared_members
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import load
+from support.working import PATIENCE, until
 
 SCHEMA = "graphile_worker"
 
@@ -101,10 +105,11 @@ async def test_a_careful_retry_sends_one_job_first(
     assert begun["expected"] == {"value": 6, "kind": "exact"}
     again = await http.post(path, json={"rate": 100})
     assert again.status_code == 409  # one at a time
-    waiting = 0
-    async with asyncio.timeout(60):
-        while not waiting:
-            waiting = (await http.get(f"/api/v1/operations/{begun['id']}")).json()["waiting"]
+
+    async def is_waiting() -> bool:
+        return bool((await http.get(f"/api/v1/operations/{begun['id']}")).json()["waiting"])
+
+    await until(is_waiting, every=0.05)
     ready = await connection.fetchval(f"select count(*) from {SCHEMA}._private_jobs where is_available")
     assert ready == 1  # the others wait for the first
     running = asyncio.create_task(work(shop, http, begun["id"]))
@@ -143,7 +148,7 @@ async def test_a_careful_retry_counts_jobs_apart_that_did_not_complete(
 
 async def _retried(utils: WorkerUtils, *earlier: int) -> int:
     """The job that a careful retry has sent, once it is there."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             for job in await utils.list_jobs(JobFilter(state="ready")):
                 if job.id not in earlier:
@@ -232,6 +237,30 @@ async def test_without_a_history_of_errors(
     assert "Retry these 2" in page.text
     answer = await http.post(f"/api/v1/failures/{group['fingerprint']}/retry", json={})
     assert answer.status_code == 409
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [[], [5], [5, 4, 4], [31, 32, 33], [1, 100], [-1, 0, 2**63 - 1, 64], list(range(100, 0, -1))],
+    ids=str,
+)
+async def test_jobs_are_looked_up_by_id(database_url: str, ids: list[int]) -> None:
+    """Neighbours are read as ranges: all that were asked for are found, once, and no others."""
+    connection: Any = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(
+            "insert into graphile_worker._private_tasks (identifier) values ('t');"
+            "insert into graphile_worker._private_jobs (id, task_id, attempts) overriding system value"
+            " select n, (select id from graphile_worker._private_tasks), abs(n) % 2"
+            " from generate_series(-40, 100) n where abs(n) % 7 <> 3"
+        )
+        rows = await connection.fetch(load("admin/standing_of_jobs", SchemaName()), ids)
+    finally:
+        await connection.close()
+    found = sorted({n for n in ids if n <= 100 and abs(n) % 7 != 3})
+    assert [(row["id"], row["state"]) for row in rows] == [
+        (n, "retrying" if n % 2 else "ready") for n in found
+    ]
 
 
 def test_shared_members_leave_out_what_is_redacted() -> None:

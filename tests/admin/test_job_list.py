@@ -16,7 +16,7 @@ import pytest
 from admin.conftest import client_of
 from graphile_worker.admin import AdminApp, Identity, admin_app
 from graphile_worker.admin.service import counts, search
-from support.working import SCHEMA, Jobs
+from support.working import PATIENCE, SCHEMA, Jobs
 
 JOBS = "/api/v1/jobs"
 
@@ -147,17 +147,22 @@ async def test_counts_say_their_kind(
     assert exact.json() == {"value": 9, "kind": "exact"}
 
 
+def set_budget(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    defaults = {"after": None, "payload": 0, "budget": seconds}
+    monkeypatch.setattr(search.find_by_id, "__kwdefaults__", defaults)
+
+
 async def test_a_search_that_no_index_serves_says_how_far_it_came(
     http: httpx.AsyncClient, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rare = await jobs.add("rare")
     await jobs.add_many("common", 20)
     monkeypatch.setattr(search, "STEP", 6)
-    monkeypatch.setattr(search, "BUDGET", 1.0)
+    set_budget(monkeypatch, PATIENCE)
     whole = (await http.get(JOBS, params={"task": "rare"})).json()
     assert [job["id"] for job in whole["items"]] == [rare]
     assert whole["searched"]["is_complete"]
-    monkeypatch.setattr(search.find_by_id, "__kwdefaults__", {"after": None, "payload": 0, "budget": 0.0})
+    set_budget(monkeypatch, 0.0)
     found: list[int] = []
     answer = (await http.get(JOBS, params={"task": "rare"})).json()
     assert answer["searched"] == {"jobs": 6, "of": {"value": 21, "kind": "exact"}, "is_complete": False}

@@ -14,13 +14,14 @@ import pytest
 
 from admin.callers import ROLE, by_role, drop_own_tables, same_origin
 from admin.conftest import client_of
+from admin.test_operations import ended
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin import admin_app, everyone_may
-from support.working import SCHEMA
+from support.working import PATIENCE, SCHEMA
 
 SLOW_TASKS = f"""
 alter table {SCHEMA}._private_tasks rename to all_tasks;
-create view {SCHEMA}._private_tasks as select * from {SCHEMA}.all_tasks where pg_sleep(60) is not null;
+create view {SCHEMA}._private_tasks as select * from {SCHEMA}.all_tasks where pg_sleep(600) is not null;
 """
 
 
@@ -42,7 +43,7 @@ async def test_a_statement_that_takes_too_long_is_stopped(
 ) -> None:
     await utils.add_job("a")
     await connection.execute(SLOW_TASKS)
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE):
         page, problem = await both(http)
     assert (problem.status_code, problem.json()["title"]) == (503, "The database took too long")
     assert page.headers["Retry-After"] == problem.headers["Retry-After"] == "5"
@@ -112,10 +113,7 @@ async def test_an_operator_stops_the_undo_of_a_retry(database_url: str, utils: W
     async with same_origin(app, **{ROLE: "operator"}) as http:
         body = {"action": "retry", "filter": "state:failed", "confirm": 1_001}
         begun = (await http.post("/api/v1/operations", json=body)).json()
-        async with asyncio.timeout(60):
-            while begun["finished_at"] is None:
-                await asyncio.sleep(0.05)
-                begun = (await http.get(f"/api/v1/operations/{begun['id']}")).json()
+        begun = await ended(http, begun["id"])
         undone = (await http.post(f"/api/v1/audit/{begun['undo']}/undo", json={})).json()
         path = f"/api/v1/operations/{undone['operation_id']}/stop"
         refused = await http.post(path, json={}, headers={ROLE: "viewer"})

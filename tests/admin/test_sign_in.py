@@ -26,6 +26,7 @@ from graphile_worker.admin.sessions import LASTS
 from graphile_worker.admin.settings import AppSettings
 from graphile_worker.errors import ConfigError
 from graphile_worker.testing.fake_clock import FakeClock
+from support.working import PATIENCE, until
 
 from .callers import NOWHERE, client, same_origin
 
@@ -365,17 +366,15 @@ async def test_two_passwords_are_checked_at_a_time(sign_in: SignIn, monkeypatch:
 
     def watched(password: str, text: str) -> bool:
         begun.append(password)
-        go_on.wait(60)
+        go_on.wait(2 * PATIENCE)
         return False
 
     monkeypatch.setattr(login, "matches", watched)
-    async with same_origin(app_with(sign_in)) as http, asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with same_origin(app_with(sign_in)) as http, asyncio.TaskGroup() as group:
         for number in range(4):
             group.create_task(log_in(http, user=f"user {number}"))
         try:
-            async with asyncio.timeout(20):
-                while len(begun) < 2 or sign_in.computations.waiting < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(begun) >= 2 and sign_in.computations.waiting >= 2)
             assert len(begun) == 2
         finally:
             go_on.set()

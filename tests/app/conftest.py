@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run, running_in
-from support.command_line import clean_environment
+from support.command_line import Call, clean_environment, in_this_process
 
 
 @pytest.fixture
@@ -33,3 +33,12 @@ def run(place: Path, database_url: str) -> Iterator[Run]:
     """Commands that are stopped before the database is dropped."""
     with running_in(place) as run:
         yield run
+
+
+@pytest.fixture
+def call(
+    place: Path, database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    """The command in this process, with the database of the test."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    return in_this_process(capsys, monkeypatch)

@@ -13,6 +13,7 @@ from graphile_worker import App, CronItem, Events, Hooks, Task, parse_crontab, t
 from graphile_worker.app.application import Lifespan
 from graphile_worker.errors import ConfigError, CrontabError, TaskLoadError
 from graphile_worker.tasks.extensions import Extensions
+from support.cases import looped
 
 
 @task
@@ -31,7 +32,7 @@ async def lifespan() -> AsyncIterator[None]:
     yield
 
 
-@pytest.mark.parametrize(
+@looped(
     "tasks",
     [
         [first, second, plain],
@@ -114,7 +115,7 @@ def test_the_same_task_may_be_registered_twice() -> None:
     assert list(App(tasks=[first, [first]]).tasks) == ["first"]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         ({"tasks": "shop.tasks"}, "tasks: expected tasks, got 'shop.tasks'; .* set task_directory"),
@@ -150,7 +151,7 @@ async def _coroutine() -> None: ...
 def _greedy(app: App, settings: object) -> Any: ...
 
 
-@pytest.mark.parametrize(
+@looped(
     ("function", "message"),
     [
         (_generator, "_generator is a generator function; put @asynccontextmanager"),
@@ -164,7 +165,7 @@ def test_a_function_that_cannot_be_a_lifespan_is_refused(function: Any, message:
         App(lifespan=function)
 
 
-@pytest.mark.parametrize("given", [lifespan, lifespan(), lambda: lifespan(), lambda app: lifespan()])
+@looped("given", [lifespan, lifespan(), lambda: lifespan(), lambda app: lifespan()])
 def test_a_lifespan_is_a_function_or_a_context_manager(given: Lifespan) -> None:
     assert App(lifespan=given).lifespan is given
 
@@ -178,7 +179,7 @@ def test_recurring_jobs_come_from_a_crontab_and_from_code() -> None:
     assert [item.identifier for item in app.cron_items] == ["first", "other/second", "five"]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         ({"crontab": "61 * * * * first"}, "crontab of the app:1:1: "),

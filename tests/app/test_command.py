@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
 
 from cli.running import Run
+from support.command_line import Call
 from support.worker_process import WorkerProcess
 from support.working import Jobs
 
@@ -134,12 +133,11 @@ async def test_a_signal_leaves_the_lifespan_after_the_last_job_has_ended(
     assert await jobs.count() == 0
 
 
-async def test_once(run: Run, shop: Path, database_url: str, jobs: Jobs) -> None:
-    await jobs.add("send", {"to": "a@example.com"})
-    worker = run("--once", "--app", "shop.worker:app", DATABASE_URL=database_url)
-    assert worker.ended() == 0
-    assert "mail to a@example.com" in worker.output
-    assert pids(worker, "entered") == pids(worker, "left") == [worker.pid]
+def test_once(call: Call, shop: Path) -> None:
+    call("add", "send", '{"to": "a@example.com"}').check()
+    worker = call("--once", "--app", "shop.worker:app").check()
+    assert "mail to a@example.com" in worker.out
+    assert [word for word in ("entered in", "left in") if worker.out.count(word) != 1] == []
 
 
 async def test_each_process_enters_the_lifespan_itself(
@@ -194,39 +192,45 @@ async def test_dev_uses_the_schema_of_the_app(run: Run, place: Path, empty_datab
     assert [row["nspname"] for row in rows] == ["of_app"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("graphile_worker.toml", 'app = "shop.worker:app"\n'),
-        ("pyproject.toml", '[tool.graphile-worker]\napp = "shop/worker.py:app"\n'),
-        (None, ""),
-    ],
-)
-async def test_a_file_or_the_environment_names_it(
-    run: Run, shop: Path, database_url: str, jobs: Jobs, name: str | None, text: str
-) -> None:
-    await jobs.add("send", {"to": "a@example.com"})
-    if name is not None:
+def test_a_file_or_the_environment_names_it(call: Call, shop: Path) -> None:
+    files = {
+        "graphile_worker.toml": 'app = "shop.worker:app"\n',
+        "pyproject.toml": '[tool.graphile-worker]\napp = "shop/worker.py:app"\n',
+    }
+    for name, text in files.items():
+        call("add", "send", '{"to": "a@example.com"}').check()
         (shop / name).write_text(text)
-        worker = run("--once", DATABASE_URL=database_url)
-    else:
-        worker = run("--once", DATABASE_URL=database_url, GRAPHILE_WORKER_APP="shop.worker:app")
-    assert worker.ended() == 0, worker.output
-    assert "mail to a@example.com" in worker.output
+        assert "mail to a@example.com" in call("--once").check().out, name
+        (shop / name).unlink()
+    call("add", "send", '{"to": "b@example.com"}').check()
+    worker = call("--once", GRAPHILE_WORKER_APP="shop.worker:app").check()
+    assert "mail to b@example.com" in worker.out
 
 
-@pytest.mark.parametrize("flags", [(), ("--once",), ("--processes", 2)])
+FAILED_AT_ITS_START = (
+    "graphile-worker: error: the lifespan of shop.worker:app failed at its start: "
+    "ConnectionError: no mail server (at shop/worker.py, line "
+)
+
+
 async def test_a_lifespan_that_fails_at_its_start_stops_the_start(
-    run: Run, shop: Path, database_url: str, flags: tuple[object, ...], jobs: Jobs
+    run: Run, shop: Path, database_url: str, jobs: Jobs
 ) -> None:
     await jobs.add("send", {"to": "a@example.com"})
-    worker = run(*flags, "--app", "shop.worker:app", DATABASE_URL=database_url, FAIL="start")
+    worker = run("--processes", 2, "--app", "shop.worker:app", DATABASE_URL=database_url, FAIL="start")
     assert worker.ended() == 1
-    assert (
-        "graphile-worker: error: the lifespan of shop.worker:app failed at its start: "
-        "ConnectionError: no mail server (at shop/worker.py, line " in worker.output
-    )
+    assert FAILED_AT_ITS_START in worker.output
     assert await jobs.count() == 1
+
+
+@pytest.mark.usefixtures("shop")
+def test_it_stops_the_start_of_a_worker_without_processes_too(call: Call) -> None:
+    call("add", "send", '{"to": "a@example.com"}').check()
+    for flags in ((), ("--once",)):
+        worker = call(*flags, "--app", "shop.worker:app", FAIL="start")
+        assert worker.status == 1
+        assert FAILED_AT_ITS_START in worker.err
+        assert len(call("list", "--json").json) == 1
 
 
 async def test_a_lifespan_that_fails_at_its_end_is_reported(
@@ -242,69 +246,60 @@ async def test_a_lifespan_that_fails_at_its_end_is_reported(
     assert await jobs.count() == 0
 
 
-async def test_a_lifespan_alone_serves_the_task_directory(
-    run: Run, shop: Path, database_url: str, jobs: Jobs
-) -> None:
+def test_a_lifespan_alone_serves_the_task_directory(call: Call, shop: Path) -> None:
     (shop / "tasks").mkdir()
     (shop / "tasks" / "hello.py").write_text(
         "from shop.worker import Mailer\n\n"
         "async def hello(payload, helpers):\n    await helpers.extension(Mailer).send('a@example.com')\n"
     )
-    await jobs.add("hello")
-    worker = run("--once", "--app", "shop.worker:lifespan", DATABASE_URL=database_url)
-    assert worker.ended() == 0
-    assert "mail to a@example.com" in worker.output
+    call("add", "hello").check()
+    assert "mail to a@example.com" in call("--once", "--app", "shop.worker:lifespan").check().out
 
 
-async def test_options_of_the_app_are_defaults(run: Run, place: Path, database_url: str) -> None:
+def test_options_of_the_app_are_defaults(
+    call: Call, place: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATABASE_URL")
     (place / "options_app.py").write_text(
         "from graphile_worker import App\n"
         f"app = App(tasks={{'hello': print}}, concurrency=3, grace=4, connection_string={database_url!r})\n"
     )
     (place / "graphile_worker.toml").write_text("grace = 5\napp = 'options_app:app'\n")
-    shown = run("config", "--json", GRAPHILE_WORKER_POLL_INTERVAL="7")
-    assert shown.ended() == 0
-    found: dict[str, Any] = json.loads(shown.output)
+    found = call("config", "--json", GRAPHILE_WORKER_POLL_INTERVAL="7").check().json
     assert found["concurrency"] == {"value": 3, "source": "app options_app:app"}
     assert found["grace"]["value"] == 5
     assert found["poll_interval"]["value"] == 7
-    worker = run("--once", "-j", 6, "--log-level", "debug")
-    assert worker.ended() == 0, worker.output
-    listed = run("list")
-    assert listed.ended() == 0, listed.output
-    without = run("--app", "", "list")
-    assert without.ended() == 1
-    assert "no database was given" in without.output
+    call("--once", "-j", 6, "--log-level", "debug").check()
+    call("list").check()
+    without = call("--app", "", "list")
+    assert without.status == 1
+    assert "no database was given" in without.err
 
 
-async def test_commands_know_the_tasks_and_recurring_jobs(
-    run: Run, shop: Path, database_url: str, jobs: Jobs
-) -> None:
-    environment = {"DATABASE_URL": database_url, "GRAPHILE_WORKER_APP": "shop.worker:app"}
-    added = run("add", "snd", **environment)
-    assert added.ended() == 0
-    assert "did you mean 'send'?" in added.output
-    assert run("add", "send", "--strict", **environment).ended() == 0
-    cleaned = run("cleanup", "GC_TASK_IDENTIFIERS", **environment)
-    assert cleaned.ended() == 0, cleaned.output
-    checked = run("crontab", "check", **environment)
-    assert checked.ended() == 0
-    assert "app shop.worker:app: 1 recurring job, no problems." in checked.output
-    following = run("crontab", "next", "-n", 1, "--app", "shop.worker:app")
-    assert following.ended() == 0
-    assert re.search(r"04:00 .* send +nightly", following.output)
+def test_commands_know_the_tasks_and_recurring_jobs(call: Call, shop: Path) -> None:
+    environment = {"GRAPHILE_WORKER_APP": "shop.worker:app"}
+    assert "did you mean 'send'?" in call("add", "snd", **environment).check().err
+    call("add", "send", "--strict", **environment).check()
+    call("cleanup", "GC_TASK_IDENTIFIERS", **environment).check()
+    call("cancel", "1", "2").check()
+    kept = call("cleanup", "GC_TASK_IDENTIFIERS", "--app", "shop.worker:app").check()
+    assert "Deleted 1 unused task name." in kept.out  # "snd"
+    checked = call("crontab", "check", **environment).check()
+    assert "app shop.worker:app: 1 recurring job, no problems." in checked.out
+    following = call("crontab", "next", "-n", 1, "--app", "shop.worker:app").check()
+    assert re.search(r"04:00 .* send +nightly", following.out)
     (shop / "crontab").write_text("0 5 * * * send ?id=nightly\n0 5 * * * sned ?id=other\n")
-    wrong = run("crontab", "check", **environment)
-    assert wrong.ended() == 1
-    assert "the identifier 'nightly' is already used in item 0 of cron_items" in wrong.output
-    assert "unknown task 'sned'" in wrong.output
-    assert "2 problems" in wrong.output
-    assert not pids(checked, "entered")
+    wrong = call("crontab", "check", **environment)
+    assert wrong.status == 1
+    assert "the identifier 'nightly' is already used in item 0 of cron_items" in wrong.out
+    assert "unknown task 'sned'" in wrong.out
+    assert "2 problems" in wrong.out
+    assert "entered" not in checked.out
 
 
-def test_broken_code_is_reported_with_its_line(run: Run, place: Path, database_url: str) -> None:
+def test_broken_code_is_reported_with_its_line(call: Call, place: Path) -> None:
     (place / "broken_app.py").write_text("import os\nos.no_such_function()\n")
-    worker = run("--app", "broken_app:app", DATABASE_URL=database_url)
-    assert worker.ended() == 1
-    assert "broken_app.py:2: cannot be imported: AttributeError" in worker.output
-    assert "Traceback" not in worker.output
+    worker = call("--app", "broken_app:app")
+    assert worker.status == 1
+    assert "broken_app.py:2: cannot be imported: AttributeError" in worker.err
+    assert "Traceback" not in worker.out + worker.err

@@ -14,6 +14,8 @@ from graphile_worker import App, JobHelpers, run, run_once
 from graphile_worker.app import lifespan as lifespan_module
 from graphile_worker.app.lifespan import entered
 from graphile_worker.errors import ConfigError, ExtensionMissingError, LifespanError
+from support.cases import looped
+from support.trap import FAULTS
 from support.working import PATIENCE, Gate, Jobs, until
 
 Manager = Callable[[], AbstractAsyncContextManager[Any]]
@@ -73,7 +75,7 @@ def options(database_url: str, **more: Any) -> dict[str, Any]:
 # -- what is yielded ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@looped(
     ("value", "kinds"),
     [
         (None, []),
@@ -85,7 +87,6 @@ def options(database_url: str, **more: Any) -> dict[str, Any]:
         (Settings(), [Settings]),
         ("text", [str]),
     ],
-    ids=["nothing", "object", "list", "tuple", "mapping", "named tuple", "iterable object", "text"],
 )
 async def test_what_is_yielded_joins_the_extensions(value: Any, kinds: list[type]) -> None:
     async with entered(App(lifespan=yielding(value), extensions=[2.5])) as app:
@@ -118,7 +119,7 @@ async def test_a_lifespan_that_takes_the_app_gets_it() -> None:
         assert seen == [app]
 
 
-@pytest.mark.parametrize("value", [{"mailer": Mailer()}, [Mailer(), Mailer()], Mailer, [App(concurrency=3)]])
+@looped("value", [{"mailer": Mailer()}, [Mailer(), Mailer()], Mailer, [App(concurrency=3)]])
 async def test_what_cannot_be_an_extension_is_refused(value: Any) -> None:
     said: list[str] = []
     with pytest.raises(LifespanError) as info:
@@ -434,3 +435,33 @@ def test_when_the_program_ends_the_jobs_end_before_the_lifespan(database_url: st
 
     asyncio.run(program())
     assert said == ["job ended", "left"]
+
+
+@looped("fault", FAULTS)
+async def test_whatever_a_lifespan_raises_the_worker_does_not_start(
+    database_url: str, fault: type[BaseException]
+) -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await asyncio.sleep(0)
+        if fault:
+            raise fault("as asked")
+        yield
+
+    with pytest.raises(LifespanError, match="as asked"):
+        await run(app=App(lifespan=lifespan), **options(database_url))
+
+
+@looped("fault", [fault for fault in FAULTS if fault is not GeneratorExit])
+async def test_whatever_a_lifespan_raises_at_its_end_the_worker_ends_with_an_error(
+    database_url: str, jobs: Jobs, fault: type[BaseException]
+) -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+        raise fault("as asked")
+
+    await jobs.add("print")
+    with pytest.raises(LifespanError):
+        await run_once(app=App(tasks={"print": lambda: None}, lifespan=lifespan), **options(database_url))
+    assert await jobs.count() == 0

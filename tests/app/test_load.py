@@ -12,6 +12,7 @@ import pytest
 from graphile_worker import App, run
 from graphile_worker.app import as_app, load_app
 from graphile_worker.errors import AppLoadError
+from support.cases import looped
 
 WORKER = """
 from contextlib import asynccontextmanager
@@ -62,7 +63,7 @@ def test_a_lifespan_and_a_context_manager_make_an_app(shop: Path, name: str) -> 
     assert app.name == f"shop.worker:{name}"
 
 
-@pytest.mark.parametrize(
+@looped(
     ("name", "message"),
     [
         ("shop.worker", "app: expected module:attribute, got 'shop.worker'; for example shop.worker:app"),

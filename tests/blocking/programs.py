@@ -119,9 +119,9 @@ def is_interrupted() -> None:
     """Ctrl-C while a call waits; the next call works."""
     utils = make_sync_worker_utils(connection_string=URL)
     handle = utils.add_job("nothing runs this", keep=True)
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     start = time.monotonic()
     try:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         handle.result()
     except KeyboardInterrupt:
         print(f"interrupted after {time.monotonic() - start:.1f} s", file=sys.stderr)

@@ -416,7 +416,7 @@ def test_a_call_that_was_accepted_is_run_before_the_thread_ends(
 
     def submit_late(*arguments: Any) -> Any:
         threads.submit(utils.release).add_done_callback(lambda _: released.set())
-        released.wait(0.5)
+        released.wait(0.5)  # timing: must run out while the lock is held
         return submit(*arguments)
 
     with ThreadPoolExecutor(1) as threads:

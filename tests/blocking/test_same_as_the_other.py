@@ -1,7 +1,7 @@
-"""The tests of the asynchronous client, run with the blocking one in its place.
+"""Tests of the asynchronous client, run with the blocking one in its place.
 
-Those that add and manage jobs on connections of asyncpg are skipped; `tests/foreign` has them for others.
-Those that make a client of their own are left out: it would be the asynchronous one again.
+Its methods are written by a script and call the other client, so one test for each kind of argument and
+result is enough. Those on connections of asyncpg are skipped; `tests/foreign` has them for others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,24 @@ from typing import Any
 import pytest
 
 from client.conftest import selection  # noqa: F401
-from client.test_add_job import *  # noqa: F403
-from client.test_add_jobs import *  # noqa: F403
-from client.test_inspection import *  # noqa: F403
+from client.test_add_job import (  # noqa: F401
+    test_a_task_object_gives_identifier_and_options,
+    test_a_timedelta_counts_from_the_clock_of_the_server,
+    test_every_option_reaches_the_database,
+    test_the_three_job_key_modes,
+)
+from client.test_add_jobs import (  # noqa: F401
+    test_a_late_mistake_undoes_the_whole_call,
+    test_rows_come_back_in_order_with_the_right_task_names,
+    test_what_is_not_a_spec_is_refused,
+)
+from client.test_inspection import (  # noqa: F401
+    states,
+    test_get_job_returns_queue_state_and_payload,
+    test_list_jobs_filters_by_state_task_queue_key_and_holder,
+    test_list_queues_returns_size_and_holder,
+    test_statistics_count_by_state_and_task,
+)
 from client.test_manage_jobs import *  # noqa: F403
 from graphile_worker import SyncWorkerUtils, make_sync_worker_utils
 from graphile_worker.db.single import is_connection

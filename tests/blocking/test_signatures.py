@@ -8,7 +8,6 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from scripts.blocking_client import TYPES, files
 
 from graphile_worker import (
@@ -19,6 +18,7 @@ from graphile_worker import (
     SyncWorkerUtils,
     WorkerUtils,
 )
+from support.cases import looped
 
 OTHER_TYPES = {**TYPES, "AbstractAsyncContextManager": "Iterator", "AsyncIterator": "Iterator"}
 PAIRS: list[tuple[type, type]] = [
@@ -68,7 +68,7 @@ def test_no_method_is_missing_and_none_is_more() -> None:
         assert public(here) == public(there)
 
 
-@pytest.mark.parametrize(("there", "here", "name"), members(), ids=str)
+@looped(("there", "here", "name"), members())
 def test_arguments_overloads_and_results_are_the_same(there: type, here: type, name: str) -> None:
     theirs, ours = getattr(there, name), getattr(here, name)
     assert not inspect.iscoroutinefunction(ours)

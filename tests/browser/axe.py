@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from support.programs import needed
+
 VERSION = "4.14.0"
 FOLDER = Path(sys.prefix) / "axe-core"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -31,7 +33,7 @@ def axe_source() -> str:
 
 def _fetch(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    command = ["npm", "pack", "--silent", f"axe-core@{VERSION}"]
+    command = [needed("npm"), "pack", "--silent", f"axe-core@{VERSION}"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_WITHIN)
     except (OSError, subprocess.TimeoutExpired) as error:

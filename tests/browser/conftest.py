@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from scripts.lively.background import Background
-from scripts.lively.chromium import PROGRAMS, find_chromium
 
 from browser.site import Site, Visitor, empty_site, hostile_site, lively_site
+from browser.watched import PATIENCE
+from support.programs import needed
 from support.server import DatabaseServer
 
 THEMES = ("light", "dark")
@@ -33,9 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """The running browser; each test has contexts of its own."""
-    path = find_chromium()
-    if path is None:
-        pytest.skip(f"no Chromium: CHROMIUM is not set, and none of {', '.join(PROGRAMS)} is on the PATH")
+    path = needed("chromium")
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed; see make browser")
     with api.sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path)
@@ -86,6 +85,7 @@ def visit(chromium: Any) -> Iterator[Visit]:
             color_scheme=theme,
             **options,
         )
+        context.set_default_timeout(PATIENCE)
         visitors.append(Visitor(site, context))
         return visitors[-1]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-PATIENCE = 30_000
+PATIENCE = 60_000
 """Milliseconds for anything to happen at all; only a failure ever takes so long."""
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", event => console.error(

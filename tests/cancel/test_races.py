@@ -243,7 +243,7 @@ async def test_a_worker_that_stops_does_not_return_it(
 async def test_a_prefetched_job_that_is_returned_does_not_come_back(
     utils: WorkerUtils, jobs: Jobs, workers: Workers
 ) -> None:
-    """The worker stops before it knows; the next one deletes the job."""
+    """The worker stops, mostly before it knows; the next one deletes the job."""
     gate, more = Gate(), Gate()
     ids = [await jobs.add("work", {"n": n}, flags=["py:keep"], max_attempts=1) for n in range(2)]
     runner = await workers.start({"work": gate}, concurrency=1, local_queue={"size": 5})
@@ -257,7 +257,8 @@ async def test_a_prefetched_job_that_is_returned_does_not_come_back(
         stopping = asyncio.ensure_future(runner.stop())
     gate.open()
     await asyncio.wait_for(stopping, PATIENCE)
-    assert (await jobs.one())["is_available"] is False
+    # The first worker deletes it if it hears of the cancel while it stops.
+    assert [(row["id"], row["is_available"]) for row in await jobs.all()] in ([], [(ids[1], False)])
     await workers.start({"work": more})
     await until_settled(jobs)
     assert more.started == []

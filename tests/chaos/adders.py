@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from chaos.history import LIMITED, WIDE, Added, Fails, PauseKind
+from chaos.history import BLOCKING, LIMITED, WIDE, Added, Fails, PauseKind
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.client import WorkerUtils
 from support.working import SCHEMA
@@ -59,6 +59,9 @@ MOST_WAITING = 20_000  # jobs
 BULK_PAUSE = 0.3  # seconds
 SLOW_BULK, SLOW_BULK_PAUSE = 500, 1.0
 PAUSE = 0.3  # seconds between two tries to connect
+LINGERS = (1.2, 2.0)  # seconds, more than the slack of watermarks
+OVERDUE = (10.0, 3600.0)  # seconds
+BLOCKS = (0.1, 0.4)  # seconds
 WIDE_QUEUES = 2
 TRY_FOR = 10.0  # seconds for one add; the server may be away, but it answers or ends the connection
 
@@ -95,6 +98,12 @@ class Load(msgspec.Struct, frozen=True):
     """The share of jobs in named queues."""
     later: float = 0.1
     """The share of jobs that are due a little later."""
+    overdue: float = 0.05
+    """The share of jobs that were due long ago when they are added."""
+    lingering: float = 0.02
+    """The share of adds whose transaction takes so long that others are added and run meanwhile."""
+    blocking: float = 0.01
+    """The share of jobs that block the event loop of their worker."""
     in_thread: float = 0.3
     """The share of jobs that run in threads."""
     batch: int = 15
@@ -192,6 +201,8 @@ class Adder:
             # One key in a batch: with more, two clients could wait for each other.
             specs.append(self._spec(may_have_key=not any(spec.job_key for spec in specs)))
         is_undone = dice.random() < 0.03
+        # Not with a key: others would wait for it.
+        is_lingering = dice.random() < self._load.lingering and not any(spec.job_key for spec in specs)
         async with utils.with_pg_client() as connection:
             transaction = connection.transaction()
             await transaction.start()
@@ -200,6 +211,8 @@ class Adder:
             else:
                 jobs = [await self._add_one(utils, specs[0], connection)]
             await note_jobs(connection, specs, jobs)
+            if is_lingering:
+                await asyncio.sleep(dice.uniform(*LINGERS))
             await (transaction.rollback() if is_undone else transaction.commit())
         self.added += 0 if is_undone else len(jobs)
 
@@ -233,13 +246,20 @@ class Adder:
         if load.wide and dice.random() < load.wide:
             queue, seconds = f"{WIDE}{dice.randrange(WIDE_QUEUES)}", dice.uniform(0.1, 0.4)
             task = "work_wide" if task != "work_limited" else task
+        run_at: timedelta | None = None
+        if dice.random() < load.later:
+            run_at = timedelta(seconds=dice.uniform(0, 0.5))
+        elif dice.random() < load.overdue:
+            run_at = timedelta(seconds=-dice.uniform(*OVERDUE))
+        if queue is None and task == "work" and dice.random() < load.blocking:
+            task, seconds = BLOCKING, dice.uniform(*BLOCKS)
         return JobSpec(
             task,
             {"token": token, "queue": queue, "fails": fails, "seconds": seconds},
             queue_name=queue,
             job_key=key,
             job_key_mode=dice.choice(("replace", "preserve_run_at")) if key is not None else None,
-            run_at=timedelta(seconds=dice.uniform(0, 0.5)) if dice.random() < load.later else None,
+            run_at=run_at,
             max_attempts=dice.choice((1, 2)) if fails == "always" else None,
             keep=True if dice.random() < load.kept else None,
         )

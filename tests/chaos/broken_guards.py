@@ -13,6 +13,7 @@ import asyncpg
 import msgspec
 
 from chaos.adders import Load
+from chaos.broken_holds import WAITS_COUNT
 from chaos.plan import Action
 from chaos.run import Interfere
 from support.working import SCHEMA
@@ -37,6 +38,8 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     load: Load = USUAL
     seconds: float = 3.0
+    broken: str = ""
+    """The guard that is removed from the worker processes; empty: none."""
 
 
 def trigger(when: str, table: str, body: str) -> Interfere:
@@ -171,6 +174,27 @@ GUARDS = [
     Guard(
         name="jobs that are due are not found",
         breaks="nothing_due_is_left_waiting",
+        interfere=trigger(
+            "before update",
+            JOBS,
+            "if new.locked_by is not null and new.id % 5 = 0 then return null; end if; return new;",
+        ),
+    ),
+    Guard(
+        name="a fetch that waited for a lock hides old jobs",
+        breaks="no_ready_job_waits_beside_a_free_slot",
+        interfere=nothing,
+        actions=(
+            Action(at=1.5, kind="lock", slot=0, lasts=1.0),
+            *(Action(at=3.0 + n / 2, kind="unlock", slot=0, lasts=0.2) for n in range(4)),
+        ),
+        load=msgspec.structs.replace(USUAL, overdue=0.3),
+        seconds=6.0,
+        broken=WAITS_COUNT,
+    ),
+    Guard(
+        name="a ready job cannot be taken",
+        breaks="no_ready_job_waits_beside_a_free_slot",
         interfere=trigger(
             "before update",
             JOBS,

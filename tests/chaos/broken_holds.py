@@ -1,4 +1,4 @@
-"""Guards of held batches that are removed on purpose, in the worker processes of a run."""
+"""Guards that are removed on purpose, in the worker processes of a run; most are of held batches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from chaos.plan import CUTS, Action
 from graphile_worker.worker.holds import Holds
 from graphile_worker.worker.lost_batches import LostBatches
+from graphile_worker.worker.watermarks import Watermarks
 
 CUT_BEFORE = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[0], slot=n % 2) for n in range(6))
 CUT_AFTER = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[1], slot=n % 2) for n in range(4))
@@ -91,7 +92,21 @@ BROKEN_HOLDS = [
 ]
 
 
+def _count_waits() -> None:
+    """Take every fetch that was slow, for whatever reason, for one that reads past very many rows."""
+    set_watermarks = Watermarks.set
+
+    def broken(self: Any, *arguments: Any, **costs: Any) -> None:
+        set_watermarks(self, *arguments, cost=10.0)
+        self._wait = 500.0
+
+    Watermarks.set = broken  # type: ignore[method-assign]
+
+
+WAITS_COUNT = "a fetch that waited counts as slow"
+
+
 def remove(name: str) -> None:
     """Remove the guard with this name from this process."""
-    (found,) = [broken for broken in BROKEN_HOLDS if broken.name == name]
-    found.remove()
+    removals = {broken.name: broken.remove for broken in BROKEN_HOLDS} | {WAITS_COUNT: _count_waits}
+    removals[name]()

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from chaos.cut_offs import CutOffs
+from chaos.free_slots import FreeSlots
 from chaos.history import AT_ONCE, LIMITED, WIDE, WIDTH, Added, History, JobRow, Paused, Run
 from chaos.lost_runs import LostRuns
 
@@ -213,6 +214,19 @@ def nothing_due_is_left_waiting(history: History) -> Iterator[str]:
             yield f"job {row.id} ({row.token}) has been ready for {row.due_for:.0f} s and no worker runs it"
 
 
+def no_ready_job_waits_beside_a_free_slot(history: History) -> Iterator[str]:
+    """However old a ready job is, a pool that may run it and has a free slot takes it soon."""
+    free_slots = FreeSlots(history)
+    for waited in history.waited:
+        found = free_slots.longest(waited)
+        if found is not None and found.seconds > history.limits.waits_within:
+            yield (
+                f"job {waited.job_id} ({waited.token}) was ready from {waited.began:.3f} to "
+                f"{waited.ended:.3f}, and {found.pool} of worker {found.worker} had a free slot for "
+                f"{found.seconds:.1f} s of that"
+            )
+
+
 def attempts_count_what_happened(history: History) -> Iterator[str]:
     """An attempt is a run that failed by its own fault; runs that were cut short do not count."""
     cut_offs = _excuses(history)
@@ -271,6 +285,10 @@ def no_end_without_its_job(history: History) -> Iterator[str]:
         if end.state == "failed":
             if end.job_id not in failed | given_up | superseded:
                 yield f"job {end.job_id} has a failed end, and no run of it failed"
+            continue
+        if end.state == "cancelled":  # its key was used again while it was locked, and then it came back
+            if end.job_id not in superseded:
+                yield f"job {end.job_id} has a cancelled end, and its key was not used again"
             continue
         token = end.token or ""
         if token not in kept:
@@ -383,6 +401,7 @@ RULES: list[Rule] = [
     no_queue_is_held_for_nothing,
     what_ended_was_written,
     nothing_due_is_left_waiting,
+    no_ready_job_waits_beside_a_free_slot,
     attempts_count_what_happened,
     every_kept_end_is_there,
     no_end_without_its_job,

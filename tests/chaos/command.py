@@ -21,7 +21,7 @@ from chaos.report import Figures, HeldFigures, figures, held_figures, sum_of, ta
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
 from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT, Timing
-from support.pgbouncer import MISSING, PROGRAM
+from support.programs import find, missing
 
 SHORT_SECONDS = 15.0
 DEFAULT_SECONDS = 60.0
@@ -81,8 +81,8 @@ def _judge(history: History) -> int:
 async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosServer) -> int:
     timing, seconds = _timing(options)
     say(f"PostgreSQL {server.version}; {timing}; {seconds:g} s of load for each seed")
-    if PROGRAM is None:
-        say(f"no worker behind a pooler: {MISSING}")
+    if find("pgbouncer") is None:
+        say(f"no worker behind a pooler: {missing('pgbouncer')}")
     place = options.keep or Path(tempfile.gettempdir()) / "graphile-worker-chaos"
     place.mkdir(parents=True, exist_ok=True)
     lines: list[Figures] = []

@@ -20,7 +20,8 @@ from chaos.settings import BOUNCER_RETRY, Mode
 from chaos.worker_main import NOT_STARTED, WorkerOrder
 from support.command_line import clean_environment
 from support.network import Network, network_to
-from support.pgbouncer import PROGRAM, pgbouncer_to
+from support.pgbouncer import pgbouncer_to
+from support.programs import find
 from support.working import until
 
 TESTS = Path(__file__).parents[1]
@@ -46,6 +47,7 @@ class Process:
             [options | own for own in mode.pools],
             mode.is_pool_given,
             mode.broken,
+            mode.clock_ahead,
         )
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -92,6 +94,7 @@ class Process:
             ending=ending,
             status=status,
             held=read_held(self.journal),
+            slots=self.mode.slots,
         )
 
 
@@ -176,7 +179,7 @@ async def fleet_on(
         slots = []
         pooled_url = ""
         for mode in modes:
-            if mode.is_pooled and PROGRAM is None:
+            if mode.is_pooled and find("pgbouncer") is None:
                 continue
             if mode.is_pooled and not pooled_url:
                 more = f"server_login_retry = {BOUNCER_RETRY:g}"

@@ -13,7 +13,7 @@ import msgspec
 Fails = Literal["never", "once", "always"]
 Outcome = Literal["end", "failed", "cancelled"]
 Ending = Literal["alive", "killed", "left", "ended", "not started"]
-FaultKind = Literal["kill", "leave", "stop", "terminate", "restart", "partition", "cut"]
+FaultKind = Literal["kill", "leave", "stop", "terminate", "restart", "partition", "cut", "lock", "unlock"]
 PauseKind = Literal["queue", "task", "all"]
 
 
@@ -25,6 +25,10 @@ WIDTH = 3
 """How many jobs of a wide queue may run at once."""
 WIDE = "wide "
 """The beginning of the names of wide queues."""
+BLOCKING = "work_blocking"
+"""The task that blocks the event loop of its worker."""
+FREE_TASKS = ("work", "work_in_thread", BLOCKING)
+"""Those that have no limit: without a queue, nothing but a pause keeps their jobs from running."""
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +90,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None
     held: int = 0
     """How many jobs it has fetched in held batches."""
+    slots: list[int] = []
+    """How many jobs each of its pools runs at once."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +121,16 @@ class Paused(msgspec.Struct, frozen=True, kw_only=True):
     def stops(self, run: Run) -> bool:
         """Whether it is about this job."""
         return self.kind == "all" or self.name == (run.queue if self.kind == "queue" else run.task)
+
+
+class Waited(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which a job without a queue was certainly ready, and locked by no one."""
+
+    job_id: int
+    token: str | None = None
+    task: str
+    began: float
+    ended: float
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +182,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After the last fault: nothing is locked by the dead any more."""
     due_within: float = 30.0
     """A ready job runs within this time after the last fault."""
+    waits_within: float = 6.0
+    """A pool with a free slot takes a ready job within this time: a poll interval, on a busy machine."""
     told_within: float = 2.0
     """A worker that listens starts nothing that is paused after this time."""
     looks_within: float = 7.0
@@ -187,6 +205,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     ends: list[EndRow] | None = None
     """None: what was kept is not judged."""
     pauses: list[Paused] = []
+    waited: list[Waited] = []
+    """Ready jobs that no one took for a while."""
     last_fault_at: float
     seen_at: float
     """When `jobs` and `queues` were read."""

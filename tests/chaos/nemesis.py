@@ -18,7 +18,7 @@ from chaos.history import Fault
 from chaos.journal import BEGAN, HELD, Tail
 from chaos.plan import Action
 from chaos.server import ChaosServer
-from support.working import until
+from support.working import SCHEMA, until
 
 LOOKS_EVERY = 0.01  # seconds
 HOLD = 0.05  # seconds, of the workers
@@ -26,6 +26,19 @@ BACKENDS = (
     "select pid from pg_stat_activity where datname = current_database() and application_name = $1 "
     "order by backend_start, pid"
 )
+
+
+FOR_ALL = ("restart", "lock", "unlock")
+LOCK = f"lock table {SCHEMA}._private_jobs in access exclusive mode"
+ELSEWHERE = "a pool elsewhere"
+TAKE = (
+    f"update {SCHEMA}._private_jobs set locked_by = $1, locked_at = now() where id in (select id from "
+    f"{SCHEMA}._private_jobs where is_available and job_queue_id is null and key is null and run_at <= now() "
+    "order by id limit 20 for update skip locked)"
+)
+GIVE_BACK = f"select {SCHEMA}.force_unlock_workers(array[$1])"
+"""As SQL, so that no worker is told of it."""
+AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 class Hit(NamedTuple):
@@ -74,9 +87,11 @@ class Nemesis:
             "restart": self._restart,
             "partition": self._partition,
             "cut": self._cut,
+            "lock": self._lock,
+            "unlock": self._unlock,
         }[action.kind]
         at = time.monotonic()
-        whom = slot.current.name if action.kind != "restart" else "the server"
+        whom = slot.current.name if action.kind not in FOR_ALL else "the server"
         self._say(f"{at - self._began:7.2f} s  {action} → {whom}")
         hit: Hit = await deed(action, slot)
         over = time.monotonic()
@@ -134,7 +149,7 @@ class Nemesis:
         name = slot.current.name
         hit = Hit([name])
         # If the server is away just then, there is nothing to terminate.
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        with suppress(*AWAY):
             connection = await asyncpg.connect(self._url, timeout=5)
             try:
                 pids = [row["pid"] for row in await connection.fetch(BACKENDS, name)]
@@ -147,6 +162,37 @@ class Nemesis:
             finally:
                 connection.terminate()
         return hit
+
+    async def _lock(self, action: Action, slot: Slot) -> Hit:
+        """Lock the table for a while, as a change of it does; not if a worker that is stopped has it."""
+        with suppress(*AWAY):
+            connection = await asyncpg.connect(self._url, timeout=5)
+            try:
+                async with connection.transaction():
+                    await connection.execute("set local lock_timeout = '300ms'")
+                    await connection.execute(LOCK)
+                    await asyncio.sleep(action.lasts)
+            finally:
+                connection.terminate()
+        return Hit([])
+
+    async def _unlock(self, action: Action, slot: Slot) -> Hit:
+        """Take ready jobs as a pool of another runtime does, and return them without a word."""
+        has_taken = False
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with suppress(*AWAY):
+                    connection = await asyncpg.connect(self._url, timeout=5)
+                    try:
+                        if not has_taken:
+                            has_taken = True  # even if there is no answer
+                            await connection.execute(TAKE, ELSEWHERE)
+                            await asyncio.sleep(action.lasts)
+                        await connection.execute(GIVE_BACK, ELSEWHERE)
+                        return Hit([])
+                    finally:
+                        connection.terminate()
+                await asyncio.sleep(LOOKS_EVERY)
 
     async def _restart(self, action: Action, slot: Slot) -> Hit:
         before = {slot.current.name for slot in self._fleet.slots}

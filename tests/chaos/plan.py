@@ -20,6 +20,9 @@ KILLS = ("in hold", "after hold")
 """While a worker holds a batch, or while it runs a job that has outlasted its batch."""
 AGAIN = 5  # every fifth seed waits until batches are held again, and kills again
 
+ANYONE: tuple[FaultKind, ...] = ("stop", "leave", "lock", "unlock")
+"""What need not strike a worker that holds batches."""
+
 LEAD_IN = 1.0  # seconds in which the load begins undisturbed
 LEAD_OUT = 0.5
 
@@ -55,6 +58,8 @@ def plan(seed: int, *, seconds: float, slots: int, pause: float, until_taken: fl
         ("terminate", ""),
         ("restart", dice.choice(RESTARTS)),
         ("partition", dice.choice(PARTITIONS)),
+        ("lock", ""),
+        ("unlock", ""),
     ]
     room = max(0.0, seconds - LEAD_IN - LEAD_OUT)
     count = max(len(kinds), round(room / pause))
@@ -88,6 +93,8 @@ def held_plan(seed: int, *, slots: int, holding: Sequence[int], is_short: bool =
         ("stop", "", dice.uniform(0.2, 1.0 if is_short else 3.0)),
         ("terminate", dice.choice(("one", "all")), 0.0),
         ("restart", RESTARTS[seed % 2], dice.choice((0.0, dice.uniform(0.2, 1.5)))),
+        ("lock", "", dice.uniform(0.5, 1.0 if is_short else 4.0)),
+        ("unlock", "", dice.uniform(0.2, 1.0)),
     ]
     if not is_short:
         deeds.append(("partition", PARTITIONS[seed // 2 % len(PARTITIONS)], dice.uniform(0.5, 5.0)))
@@ -97,7 +104,7 @@ def held_plan(seed: int, *, slots: int, holding: Sequence[int], is_short: bool =
     first: list[Action] = []
     at = LEAD_IN if is_short else 2 * LEAD_IN
     for number, (kind, how, lasts) in enumerate(deeds):
-        slot = dice.randrange(slots) if kind in ("stop", "leave") else holding[number % len(holding)]
+        slot = dice.randrange(slots) if kind in ANYONE else holding[number % len(holding)]
         first.append(Action(at=at, kind=kind, how=how, slot=slot, lasts=lasts, within=within))
         at += dice.uniform(0.2, 0.5) if is_short else dice.uniform(0.8, 3.0)
     first += _kills(dice, at, holding, within if is_short else 2 * within)
@@ -118,7 +125,7 @@ def _kills(dice: random.Random, at: float, slots: Sequence[int], within: float) 
 
 def _any_kind(dice: random.Random) -> tuple[FaultKind, str]:
     kind: FaultKind = dice.choices(
-        ("kill", "stop", "terminate", "restart", "partition"), weights=(4, 2, 4, 1, 3)
+        ("kill", "stop", "terminate", "restart", "partition", "lock", "unlock"), weights=(4, 2, 4, 1, 3, 1, 2)
     )[0]
     if kind == "restart":
         return kind, dice.choice(RESTARTS)
@@ -134,4 +141,8 @@ def _duration(kind: FaultKind, dice: random.Random, until_taken: float) -> float
         return dice.uniform(0.2, 1.5) * until_taken
     if kind == "restart":
         return dice.choice((0.0, dice.uniform(0.2, 1.5)))
+    if kind == "lock":
+        return dice.uniform(0.3, 1.2)  # less than the shortest grace
+    if kind == "unlock":
+        return dice.uniform(0.2, 1.0)
     return 0.0

@@ -22,6 +22,7 @@ from chaos.plan import Action, held_plan, plan
 from chaos.roll_call import roll_call
 from chaos.server import ChaosServer
 from chaos.settings import DEFAULT, HOLDING, MODES, SHORT, Mode, Timing
+from chaos.watcher import Watcher
 from graphile_worker.recovery.hold_guard import FRESH
 from support.working import SCHEMA, until
 
@@ -107,6 +108,8 @@ async def _whole(
     adders.append(asyncio.ensure_future(operator.run(enough)))
     bulk = Bulk(url, setup.load)
     adders.append(asyncio.ensure_future(bulk.run(enough)))
+    watcher = Watcher(url)
+    watching = asyncio.ensure_future(watcher.run(over))
     try:
         began = time.monotonic()
         if setup.is_held:
@@ -133,6 +136,8 @@ async def _whole(
         for task in adders:
             task.cancel()
         await asyncio.gather(*adders, return_exceptions=True)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
         if intruder is not None:
             await intruder
     added, jobs, queues, ends = seen
@@ -146,6 +151,7 @@ async def _whole(
         queues=queues,
         ends=ends,
         pauses=operator.paused,
+        waited=watcher.waited,
         last_fault_at=last_fault_at,
         seen_at=time.monotonic(),
         limits=setup.limits or setup.timing.limits,

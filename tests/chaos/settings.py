@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from chaos.history import Limits
+from graphile_worker.options import WorkerOptions
 
 CONNECTING = 2.0  # seconds at most between two tries of a worker to show itself again
 BOUNCER_RETRY = 1.0  # seconds after which the pooler tries again to reach a server that was away
@@ -54,13 +55,22 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     is_pooled: bool = False
     """Behind a pooler in transaction mode, where only heartbeats prove it alive."""
     is_pool_given: bool = False
+    clock_ahead: float = 0.0
+    """Seconds by which the clock of the process is wrong."""
     broken: str = ""
-    """The guard of held batches that is removed from the process; empty: none."""
+    """The guard that is removed from the process; empty: none."""
+
+    @property
+    def slots(self) -> list[int]:
+        """How many jobs each pool runs at once."""
+        return [pool.get("concurrency", WorkerOptions().concurrency) for pool in self.pools]
 
     @property
     def shows_by(self) -> Literal["lock", "heartbeat"]:
         return "heartbeat" if self.is_pooled else "lock"
 
+
+TWO_HOURS = 7200.0
 
 LOCAL_QUEUE = {
     "local_queue": {"size": 6},
@@ -71,8 +81,8 @@ LOCAL_QUEUE = {
 
 MODES = (
     Mode(name="default", pools=({"concurrency": 4},)),
-    Mode(name="direct", pools=({"concurrency": 3, "prefetch": 0},)),
-    Mode(name="local-queue", pools=(LOCAL_QUEUE,)),
+    Mode(name="direct", pools=({"concurrency": 3, "prefetch": 0},), clock_ahead=TWO_HOURS),
+    Mode(name="local-queue", pools=(LOCAL_QUEUE,), clock_ahead=-TWO_HOURS),
     Mode(name="two-pools", pools=({"concurrency": 2}, LOCAL_QUEUE)),
     Mode(name="given-pool", pools=({"concurrency": 3},), is_pool_given=True),
     Mode(name="pgbouncer", pools=({"concurrency": 3, "prepared_statements": False},), is_pooled=True),
@@ -81,7 +91,7 @@ MODES = (
 HELD_MODES = (
     Mode(name="ten-slots", pools=({"concurrency": 10},)),
     Mode(name="default", pools=({},)),
-    Mode(name="direct", pools=({"prefetch": 0},)),
+    Mode(name="direct", pools=({"prefetch": 0},), clock_ahead=TWO_HOURS),
 )
 """Workers that hold jobs, beside one that never does. More of them would leave none enough to hold."""
 HOLDING = (0, 1)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chaos.history import AT_ONCE, WIDTH
+from chaos.history import AT_ONCE, BLOCKING, WIDTH
 from chaos.journal import Journal
 from graphile_worker import JobHelpers, Limit, task
 
@@ -23,6 +23,7 @@ class Tasks:
         self.by_name: dict[str, Callable[..., Any]] = {
             "work": self.work,
             "work_in_thread": self.work_in_thread,
+            BLOCKING: self.work_blocking,
             "work_limited": task("work_limited", limit=limit)(self.work),
             "work_wide": task("work_wide", queue_width=WIDTH)(self.work),
         }
@@ -35,6 +36,12 @@ class Tasks:
         except asyncio.CancelledError:
             self._journal.ended(number, "cancelled")
             raise
+        return self._end(number, payload, helpers)
+
+    async def work_blocking(self, payload: Any, helpers: JobHelpers) -> str:
+        """Blocks the event loop, as a task does that calls a blocking library."""
+        number = self._began(payload, helpers)
+        time.sleep(payload["seconds"])
         return self._end(number, payload, helpers)
 
     def work_in_thread(self, payload: Any, helpers: JobHelpers) -> str:

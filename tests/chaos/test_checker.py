@@ -18,6 +18,7 @@ from chaos.history import (
     Paused,
     QueueRow,
     Run,
+    Waited,
     Worker,
 )
 
@@ -302,11 +303,19 @@ def test_a_permanent_failure_without_an_end_is_found() -> None:
         {"added": [JOB], "ends": [END]},
         {"added": [KEPT], "ends": [END], "runs": [run(outcome="cancelled"), run(outcome=None, ended=None)]},
         {"added": [KEPT], "ends": [END, EndRow(job_id=8, state="failed")]},
+        {"added": [KEPT], "ends": [END, EndRow(job_id=7, state="cancelled")]},
     ],
-    ids=["two", "not to be kept", "no run ended", "no run failed"],
+    ids=["two", "not to be kept", "no run ended", "no run failed", "not superseded"],
 )
 def test_an_end_without_its_job_is_found(values: dict[str, Any]) -> None:
     assert "no_end_without_its_job" in broken(**values)
+
+
+def test_a_job_whose_key_was_used_again_may_have_a_cancelled_end() -> None:
+    first = msgspec.structs.replace(JOB, key="k")
+    second = msgspec.structs.replace(first, number=2, token="u", job_id=8)
+    runs = [run(token="u", locked_at=1001.0)]
+    assert broken(added=[first, second], runs=runs, ends=[EndRow(job_id=7, state="cancelled")]) == []
 
 
 def limited_runs(*starts: float, worker: str = "one") -> list[Run]:
@@ -514,3 +523,75 @@ def test_a_run_that_should_hold_jobs_and_holds_few_is_found() -> None:
     values: dict[str, Any] = {"is_held": True, "runs": [held(written=11.0)]}
     assert broken(least_held=2, **values) == ["jobs_were_held"]
     assert broken(least_held=1, **values) == []
+
+
+# -- no ready job waits beside a free slot -------------------------------------------------------------------
+
+TWO_SLOTS = msgspec.structs.replace(ONE, slots=[2])
+WAITED = Waited(job_id=8, token="w", task="work", began=20.0, ended=30.0)
+WAITS = "no_ready_job_waits_beside_a_free_slot"
+
+
+def waits(*, of: Waited = WAITED, **values: Any) -> bool:
+    """Whether a wait of ten seconds is a violation; the only pool has two slots."""
+    filled: dict[str, Any] = {"workers": [TWO_SLOTS], "waited": [of]}
+    return WAITS in broken(**(filled | values))
+
+
+def busy(token: str, started: float, ended: float | None, **values: Any) -> Run:
+    return run(token=token, started=started, ended=ended, **values)
+
+
+def test_a_job_that_waits_beside_a_free_slot_is_found() -> None:
+    (violation,) = check(history(workers=[TWO_SLOTS], waited=[WAITED]))
+    assert violation.rule == WAITS
+    assert violation.sentence == (
+        "job 8 (w) was ready from 20.000 to 30.000, "
+        "and pool-one of worker one had a free slot for 10.0 s of that"
+    )
+    assert waits(runs=[run(), busy("a", 15.0, 40.0)])
+
+
+def test_a_job_may_wait_for_a_poll_interval() -> None:
+    assert not waits(of=msgspec.structs.replace(WAITED, ended=25.0))
+
+
+def test_a_job_may_wait_while_all_slots_are_taken() -> None:
+    assert not waits(runs=[busy("a", 15.0, 40.0), busy("b", 16.0, 27.0)])
+    assert not waits(runs=[busy("a", 15.0, 40.0), busy("b", 16.0, 24.0), busy("c", 24.1, 29.0)])
+    assert waits(runs=[busy("a", 15.0, 40.0), busy("b", 16.0, 21.0)])
+
+
+def test_every_pool_counts() -> None:
+    three = msgspec.structs.replace(TWO, slots=[1])
+    full = [busy("a", 15.0, 40.0), busy("b", 16.0, 40.0)]
+    assert waits(workers=[TWO_SLOTS, three], runs=full)
+    full.append(run("two", started=17.0, ended=40.0, token="c"))
+    assert not waits(workers=[TWO_SLOTS, three], runs=full)
+
+
+def test_a_job_may_wait_while_every_worker_is_away_or_has_just_come_back() -> None:
+    for started, ended in ((26.0, None), (0.0, 24.0)):
+        ending = "alive" if ended is None else "killed"
+        worker = msgspec.structs.replace(TWO_SLOTS, started=started, ended=ended, ending=ending)
+        assert not waits(workers=[worker])
+    stop = Fault(kind="stop", at=19.0, until=22.0, workers=["one"])
+    assert not waits(faults=[stop])
+    assert waits(faults=[msgspec.structs.replace(stop, workers=["two"])])
+
+
+def test_a_job_may_wait_while_the_table_is_locked_or_the_event_loop_blocked() -> None:
+    lock = Fault(kind="lock", at=19.0, until=25.0, workers=[])
+    assert not waits(faults=[lock])
+    assert waits(faults=[msgspec.structs.replace(lock, kind="unlock")])
+    assert waits(faults=[msgspec.structs.replace(lock, until=21.0)])
+    assert not waits(runs=[run(), busy("a", 19.0, 25.0, task="work_blocking")])
+    assert waits(runs=[run(), busy("a", 19.0, 21.0, task="work_blocking")])
+
+
+def test_a_job_may_wait_while_it_is_paused_or_limited() -> None:
+    pause = Paused(kind="all", began=19.0, ended=22.0)
+    assert not waits(pauses=[pause])
+    assert not waits(pauses=[msgspec.structs.replace(pause, kind="task", name="work")])
+    assert waits(pauses=[msgspec.structs.replace(pause, kind="task", name="work_in_thread")])
+    assert not waits(of=msgspec.structs.replace(WAITED, task="work_limited"))

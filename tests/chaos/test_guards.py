@@ -22,7 +22,7 @@ from chaos.settings import DEFAULT, HELD_MODES, MODES
 
 ALWAYS = 2
 ALL = bool(os.environ.get("CHAOS_GUARDS"))
-LIMITS = Limits(aftermath=4.0, write_within=2.0, dead_within=4.0, due_within=4.0)
+LIMITS = Limits(aftermath=4.0, write_within=2.0, dead_within=4.0, due_within=4.0, waits_within=4.0)
 """Shorter than usual, because a broken guard makes the run last until they are over."""
 NOT_ALWAYS = pytest.mark.skipif(not ALL, reason="set CHAOS_GUARDS=1, or use make chaos")
 
@@ -31,7 +31,7 @@ def setup(guard: Guard | None, *, quiet_within: float) -> Setup:
     return Setup(
         seed=1,
         seconds=guard.seconds if guard is not None else 3.0,
-        modes=MODES[:3],
+        modes=[msgspec.structs.replace(mode, broken=guard.broken if guard else "") for mode in MODES[:3]],
         load=guard.load if guard is not None else USUAL,
         actions=guard.actions if guard is not None else (),
         options=guard.options if guard is not None else {},

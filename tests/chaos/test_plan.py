@@ -11,7 +11,7 @@ from chaos.report import figures, held_figures, sum_of, table
 from chaos.settings import DEFAULT, HELD_MODES, HOLDING
 from graphile_worker.options import WorkerOptions
 
-KINDS = {"kill", "stop", "terminate", "restart", "partition"}
+KINDS = {"kill", "stop", "terminate", "restart", "partition", "lock", "unlock"}
 
 
 def planned(seed: int, seconds: float = 15.0) -> list[Action]:

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from chaos import broken_holds
 from chaos.journal import Journal
 from chaos.tasks import Tasks
 from graphile_worker import Events, Runner, run
+from graphile_worker.clock import SystemClock
 from graphile_worker.db.borrowed import is_gone
 from graphile_worker.hooks.events import JobCompleted, JobOutcomeDiscarded, PoolJobsFetched
 
@@ -34,6 +36,18 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     """Whether the worker runs on connections that the program made."""
     broken: str = ""
     """The guard that is removed from this process: one of `broken_holds`."""
+    clock_ahead: float = 0.0
+    """Seconds by which the clock of this process is wrong."""
+
+
+class WrongClock(SystemClock):
+    """A clock that was set to another time."""
+
+    def __init__(self, ahead: float) -> None:
+        self._ahead = timedelta(seconds=ahead)
+
+    def now(self) -> datetime:
+        return super().now() + self._ahead
 
 
 async def main(order: WorkerOrder) -> None:
@@ -42,6 +56,7 @@ async def main(order: WorkerOrder) -> None:
     journal = Journal(Path(order.journal))
     sessions = HeldSessions()
     tasks = Tasks(journal, sessions.of)
+    clock = WrongClock(order.clock_ahead)
     events = Events()
     events.on(PoolJobsFetched, lambda event: _fetched(journal, sessions, event))
     events.on(JobCompleted, Written(journal))
@@ -53,7 +68,7 @@ async def main(order: WorkerOrder) -> None:
                 where = await _where(order, stack)
                 runners.append(
                     await stack.enter_async_context(
-                        run(task_list=tasks.by_name, events=events, **where, **options)
+                        run(task_list=tasks.by_name, events=events, clock=clock, **where, **options)
                     )
                 )
         except Exception as error:

@@ -22,15 +22,19 @@ from graphile_worker.cli.bench.results import (
     Throughput,
     percentile,
 )
-from graphile_worker.cli.bench.scratch import Jobs, scratch_schema
+from graphile_worker.cli.bench.scratch import Jobs, Scratch, scratch_schema
 from graphile_worker.cli.bench.tables import print_report
 from graphile_worker.cli.bench.throughput import run_ready_jobs
 from graphile_worker.cli.bench.workbench import Scale, Workbench
 from graphile_worker.cli.bench.worker_process import drain
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.options import WorkerOptions
+from graphile_worker.schema_name import SchemaName
+from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
+from support.rust_port import RustPort
 from support.server import DatabaseServer
+from support.working import PATIENCE
 
 SMALL = ("--jobs", "40", "--rounds", "1", "--max-backlog", "100")
 SCHEMAS = "select nspname from pg_namespace where nspname like 'graphile_worker_bench_%'"
@@ -153,7 +157,7 @@ def test_it_runs_on_an_embedded_server_of_its_own(spawn: Call) -> None:
     assert [entry["rate"]["jobs"] for entry in result.json["adding"]] == [10, 40]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["--only", "speed"], "expected names from throughput, latency, adding, growth; got 'speed'"),
@@ -169,6 +173,19 @@ def test_wrong_usage_is_reported_before_anything_is_measured(
     result = call("bench", *arguments)
     assert result.status == 2
     assert message in result.err
+
+
+async def test_the_schema_is_cleared_beside_a_foreign_key(connection: Any) -> None:
+    """A Rust worker has one in a table of its own."""
+    schema = SchemaName()
+    await RustPort(connection).migrate()
+    await connection.execute(
+        "with job as (select id from graphile_worker.add_job('a', queue_name => 'q')) "
+        "insert into graphile_worker._private_job_retirements select id from job"
+    )
+    await Scratch(connection, schema, WorkerOptions()).clear()
+    for table in ("jobs", "job_queues", "job_retirements"):
+        assert await connection.fetchval(f"select count(*) from graphile_worker._private_{table}") == 0
 
 
 def test_percentiles_are_values_that_occurred() -> None:
@@ -237,6 +254,6 @@ def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def until(connection: Any, condition: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not await connection.fetchval(condition):
         assert time.monotonic() < deadline, condition

@@ -13,6 +13,7 @@ import pytest
 
 from cli.terminal import Terminal
 from graphile_worker.cli.support.bulk_change import LONG
+from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 from support.server import DatabaseServer
 
@@ -88,7 +89,7 @@ def test_without_a_terminal_it_must_be_confirmed_with_yes(gw: Call) -> None:
 
 
 @pytest.mark.usefixtures("some_failed")
-@pytest.mark.parametrize("style", ["-c {}", "--connection {}", "-c{}", "--connection={}"])
+@looped("style", ["-c {}", "--connection {}", "-c{}", "--connection={}"])
 def test_the_command_to_repeat_contains_no_password(call: Call, database_url: str, style: str) -> None:
     url = database_url.replace("//postgres@", "//postgres:secret@")
     assert "secret" in url
@@ -174,7 +175,7 @@ def test_failed_jobs_that_would_stay_failed_are_mentioned(gw: Call) -> None:
     assert result.out.endswith(" which may be hours away; add --run-at now to run them at once.\n")
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["cancel"], "Name the jobs by id or with --key, choose them by filters"),

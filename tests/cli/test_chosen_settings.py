@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from graphile_worker.db.dsn import Dsn
+from support.cases import looped
 from support.command_line import Call
 from support.server import DatabaseServer
 
 
-@pytest.mark.parametrize(
+@looped(
     "arguments",
     [
         ["list"],
@@ -56,6 +57,28 @@ def test_a_crontab_that_was_named_must_exist(spawn: Call, place: Path, database_
 @pytest.mark.usefixtures("tasks")
 def test_the_default_crontab_may_be_missing(spawn: Call, database_url: str) -> None:
     assert "no crontab at crontab" in spawn("--once", DATABASE_URL=database_url).check().out
+
+
+@pytest.mark.usefixtures("tasks")
+def test_a_crontab_beside_tasks_elsewhere_is_not_read_and_the_log_says_so(
+    spawn: Call, place: Path, database_url: str
+) -> None:
+    (place / "deploy").mkdir()
+    (place / "tasks").rename(place / "deploy" / "tasks")
+    (place / "deploy" / "crontab").write_text("0 4 * * * hello\n")
+    run = ("--once", "--tasks", "deploy/tasks")
+    said = spawn(*run, DATABASE_URL=database_url).check().err
+    assert "deploy/crontab is not read: use --crontab for that" in said
+    said = spawn(*run, "--crontab", "deploy/crontab", DATABASE_URL=database_url).check().err
+    assert "is not read" not in said
+
+
+def test_a_wrong_session_attribute_is_refused_with_those_that_exist(call: Call) -> None:
+    result = call("list", "-c", "postgres://localhost:1/db?target_session_attrs=leader")
+    assert result.status == 1
+    known = "any, primary, standby, prefer-standby, read-write, read-only"
+    assert f"target_session_attrs must be one of {known}; got 'leader'" in result.err
+    assert "<" not in result.err
 
 
 def test_a_bare_name_is_a_database(call: Call, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import click
-import pytest
 
 from cli.typing_commands import parse, words_of
 from graphile_worker.cli.main import COMMANDS, graphile_worker
+from support.cases import looped
 from support.command_line import Call
 
 EVERY_COMMAND = sorted({*COMMANDS, "crontab check", "crontab next"} - {"crontab"})
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_for_the_shell_is_printed(spawn: Call, shell: str) -> None:
-    result = spawn(_GRAPHILE_WORKER_COMPLETE=f"{shell}_source").check()
+@looped("shell", ["bash", "zsh", "fish"])
+def test_a_script_for_the_shell_is_printed(call: Call, shell: str) -> None:
+    result = call(_GRAPHILE_WORKER_COMPLETE=f"{shell}_source").check()
     assert "graphile-worker" in result.out
     assert f"_GRAPHILE_WORKER_COMPLETE={shell}_complete" in result.out
 
 
-@pytest.mark.parametrize(
+@looped(
     ("words", "expected"),
     [
         ("graphile-worker d", {"dev", "doctor"}),
@@ -29,14 +29,14 @@ def test_a_script_for_the_shell_is_printed(spawn: Call, shell: str) -> None:
         ("graphile-worker list --state f", {"failed"}),
     ],
 )
-def test_commands_flags_and_choices_are_completed(spawn: Call, words: str, expected: set[str]) -> None:
-    result = spawn(
+def test_commands_flags_and_choices_are_completed(call: Call, words: str, expected: set[str]) -> None:
+    result = call(
         _GRAPHILE_WORKER_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1)
     ).check()
     assert {line.partition(",")[2] for line in result.out.split()} == expected
 
 
-@pytest.mark.parametrize("name", EVERY_COMMAND)
+@looped("name", EVERY_COMMAND)
 def test_help_has_examples_that_could_be_typed(call: Call, name: str) -> None:
     text = call(*name.split(), "--help").check().out
     examples = [

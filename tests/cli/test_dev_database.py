@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run, running_in
-from support.command_line import COMMAND, Call, Result, clean_environment
+from support.cases import looped
+from support.command_line import Call, clean_environment
 from support.worker_process import WorkerProcess
 
 ANNOUNCEMENT = (
@@ -46,16 +47,9 @@ def dev(run: Run) -> WorkerProcess:
 
 
 @pytest.fixture
-def command(project: Path, dev: WorkerProcess) -> Call:
+def command(project: Path, dev: WorkerProcess, call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
     """`command("list", DATABASE_URL=…)`: a command in the project's directory."""
-
-    def call(*arguments: object, cwd: Path = project, **environment: str) -> Result:
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            env=clean_environment(**environment), cwd=cwd, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        return Result(done.returncode, done.stdout, done.stderr)
-
+    monkeypatch.chdir(project)
     return call
 
 
@@ -73,7 +67,7 @@ def test_a_program_that_serves_uses_it_too(command: Call, project: Path) -> None
     assert "greeted" in done.stdout
 
 
-@pytest.mark.parametrize(
+@looped(
     "arguments",
     [
         ["list"],
@@ -133,7 +127,7 @@ def test_the_configuration_names_it_as_the_source(command: Call) -> None:
     assert result.err == ""
 
 
-@pytest.mark.parametrize("arguments", [["migrate", "--sql"], ["complete"], ["crontab", "--help"]])
+@looped("arguments", [["migrate", "--sql"], ["complete"], ["crontab", "--help"]])
 def test_a_command_that_needs_no_database_says_nothing(command: Call, arguments: list[str]) -> None:
     assert "no database given" not in command(*arguments).err
 
@@ -150,8 +144,11 @@ def test_a_library_call_never_uses_it(command: Call, project: Path) -> None:
     assert "NoDatabaseError" in done.stderr
 
 
-def test_other_directories_do_not_use_it(command: Call, tmp_path: Path) -> None:
-    result = command("list", cwd=tmp_path)
+def test_other_directories_do_not_use_it(
+    command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = command("list")
     assert result.status == 1
     assert "no database was given" in result.err
     assert "hint: to try it without a server, run `graphile-worker dev`" in result.err

@@ -27,8 +27,10 @@ from graphile_worker.diagnostics.upkeep_checks import check_transactions
 from graphile_worker.recovery import worker_rows
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
+from support.cases import looped
 from support.command_line import Call
-from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+from support.pgbouncer import pgbouncer_to
+from support.rust_port import RustPort
 from support.server import DatabaseServer
 from support.working import Workers, until
 
@@ -146,7 +148,6 @@ async def test_clocks_that_differ_are_noticed(database_url: str, ahead: float, s
         assert ("behind" if ahead > 0 else "ahead of") in finding.summary
 
 
-@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 async def test_a_pooler_in_transaction_mode_is_noticed_also_when_it_is_idle(database_url: str) -> None:
     with pgbouncer_to(database_url) as url:
         (pooler,) = await found_by(url, "pooler")
@@ -161,7 +162,6 @@ async def test_a_pooler_in_transaction_mode_is_noticed_also_when_it_is_idle(data
         assert "every 2 seconds" in listen.meaning
 
 
-@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 async def test_a_pooler_in_session_mode_is_only_mentioned(database_url: str) -> None:
     with pgbouncer_to(database_url, "pool_mode = session") as url:
         for _ in range(5):  # on a slow machine a check may have had no answer in time
@@ -280,6 +280,11 @@ def replaced(facts: Any, change: dict[str, Any]) -> Any:
             "warning",
             "missing: queue_indexes",
         ),
+        (
+            "delete from graphile_worker._private_py_migrations where id = 25",
+            "error",
+            "functions of an earlier version call an operator that others can replace",
+        ),
     ],
 )
 async def test_the_level_of_the_schema_is_judged(
@@ -353,6 +358,18 @@ async def test_functions_that_belong_to_another_role_are_named(
         assert (await doctor(gw)).is_well("rights")
 
 
+async def test_beside_rust_nothing_is_advised_that_would_undo_its_marks(gw: Call, connection: Any) -> None:
+    await RustPort(connection).migrate()
+    report = await doctor(gw)
+    (found,) = report["schema"]
+    assert found["severity"] == "ok"
+    assert found["summary"] == 'schema "graphile_worker" at revision 22 (21 and 22 of Rust)'
+    found = report.one("functions", "info")
+    assert found["summary"] == "as Rust 0.14 installs them: add_job, remove_job"
+    assert "identity" not in found["meaning"]
+    assert "Do not replace them" in found["advice"]
+
+
 async def test_the_origin_of_the_functions_is_reported(gw: Call, connection: Any) -> None:
     assert "add_jobs" in (await doctor(gw)).one("functions", "ok")["summary"]
     await connection.execute(
@@ -392,7 +409,7 @@ async def test_functions_that_node_installed_are_known(gw: Call, empty_database_
     assert "as Node, before 0.18 installs them: add_job, add_jobs" in said
 
 
-@pytest.mark.parametrize("name", SHARED_INDEXES)
+@looped("name", SHARED_INDEXES)
 async def test_a_missing_index_is_created_by_the_advised_statement(
     gw: Call, connection: Any, name: str
 ) -> None:

@@ -18,7 +18,7 @@ from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
 from graphile_worker.service.health_file import HealthRecord, read_health_files
 from graphile_worker.service.health_plugin import SIZE, HealthFilePlugin
 from support.command_line import Call
-from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+from support.pgbouncer import pgbouncer_to
 from support.working import until
 
 
@@ -147,7 +147,6 @@ async def test_a_path_in_a_configuration_file_is_relative_to_that_file(
     assert call("health", "--file", "etc/run/health").status == 0  # on the command line: as one would expect
 
 
-@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 async def test_a_worker_that_cannot_listen_is_not_well_unless_it_need_not(
     run: Run, call: Call, database_url: str
 ) -> None:
@@ -195,7 +194,7 @@ async def test_a_file_is_not_closed_while_another_thread_writes_to_it(
 
     def pwrite(*_: object) -> None:
         writing.set()
-        was_closed.append(closed.wait(0.3))
+        was_closed.append(closed.wait(0.3))  # timing: must run out; nothing may close it
 
     def close(descriptor: int) -> None:
         closed.set()

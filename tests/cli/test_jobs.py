@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.cli.support.parameters import parse_when
+from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 
 JOB_KEYS = [
@@ -68,7 +69,7 @@ def test_the_payload_comes_from_the_argument_a_file_or_standard_input(gw: Call, 
     assert add(gw, "t", "--payload-file", "-", input='"text"')["payload"] == "text"
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["add"], "Name the TASK of the job"),
@@ -93,7 +94,7 @@ def test_wrong_values_of_add_are_explained_and_end_with_status_2(
     assert message in result.err
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["", "{}"], "task_identifier: must not be empty"),
@@ -147,7 +148,7 @@ def test_thousands_of_lines_come_from_standard_input(gw: Call) -> None:
     assert gw("stats", "--json").json["jobs"]["ready"] == 12_001
 
 
-@pytest.mark.parametrize(
+@looped(
     ("line", "message"),
     [
         ('{"task": "t", "runat": 1}', "unknown member 'runat'; known: task"),
@@ -175,7 +176,7 @@ def test_a_file_that_cannot_be_read_is_an_error(gw: Call, place: Path) -> None:
     assert "bad.jsonl:1: not UTF-8 text" in gw("add", "--from", "bad.jsonl").err
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "expected"),
     [
         ("now", timedelta()),
@@ -192,7 +193,7 @@ def test_times_can_be_written_in_several_ways(text: str, expected: datetime | ti
     assert parse_when(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "5", "5 m", "-5m", "m", "9" * 20 + "w", "2030-13-01T00:00:00Z"])
+@looped("text", ["", "5", "5 m", "-5m", "m", "9" * 20 + "w", "2030-13-01T00:00:00Z"])
 def test_other_texts_are_no_times(text: str) -> None:
     with pytest.raises(ValueError, match=r"neither a time|too long"):
         parse_when(text)

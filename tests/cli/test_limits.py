@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import Limit, run, task
+from support.cases import looped
 from support.command_line import Call
 from support.working import SCHEMA
 
@@ -51,7 +52,7 @@ def test_bounds_are_set_and_reset(call: Call, known: str) -> None:
     assert (found["concurrency"], found["overridden"]) == (20, [])
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["set"], "`limits set` needs the NAME of a limit."),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -14,6 +13,7 @@ from graphile_worker.cli.live_view.render import render
 from graphile_worker.cli.live_view.state import Rate, ViewState
 from graphile_worker.pauses import Pause
 from graphile_worker.queries.inspection import JobCounts
+from support.cases import looped
 
 
 def snapshot(completed: int = 0, failed: int = 0) -> Snapshot:
@@ -82,7 +82,7 @@ def test_totals_continue_when_the_worker_is_restarted() -> None:
     assert (state.completed, state.failed) == (7, 1)
 
 
-@pytest.mark.parametrize("width", [40, 80, 81, 120, 200])
+@looped("width", [40, 80, 81, 120, 200])
 def test_no_line_is_wider_than_the_terminal_whatever_is_in_it(width: int) -> None:
     state = ViewState(database="PostgreSQL 18.4 in " + "x" * 100, reason="a\nb\tc" + "!" * 300)
     state.counts = JobCounts(ready=10**9, scheduled=10**9, locked=10**6, failed=10**9)

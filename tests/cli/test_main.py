@@ -17,6 +17,7 @@ from graphile_worker.cli.support.parameters import CLEANUP_TASKS
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
 from graphile_worker.queries import maintenance
 from graphile_worker.service.error_report import exit_status, report
+from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 from support.server import DatabaseServer
 
@@ -45,7 +46,7 @@ def test_help_names_every_command_and_flag(call: Call) -> None:
         assert flag in result.out
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@looped("name", sorted(COMMANDS))
 def test_every_command_has_help_and_can_print_json(name: str) -> None:
     command = graphile_worker.get_command(click.Context(graphile_worker), name)
     assert command is not None
@@ -57,7 +58,7 @@ def test_every_command_has_help_and_can_print_json(name: str) -> None:
         assert "--json" in flags
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["lst"], "No such command 'lst'. Did you mean 'list'?"),

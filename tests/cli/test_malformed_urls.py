@@ -11,6 +11,7 @@ import pytest
 from graphile_worker.db.dsn import Dsn, masked
 from graphile_worker.db.open import connect, open_pool
 from graphile_worker.errors import ConnectionConfigError, GraphileWorkerError
+from support.cases import Cases
 from support.command_line import Call
 
 SECRET = "Qz7xKvW9jY4"
@@ -119,37 +120,48 @@ def test_the_list_is_long() -> None:
     assert len(set(MALFORMED)) >= 50
 
 
-@pytest.mark.parametrize("string", MALFORMED)
-def test_reading_shows_nothing(string: str) -> None:
-    hides(masked(string))
-    try:
-        dsn = Dsn.parse(string)
-    except ConnectionConfigError as error:
-        hides("".join(traceback.format_exception(error)))
-    else:
-        hides(f"{dsn!r} {dsn.target} {dsn.name} {dsn.database}")
+def test_reading_shows_nothing() -> None:
+    with Cases() as cases:
+        for string in MALFORMED:
+            with cases(string):
+                hides(masked(string))
+                try:
+                    dsn = Dsn.parse(string)
+                except ConnectionConfigError as error:
+                    hides("".join(traceback.format_exception(error)))
+                else:
+                    hides(f"{dsn!r} {dsn.target} {dsn.name} {dsn.database}")
 
 
-@pytest.mark.parametrize("string", MALFORMED)
-async def test_opening_shows_nothing(string: str) -> None:
-    for opening in (open_pool, connect):
-        with pytest.raises(GraphileWorkerError) as caught:
-            await opening(string)
-        hides(str(caught.value))
-        hides("".join(traceback.format_exception(caught.value)))
+async def test_opening_shows_nothing() -> None:
+    with Cases() as cases:
+        for string in MALFORMED:
+            for opening in (open_pool, connect):
+                with cases(opening.__name__, string):
+                    with pytest.raises(GraphileWorkerError) as caught:
+                        await opening(string)
+                    hides(str(caught.value))
+                    hides("".join(traceback.format_exception(caught.value)))
 
 
-@pytest.mark.parametrize("string", MALFORMED)
-def test_commands_show_nothing(call: Call, string: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", string)
-    for arguments in (["config"], ["config", "--json"]):
-        result = call(*arguments).check()
-        hides(result.out + result.err)
-    for arguments in (["list"], ["--log-level", "debug", "list"], ["--once"], ["doctor"]):
-        result = call(*arguments)
-        assert result.status == 1
-        said = hides(result.out + result.err)
-        assert "debug" in arguments or "Traceback" not in said
+CONNECTING = (["list"], ["--once"], ["doctor"])
+
+
+def test_commands_show_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each string with the commands that say most about it, and with one of the others in turn."""
+    with Cases() as cases:
+        for number, string in enumerate(MALFORMED):
+            monkeypatch.setenv("DATABASE_URL", string)
+            for arguments in (["config"], ["config", "--json"]):
+                with cases(*arguments, string):
+                    result = call(*arguments).check()
+                    hides(result.out + result.err)
+            for arguments in (["--log-level", "debug", "list"], CONNECTING[number % len(CONNECTING)]):
+                with cases(*arguments, string):
+                    result = call(*arguments)
+                    assert result.status == 1
+                    said = hides(result.out + result.err)
+                    assert "debug" in arguments or "Traceback" not in said
 
 
 def test_a_file_with_a_string_of_the_wrong_type_shows_nothing(call: Call, place: Path) -> None:
@@ -160,11 +172,13 @@ def test_a_file_with_a_string_of_the_wrong_type_shows_nothing(call: Call, place:
     assert "connection_string: expected text, got list" in hides(result.out + result.err)
 
 
-@pytest.mark.parametrize("string", MALFORMED)
-def test_a_string_without_its_flag_is_not_repeated(call: Call, string: str) -> None:
-    result = call(string)
-    assert result.status == 2
-    assert "to give a connection string, use -c" in hides(result.out + result.err)
+def test_a_string_without_its_flag_is_not_repeated(call: Call) -> None:
+    with Cases() as cases:
+        for string in MALFORMED:
+            with cases(string):
+                result = call(string)
+                assert result.status == 2
+                assert "to give a connection string, use -c" in hides(result.out + result.err)
 
 
 @pytest.mark.parametrize("parameter", [f"{SECRET}=1", f"statement_timeout={SECRET}"])

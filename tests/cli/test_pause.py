@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from support.cases import looped
 from support.command_line import Call
 
 
@@ -40,7 +39,7 @@ def test_a_task_that_the_database_does_not_know_is_paused_with_a_warning(gw: Cal
     )
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "problem"),
     [
         (["pause", "--for", "1h"], "Name what to pause: --queue, --task, --schedule, --worker or --all."),

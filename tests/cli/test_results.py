@@ -14,6 +14,7 @@ import pytest
 from cli.running import running_in
 from cli.terminal import Terminal
 from graphile_worker import JobHelpers, WorkerUtils, make_worker_utils, task
+from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 
@@ -51,31 +52,31 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
         yield utils
 
 
-async def run(spawn: Call, url: str, *arguments: object) -> Any:
-    """The command as a process, while workers run on this event loop."""
-    return await asyncio.to_thread(spawn, *arguments, DATABASE_URL=url)
+async def run(call: Call, url: str, *arguments: object) -> Any:
+    """The command, in a thread because workers run on this event loop."""
+    return await asyncio.to_thread(call, *arguments, DATABASE_URL=url)
 
 
 # -- add --wait --------------------------------------------------------------------------------------------
 
 
-async def test_the_result_is_printed(spawn: Call, database_url: str, workers: Workers) -> None:
+async def test_the_result_is_printed(call: Call, database_url: str, workers: Workers) -> None:
     await workers.start(TASKS)
-    result = await run(spawn, database_url, "add", "add_up", "[1, 2, 3]", "--wait")
+    result = await run(call, database_url, "add", "add_up", "[1, 2, 3]", "--wait")
     assert (result.status, result.out) == (0, "6\n")
     assert "Added job 1: add_up" in result.err
-    as_json = (await run(spawn, database_url, "add", "add_up", "[2]", "--wait", "--json")).check().json
+    as_json = (await run(call, database_url, "add", "add_up", "[2]", "--wait", "--json")).check().json
     assert (as_json["id"], as_json["state"], as_json["result"], as_json["error"]) == (2, "completed", 2, None)
-    text = await run(spawn, database_url, "add", "greet", "--wait", "--timeout", "5m")
+    text = await run(call, database_url, "add", "greet", "--wait", "--timeout", "5m")
     assert (text.status, text.out) == (0, "hello\N{REPLACEMENT CHARACTER}you\n")
-    none = await run(spawn, database_url, "add", "nothing", "--wait")
+    none = await run(call, database_url, "add", "nothing", "--wait")
     assert (none.status, none.out) == (0, "")
     assert "without a result" in none.err
 
 
-async def test_a_failure_ends_with_status_1(spawn: Call, database_url: str, workers: Workers) -> None:
+async def test_a_failure_ends_with_status_1(call: Call, database_url: str, workers: Workers) -> None:
     await workers.start(TASKS)
-    result = await run(spawn, database_url, "add", "fail", "--wait", "--max-attempts", 1)
+    result = await run(call, database_url, "add", "fail", "--wait", "--max-attempts", 1)
     assert (result.status, result.out) == (1, "")
     assert "Job 1 failed permanently: ValueError: no product" in result.err
     assert "graphile-worker show 1" in result.err
@@ -91,9 +92,9 @@ def test_a_timeout_says_how_to_go_on(gw: Call) -> None:
 
 
 async def test_a_job_that_another_runtime_completed(
-    spawn: Call, database_url: str, workers: Workers, jobs: Jobs
+    call: Call, database_url: str, workers: Workers, jobs: Jobs
 ) -> None:
-    waiting = asyncio.ensure_future(run(spawn, database_url, "add", "work", "--wait"))
+    waiting = asyncio.ensure_future(run(call, database_url, "add", "work", "--wait"))
 
     async def is_added() -> bool:
         return await jobs.count() == 1
@@ -105,7 +106,7 @@ async def test_a_job_that_another_runtime_completed(
     assert "Job 1 is gone and its end was not kept: only Python workers keep ends" in result.err
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "complaint"),
     [
         (["add", "work", "--timeout", "5s"], "--timeout is for --wait."),
@@ -124,49 +125,49 @@ def test_wrong_usage(gw: Call, arguments: list[str], complaint: str) -> None:
 
 
 async def test_a_job_that_is_gone(
-    spawn: Call, database_url: str, workers: Workers, utils: WorkerUtils
+    call: Call, database_url: str, workers: Workers, utils: WorkerUtils
 ) -> None:
     job = await utils.add_job(add_up, [1, 2], keep=True, keep_payload=True, queue_name="serial")
     await workers.once(TASKS)
-    shown = await run(spawn, database_url, "show", job.id)
+    shown = await run(call, database_url, "show", job.id)
     fields = dict(line.split(None, 1) for line in shown.check().out.splitlines() if not line.startswith(" "))
     assert (fields["task_identifier"], fields["state"], fields["result"]) == ("add_up", "completed", "3")
     assert fields["attempts"] == "1 of 25"
     assert fields["worker"].startswith("otpool-")
     assert {"took", "finished_at", "payload"} <= fields.keys()
-    as_json = (await run(spawn, database_url, "show", job.id, "--json")).json
+    as_json = (await run(call, database_url, "show", job.id, "--json")).json
     assert list(as_json) == JOB_KEYS
     assert (as_json["state"], as_json["queue_name"], as_json["payload"]) == ("completed", "serial", [1, 2])
     assert [end["result"] for end in as_json["ends"]] == [3]
 
 
-async def test_errors_of_every_attempt(spawn: Call, database_url: str, workers: Workers, jobs: Jobs) -> None:
+async def test_errors_of_every_attempt(call: Call, database_url: str, workers: Workers, jobs: Jobs) -> None:
     job_id = await jobs.add("fail", max_attempts=2)
     await workers.once(TASKS)
     await jobs.make_due()
     await workers.once(TASKS)
-    shown = (await run(spawn, database_url, "show", job_id)).check()
+    shown = (await run(call, database_url, "show", job_id)).check()
     assert shown.out.count("no product") > 2
     assert "Traceback of attempt 2\nTraceback (most recent call last):" in shown.out
     assert "Traceback of attempt 1" not in shown.out
     assert "--all" in shown.err
     assert "Earlier ends" not in shown.out
-    everything = (await run(spawn, database_url, "show", job_id, "--all")).check()
+    everything = (await run(call, database_url, "show", job_id, "--all")).check()
     assert "Traceback of attempt 1" in everything.out
-    errors = (await run(spawn, database_url, "show", job_id, "--json")).json["errors"]
+    errors = (await run(call, database_url, "show", job_id, "--json")).json["errors"]
     assert [(error["attempt"], error["is_final"]) for error in errors] == [(2, True), (1, False)]
 
 
 async def test_a_job_whose_end_was_not_kept_still_has_its_errors(
-    spawn: Call, database_url: str, workers: Workers, jobs: Jobs
+    call: Call, database_url: str, workers: Workers, jobs: Jobs
 ) -> None:
     job_id = await jobs.add("fail")
     await workers.once(TASKS)
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
-    shown = (await run(spawn, database_url, "show", job_id)).check()
+    shown = (await run(call, database_url, "show", job_id)).check()
     assert "gone; its end was not kept" in shown.out
     assert "Traceback of attempt 1" in shown.out
-    assert (await run(spawn, database_url, "show", job_id, "--json")).json["state"] == "gone"
+    assert (await run(call, database_url, "show", job_id, "--json")).json["state"] == "gone"
 
 
 def test_without_a_history_the_row_is_shown(gw: Call, database_url: str, server: Any) -> None:

@@ -1,4 +1,4 @@
-"""`graphile-worker` without a sub-command: a real worker as a real process."""
+"""`graphile-worker` without a sub-command: a real worker, as a real process where that makes a difference."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ def tasks(place: Path) -> Path:
 
 
 @pytest.fixture
-def once(spawn: Call, tasks: Path, database_url: str) -> Call:
-    """`graphile-worker --once` in a directory with a task."""
-    return lambda *arguments, **environment: spawn(
-        "--once", *arguments, **{"DATABASE_URL": database_url} | environment
-    )
+def once(gw: Call, tasks: Path) -> Call:
+    """`graphile-worker --once` in a directory with a task, in this process."""
+    return lambda *arguments, **environment: gw("--once", *arguments, **environment)
+
+
+@pytest.fixture
+def spawn_once(spawn: Call, tasks: Path, database_url: str) -> Call:
+    """The same as a separate process."""
+    return lambda *arguments: spawn("--once", *arguments, DATABASE_URL=database_url)
 
 
 @pytest.fixture
@@ -75,10 +79,12 @@ def line_with(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"the log ended without {text!r}: {process.stderr and process.stderr.read()}")
 
 
-def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(gw: Call, once: Call) -> None:
+def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(
+    gw: Call, spawn_once: Call
+) -> None:
     gw("add", "hello", '{"name": "Ada"}').check()
     gw("add", "hello", '{"name": "Bob", "fail": true}').check()
-    result = once().check()
+    result = spawn_once().check()
     assert " INFO [job] task hello (job 1): hello Ada\n" in result.out
     assert " INFO [worker] task hello (job 1) completed in " in result.out
     assert "on attempt 1 of 25: ValueError: boom; retrying in 3 s" in result.err
@@ -123,25 +129,20 @@ def test_debug_lines_appear_when_the_environment_asks_for_them(gw: Call, once: C
 
 
 @pytest.mark.compat("RUN-1")
-def test_a_missing_task_directory_is_an_error_that_names_it(
-    spawn: Call, database_url: str, place: Path
-) -> None:
-    result = spawn("--once", DATABASE_URL=database_url)
+def test_a_missing_task_directory_is_an_error_that_names_it(gw: Call, place: Path) -> None:
+    result = gw("--once")
     assert result.status == 1
     assert result.err.startswith(f"graphile-worker: error: the task directory '{place}/tasks' does not exist")
     assert result.err.count("\n") == 1
 
 
-def test_tasks_come_from_a_directory_or_a_module(
-    spawn: Call, gw: Call, place: Path, database_url: str
-) -> None:
+def test_tasks_come_from_a_directory_or_a_module(gw: Call, place: Path) -> None:
     (place / "jobs.py").write_text(
         "def greet(payload):\n    print('greeted', flush=True)\n\ntasks = {'greet': greet}\n"
     )
     for source in ("jobs.py:tasks", "jobs:tasks"):
         gw("add", "greet").check()
-        result = spawn("--once", "--tasks", source, DATABASE_URL=database_url, PYTHONPATH=str(place))
-        assert "greeted" in result.check().out
+        assert "greeted" in gw("--once", "--tasks", source).check().out
 
 
 def test_a_task_that_cannot_be_imported_stops_the_start_with_file_and_line(once: Call, tasks: Path) -> None:
@@ -218,14 +219,14 @@ def test_several_processes_share_the_work_and_stop_together(worker: Worker, gw: 
     assert gw("list", "--json").json == []
 
 
-def test_several_processes_can_run_once(once: Call, gw: Call) -> None:
+def test_several_processes_can_run_once(spawn_once: Call, gw: Call) -> None:
     gw(
         "add",
         "--from",
         "-",
         input="".join('{"task": "hello", "payload": {"name": "x"}}\n' for _ in range(20)),
     )
-    result = once("--processes", "2").check()
+    result = spawn_once("--processes", "2").check()
     assert result.out.count("completed in") == 20
     assert gw("list", "--json").json == []
 
@@ -236,9 +237,9 @@ def test_an_error_at_the_start_of_several_processes_ends_them_all(spawn: Call, t
     assert "cannot be reached" in result.err
 
 
-async def test_a_breaking_migration_stops_the_start_with_status_57(connection: Any, once: Call) -> None:
+async def test_a_breaking_migration_stops_the_start_with_status_57(connection: Any, spawn_once: Call) -> None:
     await connection.execute("insert into graphile_worker.migrations (id, breaking) values (1000, true)")
-    result = once()
+    result = spawn_once()
     assert result.status == 57
     assert result.err.startswith("graphile-worker: error: ")
 

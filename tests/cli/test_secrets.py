@@ -12,6 +12,7 @@ import pytest
 
 from cli.guarded import ODD_PASSWORD, GuardedServer
 from cli.running import Run, running_in
+from support.cases import looped
 from support.command_line import Call, Result
 
 WRITTEN = [
@@ -50,26 +51,26 @@ def tasks(place: Path) -> Path:
 
 
 @pytest.mark.usefixtures("tasks")
-def test_it_works_and_is_not_said(spawn: Call, string: str) -> None:
-    spawn("migrate", DATABASE_URL=string).check()
+def test_it_works_and_is_not_said(call: Call, spawn: Call, string: str) -> None:
+    call("migrate", DATABASE_URL=string).check()
     for arguments in (["config"], ["config", "--json"], ["doctor"], ["doctor", "--json"], ["stats"]):
-        hides(spawn(*arguments, DATABASE_URL=string).check())
-    spawn("add", "hello", DATABASE_URL=string).check()
+        hides(call(*arguments, DATABASE_URL=string).check())
+    call("add", "hello", DATABASE_URL=string).check()
     said = hides(spawn("--once", "--log-level", "debug", DATABASE_URL=string).check())
     assert "Traceback" in said  # of the failed task; even that does not show it
 
 
 @pytest.mark.parametrize("database", ["nowhere", "postgres"])
-def test_it_is_not_said_when_it_is_refused(spawn: Call, guarded: GuardedServer, database: str) -> None:
+def test_it_is_not_said_when_it_is_refused(call: Call, guarded: GuardedServer, database: str) -> None:
     right = database == "nowhere"  # either the password or the database is wrong
     url = guarded.url(ODD_PASSWORD if right else f"{ODD_PASSWORD}!", database=database)
     for arguments in (["list"], ["--log-level", "debug", "list"], ["doctor"], ["--schema-only"]):
-        result = spawn(*arguments, DATABASE_URL=url)
+        result = call(*arguments, DATABASE_URL=url)
         assert result.status == 1
         hides(result)
 
 
-@pytest.mark.parametrize(
+@looped(
     "string",
     [
         "postgres://me:s3cret@127.0.0.1:1/db",
@@ -83,10 +84,10 @@ def test_it_is_not_said_when_it_is_refused(spawn: Call, guarded: GuardedServer, 
         "me:s3cret@127.0.0.1/db",
     ],
 )
-def test_it_is_not_said_whatever_is_wrong_with_the_string(spawn: Call, place: Path, string: str) -> None:
+def test_it_is_not_said_whatever_is_wrong_with_the_string(call: Call, place: Path, string: str) -> None:
     (place / "graphile_worker.toml").write_text(f'connection_string = """{string}"""\n')
     for arguments in (["--log-level", "debug", "list"], ["doctor"], ["config"]):
-        result = spawn(*arguments)
+        result = call(*arguments)
         assert result.status == (0 if arguments == ["config"] else 1)
         hides(result)
 

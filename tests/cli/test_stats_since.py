@@ -11,6 +11,7 @@ import pytest
 from figures.tables import Tables, figures_of, table_of
 from graphile_worker.cli.support.chart import BLOCKS, PLAIN_BLOCKS, bar_chart
 from graphile_worker.cli.support.figure_report import Rate, Time
+from support.cases import looped
 from support.command_line import Call, Result
 from support.server import DatabaseServer
 
@@ -59,7 +60,7 @@ def test_one_task_needs_no_sum(tables: Tables, stats: Any) -> None:
     assert "(all)" not in out
 
 
-@pytest.mark.parametrize(
+@looped(
     ("period", "per"),
     [
         ("2h", "per 2 minutes"),
@@ -120,7 +121,7 @@ def test_without_tables_it_says_how_to_get_them(stats: Any, execute: Execute) ->
     assert stats("--since", "1h", "--json").check().json["is_recorded"] is False
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         (["--task", "x"], "--task needs --since"),
@@ -149,7 +150,7 @@ def test_a_chart_of_nothing_is_empty() -> None:
     assert len(BLOCKS) == len(PLAIN_BLOCKS) == 9
 
 
-@pytest.mark.parametrize(
+@looped(
     ("seconds", "text"),
     [
         (0.000061, "61us"),

@@ -35,8 +35,11 @@ async def test_the_printed_statements_install_the_schema(spawn: Call, empty_data
         "sql": script,
     }
     connection = await asyncpg.connect(empty_database_url)
+    notices: list[str] = []
+    connection.add_log_listener(lambda _, message: notices.append(message.message))
     try:
         await connection.execute(script)
+        assert notices == []
         assert await connection.fetchval("select (elsewhere.add_job('t')).id") == 1
     finally:
         await connection.close()

@@ -14,6 +14,7 @@ import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
 from graphile_worker.queries.add_plain_job import CONTENDED_ADDS
+from support.working import PATIENCE
 
 ALL = "select * from graphile_worker.jobs order by id"
 PROCEDURE = "graphile_worker._private_py_add_plain_job"
@@ -119,10 +120,10 @@ async def test_workers_are_notified(
                 await utils.add_job("note")
         await connection.execute("notify \"jobs:insert\", 'the last'")
         messages = []
-        while (message := await asyncio.wait_for(heard.get(), 30)) != "the last":
+        while (message := await asyncio.wait_for(heard.get(), PATIENCE)) != "the last":
             messages.append(msgspec.json.decode(message)["count"])
     finally:
-        await listener.close(timeout=30)
+        await listener.close(timeout=PATIENCE)
     assert messages == [1] * jobs
     first = ["insert", "notify"] if contended else ["insert"]
     assert kinds(statements) == first + ["procedure" if contended else "insert"] * (jobs - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.queries import maintenance
 from graphile_worker.queries.maintenance import CleanupReport
 from graphile_worker.spec import JobSpec
+from support.working import SCHEMA, Workers
 
 
 async def task_names(connection: Any) -> list[str]:
@@ -85,6 +87,19 @@ async def test_unused_task_names_are_deleted_except_those_to_keep(
     report = await utils.cleanup(["GC_TASK_IDENTIFIERS"], task_identifiers_to_keep=["test_job4"])
     assert report == CleanupReport(task_identifiers=1)
     assert await task_names(connection) == ["job3", "test_job1", "test_job3", "test_job4"]
+
+
+async def test_task_names_of_running_workers_are_kept(
+    utils: WorkerUtils, connection: Any, workers: Workers
+) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    await utils.add_jobs([JobSpec(name, run_at=later) for name in ("theirs", "nobodys")])
+    runner = await workers.start({"theirs": lambda payload: None})
+    await connection.execute(f"delete from {SCHEMA}._private_jobs")
+    assert await utils.cleanup(["GC_TASK_IDENTIFIERS"]) == CleanupReport(task_identifiers=1)
+    assert await task_names(connection) == ["theirs"]
+    await runner.stop()
+    assert await utils.cleanup(["GC_TASK_IDENTIFIERS"]) == CleanupReport(task_identifiers=1)
 
 
 async def test_without_arguments_only_queues_are_cleaned(utils: WorkerUtils, connection: Any) -> None:

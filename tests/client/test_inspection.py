@@ -13,6 +13,7 @@ from graphile_worker.job import Job
 from graphile_worker.queries import inspection as inspect
 from graphile_worker.queries.inspection import JobCounts, JobFilter
 from graphile_worker.spec import JobSpec
+from support.cases import looped
 
 
 @pytest.fixture
@@ -252,7 +253,7 @@ async def test_list_queues_returns_size_and_holder(
     assert queues[0].locked_at is not None
 
 
-@pytest.mark.parametrize(
+@looped(
     ("conditions", "message"),
     [
         ({"state": "done"}, "state: expected one of ready, scheduled, locked, failed; got 'done'"),

@@ -11,6 +11,7 @@ from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.spec import JobSpec
+from support.cases import looped
 
 
 async def current(utils: WorkerUtils, job: Any) -> Any:
@@ -145,7 +146,7 @@ async def test_ids_that_no_job_has_change_nothing(utils: WorkerUtils) -> None:
     assert await utils.get_job(12345) is None
 
 
-@pytest.mark.parametrize(
+@looped(
     ("call", "message"),
     [
         (lambda utils: utils.complete_jobs(5), "job_ids: expected a list of job ids, got 5"),

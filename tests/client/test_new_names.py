@@ -170,7 +170,7 @@ async def test_a_client_that_is_released_does_not_wait_for_long(
     monkeypatch.setattr(new_names, "CLOSE_WITHIN", 0.05)
     async with connection.transaction():
         await connection.execute(f"lock table {SCHEMA}._private_py_workers in access exclusive mode")
-        async with asyncio.timeout(PATIENCE / 2), make_worker_utils(connection_string=database_url) as utils:
+        async with asyncio.timeout(PATIENCE), make_worker_utils(connection_string=database_url) as utils:
             await utils.add_job("typd")
     assert log.text == ""
 

@@ -14,6 +14,7 @@ from graphile_worker import CronItem, JobHelpers, JobSpec, parse_cron_items, run
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import CrontabError, InvalidArgumentError, InvalidPayloadError, PayloadError
 from graphile_worker.queries import large_payloads
+from support.cases import looped
 
 
 @dataclass
@@ -75,7 +76,7 @@ FITTING: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "payload"), FITTING, ids=str)
+@looped(("annotation", "payload"), FITTING)
 def test_what_a_worker_can_decode_fits(annotation: Any, payload: Any) -> None:
     assert JobSpec(task_for(annotation), payload).payload is payload
 
@@ -95,7 +96,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "payload", "message"), MISFITS, ids=str)
+@looped(("annotation", "payload", "message"), MISFITS)
 def test_a_misfit_is_refused_with_its_path(annotation: Any, payload: Any, message: str) -> None:
     typed = task_for(annotation)
     for add in (JobSpec, lambda typed, payload: typed.spec(payload)):
@@ -144,7 +145,7 @@ async def test_a_model_with_aliases_reaches_its_task(utils: WorkerUtils, databas
     assert got == [3]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("annotation", "payload", "message"),
     [
         (Packed, {"n": "x"}, "Expected `int`, got `str` - at `$.n`"),

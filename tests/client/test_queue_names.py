@@ -12,6 +12,7 @@ from graphile_worker import CronItem, JobHelpers, JobSpec, parse_cron_items, tas
 from graphile_worker.client import WorkerUtils
 from graphile_worker.cron.due import cron_job
 from graphile_worker.errors import InvalidArgumentError, InvalidPayloadError, TaskLoadError
+from support.cases import looped
 
 QUEUE_OF_JOB = """
     select queue_name from graphile_worker._private_jobs
@@ -43,7 +44,7 @@ async def test_the_function_gets_the_payload_as_the_task_does(utils: WorkerUtils
     assert names == ["tenant:7", "tenant:8", None, "chosen", "tenant:7", "tenant:10", None]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("function", "problem"),
     [
         (lambda payload: payload.nothing, "failed: AttributeError: 'Sync' object has no attribute 'nothing'"),
@@ -98,7 +99,7 @@ def test_names_of_tracks_are_refused(name: str) -> None:
         JobSpec("any", queue_name=name)
 
 
-@pytest.mark.parametrize("name", ["tenant[2]", "[2]", "tenant []", "tenant [x]", "tenant [02]", "x]"])
+@looped("name", ["tenant[2]", "[2]", "tenant []", "tenant [x]", "tenant [02]", "x]"])
 def test_other_names_with_brackets_are_allowed(name: str) -> None:
     assert JobSpec("any", queue_name=name).queue_name == name
 

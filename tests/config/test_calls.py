@@ -19,6 +19,7 @@ from graphile_worker.option_values import ClientOptionValues, OptionsWithPlugins
 from graphile_worker.options import CLIENT_OPTIONS, Duration, LocalQueueOptions, WorkerOptions
 from graphile_worker.runner import build
 from graphile_worker.runner.arguments import RunArguments, RunOnceArguments
+from support.cases import looped
 
 
 async def noop() -> None:
@@ -62,9 +63,9 @@ def test_the_types_for_checkers_name_every_argument(arguments: Any, options: Any
     assert set(get_type_hints(arguments)) - set(get_type_hints(options)) == set(objects)
 
 
-@pytest.mark.parametrize("call", [run, run_once, make_worker_utils])
-@pytest.mark.parametrize("options", [None, WorkerOptions()])
-@pytest.mark.parametrize(
+@looped("call", [run, run_once, make_worker_utils])
+@looped("options", [None, WorkerOptions()])
+@looped(
     ("name", "meant"),
     [("pgpool", "pg_pool"), ("max_pool_siz", "max_pool_size"), ("connection", "connection_string")],
 )
@@ -75,7 +76,7 @@ async def test_a_misspelt_argument_is_refused_with_the_right_name(
         await call(options=options, **{name: "x"})
 
 
-@pytest.mark.parametrize("name", ["concurrency", "task_list", "grace", "forbidden_flags"])
+@looped("name", ["concurrency", "task_list", "grace", "forbidden_flags"])
 def test_arguments_of_a_worker_are_refused_by_a_client(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: this is not an option of this call; run and run_once"):
         make_worker_utils(**{name: 1})  # type: ignore[arg-type]
@@ -87,9 +88,9 @@ async def test_events_and_hooks_together_are_refused(call: Callable[..., Any]) -
         await call(connection_string="postgres:///unused", events=Events(), hooks=Hooks())
 
 
-@pytest.mark.parametrize("call", [run, run_once])
-@pytest.mark.parametrize("options", [None, WorkerOptions()])
-@pytest.mark.parametrize(
+@looped("call", [run, run_once])
+@looped("options", [None, WorkerOptions()])
+@looped(
     ("name", "value", "who"),
     [
         ("processes", 4, "serve takes it, and the command `graphile-worker` as --processes"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
-import pytest
+from support.cases import looped
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -31,13 +32,17 @@ def package(requirement: str) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("extra", sorted(EXTRAS))
+@cache
+def source() -> str:
+    return "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+
+
+@looped("extra", sorted(EXTRAS))
 def test_there_is_code_for_every_extra(extra: str) -> None:
     assert EXTRAS[extra]
-    source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     for name in map(package, EXTRAS[extra]):
         if name != PROJECT["name"]:
-            assert re.search(rf"\b{MODULES.get(name, name)}\b", source), name
+            assert re.search(rf"\b{MODULES.get(name, name)}\b", source()), name
 
 
 def test_all_is_all_that_the_package_itself_uses() -> None:

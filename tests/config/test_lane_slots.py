@@ -11,6 +11,7 @@ from graphile_worker import App, Lane, WorkerOptions, task
 from graphile_worker.config import resolve_settings
 from graphile_worker.errors import ConfigError
 from graphile_worker.runner.build import WorkerBuilder
+from support.cases import looped
 
 
 @task(lane="video")
@@ -39,7 +40,7 @@ def test_later_sources_override_single_lanes(tmp_path: Path) -> None:
     assert over.provenance["lanes"].startswith("app x, ")
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "slots"),
     [
         ({"lanes": [Lane("video", concurrency=2)]}, 2),

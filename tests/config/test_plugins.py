@@ -17,6 +17,7 @@ from graphile_worker.cli.commands.config import _value
 from graphile_worker.config import resolve_settings
 from graphile_worker.config.plugins import GROUP, load_plugins
 from graphile_worker.errors import ConfigError
+from support.cases import looped
 
 MODULE = """
 from graphile_worker import Hooks
@@ -80,7 +81,7 @@ def test_a_plugin_that_the_program_has_made_is_not_made_again(notes: Any) -> Non
     assert load_plugins(["own_notes:Notes", own, "own_notes:Notes"], {}) == (own,)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("name", "tables", "message"),
     [
         ("sentri", {}, "there is no plugin 'sentri'; did you mean 'sentry'?"),

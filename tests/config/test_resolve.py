@@ -11,6 +11,7 @@ from graphile_worker.config import resolve, resolve_settings
 from graphile_worker.config.settings import CommandLineOptions, known_settings
 from graphile_worker.errors import ConfigError
 from graphile_worker.options import LocalQueueOptions, WorkerOptions
+from support.cases import looped
 
 
 def write(folder: Path, text: str, name: str = "graphile_worker.toml") -> Path:
@@ -76,13 +77,13 @@ def test_tasks_of_a_module_are_not_taken_for_a_path(tmp_path: Path, text: str) -
     assert resolve({}, {}, tmp_path)[0].task_directory == text
 
 
-@pytest.mark.parametrize("text", ["jobs", "jobs.py", "jobs.py:tasks", "../jobs"])
+@looped("text", ["jobs", "jobs.py", "jobs.py:tasks", "../jobs"])
 def test_tasks_in_files_are_relative_to_the_configuration(tmp_path: Path, text: str) -> None:
     write(tmp_path, f'task_directory = "{text}"\n')
     assert resolve({}, {}, tmp_path)[0].task_directory == str(tmp_path / text)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "message"),
     [
         (
@@ -152,7 +153,7 @@ def test_our_own_variable_for_the_connection_wins_over_the_general_one(tmp_path:
     assert resolve({}, environ, tmp_path)[0].connection_string == "postgres:///own"
 
 
-@pytest.mark.parametrize(
+@looped(
     ("variable", "text", "message"),
     [
         (

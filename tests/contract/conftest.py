@@ -1,4 +1,9 @@
-"""Every test of this folder runs once per mode: default, direct, local queue with batch delays."""
+"""Tests of this folder run in every mode of a worker: default, direct, local queue with batch delays.
+
+What the executor decides by itself is tested without a worker, in `tests/worker/test_executor.py` and
+`test_around.py`; one test for each subject shows here that a worker of every mode does the same. Tests marked
+with `IN_ONE_MODE` are about what no mode can change, such as the slots and the statements.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from graphile_worker.hooks.events import (
     WorkerStopped,
 )
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import PATIENCE, Gate, Jobs, Workers, headline, until, until_listening
+from support.working import IN_ONE_MODE, PATIENCE, Gate, Jobs, Workers, headline, until, until_listening
 
 
 @pytest.mark.compat("MAIN-1")
@@ -124,7 +124,7 @@ async def test_a_graceful_stop_never_leaves_a_finished_job_locked(
     ran: list[int] = []
 
     async def job1(payload: Any) -> None:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # timing: so that some are running; how many does not matter
         ran.append(payload["n"])
 
     await jobs.add_many("job1", 300)
@@ -140,62 +140,45 @@ async def test_a_graceful_stop_never_leaves_a_finished_job_locked(
 
 
 @pytest.mark.compat("MAIN-3", "RUN-10")
-@pytest.mark.parametrize("how", ["abortable", "raise_if_aborted", "an error of its own"])
 async def test_a_task_that_heeds_the_abort_signal_leaves_its_reason(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, how: str
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    started = asyncio.Event()
+    """`test_around_run.py` has one that takes no notice and is cancelled after the grace."""
+    started: list[str] = []
 
     async def job1(payload: Any, helpers: JobHelpers) -> None:
-        started.set()
-        if how == "abortable":
+        started.append(payload["how"])
+        if payload["how"] == "abortable":
             await helpers.abortable(asyncio.Event().wait())
         await helpers.abort_signal.wait()
-        if how == "raise_if_aborted":
+        if payload["how"] == "raise_if_aborted":
             helpers.raise_if_aborted()
         raise RuntimeError("gave up")
 
-    await jobs.add("job1", queue="serial")
+    hows = ("abortable", "raise_if_aborted", "an error of its own")
+    for how in hows:
+        await jobs.add("job1", {"how": how}, queue=how, max_attempts=1)
     runner = await workers.start(
         {"job1": job1},
+        concurrency=len(hows),
         graceful_shutdown_abort_timeout=0.02,
         use_local_time=True,
         events=recorder.events,
     )
-    async with asyncio.timeout(PATIENCE):
-        await started.wait()
+    await until(lambda: len(started) == len(hows))
     await workers.stop(runner, reason="time to go")
-    row = await jobs.one()
+    rows = {row["queue_name"]: row for row in await jobs.all()}
+    assert rows.keys() == {*hows}
     assert await jobs.locked() == 0
-    if how == "an error of its own":
-        assert (headline(row), row["attempts"]) == ("RuntimeError: gave up", 1)
-    else:
-        assert (row["last_error"], row["attempts"]) == ("Interrupted: time to go", 0)
-        assert recorder.count(JobInterrupted) == 1
+    failed = rows.pop("an error of its own")
+    assert (headline(failed), failed["attempts"]) == ("RuntimeError: gave up", 1)
+    assert {(row["last_error"], row["attempts"], row["is_available"]) for row in rows.values()} == {
+        ("Interrupted: time to go", 0, True)
+    }
+    assert recorder.count(JobInterrupted) == 2
 
 
-async def test_a_task_that_takes_no_notice_is_cancelled_after_the_grace(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder
-) -> None:
-    gate = Gate()
-
-    async def job1(payload: Any) -> None:
-        await gate(payload)
-
-    await jobs.add("job1", {"n": 1}, queue="serial", max_attempts=1)
-    runner = await workers.start(
-        {"job1": job1}, graceful_shutdown_abort_timeout=0.01, grace=0.05, events=recorder.events
-    )
-    await gate.until_inside(1)
-    await workers.stop(runner, reason="time to go")
-    row = await jobs.one()
-    assert (row["attempts"], row["locked_by"], row["is_available"]) == (0, None, True)
-    assert row["last_error"] == "Interrupted: time to go"
-    assert await jobs.locked() == 0
-    assert recorder.count(JobInterrupted) == 1
-    assert recorder.count(JobCompleted) == 0
-
-
+@IN_ONE_MODE
 async def test_a_plain_function_does_not_block_the_loop(jobs: Jobs, workers: Workers) -> None:
     inside, go_on = threading.Event(), threading.Event()
     quick: list[int] = []
@@ -221,6 +204,7 @@ async def test_a_plain_function_does_not_block_the_loop(jobs: Jobs, workers: Wor
 colour: ContextVar[str] = ContextVar("colour", default="none")
 
 
+@IN_ONE_MODE
 async def test_a_context_variable_set_in_one_job_is_not_seen_by_the_next(
     jobs: Jobs, workers: Workers
 ) -> None:
@@ -249,6 +233,7 @@ async def test_a_context_variable_set_in_one_job_is_not_seen_by_the_next(
     assert seen == ["none"] * 10
 
 
+@IN_ONE_MODE
 async def test_the_current_job_and_context_variables_reach_threads(jobs: Jobs, workers: Workers) -> None:
     seen: list[Any] = []
 
@@ -282,6 +267,7 @@ async def test_a_worker_hears_of_jobs_again_after_its_listener_was_cut_off(
     await recorder.wait_for(JobSucceeded, count=2)
 
 
+@IN_ONE_MODE
 async def test_jobs_with_empty_or_strange_announcements_are_found(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import ConfigError
-from support.working import Jobs, Workers
+from support.cases import Cases
+from support.working import IN_ONE_MODE, SCHEMA, Jobs, Workers
 
 
 def as_function(flags: Any) -> Any:
@@ -38,21 +39,23 @@ async def run_with(jobs: Jobs, workers: Workers, forbidden: Any) -> list[str]:
 
 
 @pytest.mark.compat("FLG-2", "FLG-3", "FLG-4")
-@pytest.mark.parametrize("given", [as_is, as_function, as_coroutine_function])
-async def test_a_job_with_a_forbidden_flag_stays(jobs: Jobs, workers: Workers, given: Any) -> None:
-    assert await run_with(jobs, workers, given(["d"])) == ["first"]
-    row = await jobs.one()
-    assert (row["attempts"], row["locked_by"]) == (0, None)
+async def test_a_job_with_a_forbidden_flag_stays(jobs: Jobs, workers: Workers) -> None:
+    for given in (as_is, as_function, as_coroutine_function):
+        assert await run_with(jobs, workers, given(["d"])) == ["first"], given
+        row = await jobs.one()
+        assert (row["attempts"], row["locked_by"]) == (0, None)
+        await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
 
 
+@IN_ONE_MODE
 @pytest.mark.compat("FLG-5", "FLG-6", "FLG-7", "FLG-8", "FLG-9", "FLG-10", "FLG-11")
-@pytest.mark.parametrize("flags", [["z"], [], None])
-@pytest.mark.parametrize("given", [as_is, as_function, as_coroutine_function])
-async def test_without_a_flag_in_common_every_job_runs(
-    jobs: Jobs, workers: Workers, given: Any, flags: Any
-) -> None:
-    assert sorted(await run_with(jobs, workers, given(flags))) == ["first", "second"]
-    assert await jobs.count() == 0
+async def test_without_a_flag_in_common_every_job_runs(jobs: Jobs, workers: Workers) -> None:
+    with Cases() as cases:
+        for given in (as_is, as_function, as_coroutine_function):
+            for flags in (["z"], [], None):
+                with cases(given.__name__, flags):
+                    assert sorted(await run_with(jobs, workers, given(flags))) == ["first", "second"]
+                    assert await jobs.count() == 0
 
 
 async def test_flags_from_a_function_are_asked_for_before_each_job(jobs: Jobs, workers: Workers) -> None:
@@ -86,16 +89,8 @@ async def test_forbidden_flags_hold_for_the_next_job_of_a_queue_too(jobs: Jobs, 
     assert await jobs.count() == 2
 
 
-@pytest.mark.parametrize("flags", ["d", [1]])
-async def test_flags_of_a_wrong_type_are_refused(jobs: Jobs, workers: Workers, flags: Any) -> None:
-    with pytest.raises(ConfigError, match="forbidden_flags"):
-        await run_with(jobs, workers, flags)
-
-
-async def test_an_error_in_the_function_ends_a_once_run(jobs: Jobs, workers: Workers) -> None:
-    def forbidden() -> Any:
-        raise LookupError("rate limits are not known")
-
-    with pytest.raises(LookupError, match="rate limits"):
-        await run_with(jobs, workers, forbidden)
-    assert await jobs.locked() == 0
+@IN_ONE_MODE
+async def test_flags_of_a_wrong_type_are_refused(jobs: Jobs, workers: Workers) -> None:
+    for flags in ("d", [1]):
+        with pytest.raises(ConfigError, match="forbidden_flags"):
+            await run_with(jobs, workers, flags)

@@ -12,11 +12,12 @@ import pytest
 from graphile_worker import Events, FailJob, Hooks, Job, JobSpec, SkipJob, make_worker_utils
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks.events import Event, JobErrored, JobStarted, JobSucceeded
-from graphile_worker.outcome import Completed, Outcome
+from graphile_worker.outcome import Outcome
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import PATIENCE, Jobs, Workers, headline
+from support.working import IN_ONE_MODE, PATIENCE, Jobs, Workers, headline
 
 
+@IN_ONE_MODE
 async def test_observers_that_raise_do_not_break_the_worker(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,6 +66,7 @@ async def test_an_observer_may_stop_the_worker(jobs: Jobs, workers: Workers) -> 
     assert await jobs.count() == 0
 
 
+@IN_ONE_MODE
 async def test_plugins_bring_observers_and_interceptors(jobs: Jobs, workers: Workers) -> None:
     steps: list[str] = []
 
@@ -82,7 +84,7 @@ async def test_plugins_bring_observers_and_interceptors(jobs: Jobs, workers: Wor
     assert steps == ["before job1", "task", "after None", "job:success"]
 
 
-async def test_before_run_may_skip_or_fail_a_job(
+async def test_hooks_before_and_after_a_run_decide_what_becomes_of_the_job(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     hooks = Hooks(events=recorder.events)
@@ -91,109 +93,40 @@ async def test_before_run_may_skip_or_fail_a_job(
     @hooks.before_run
     async def decide(job: Job) -> SkipJob | FailJob | None:
         await asyncio.sleep(0)
+        if job.payload["name"] == "exit":
+            raise SystemExit("broken hook")
         decisions: dict[str, SkipJob | FailJob] = {
             "skip": SkipJob("not needed"),
             "fail": FailJob("not today"),
         }
         return decisions.get(job.payload["name"])
 
-    async def job1(payload: Any) -> None:
-        ran.append(payload["name"])
-
-    for name in ("skip", "fail", "run"):
-        await jobs.add("job1", {"name": name}, queue=name)
-    await workers.once({"job1": job1}, hooks=hooks)
-    assert ran == ["run"]
-    row = await jobs.one()
-    assert (row["last_error"], row["attempts"], row["locked_by"]) == ("not today", 1, None)
-    assert recorder.count(JobSucceeded) == 2
-
-
-async def test_a_before_run_that_raises_or_returns_nonsense_fails_the_job(
-    jobs: Jobs, workers: Workers
-) -> None:
-    hooks = Hooks()
-    ran: list[Any] = []
-
-    @hooks.before_run
-    def decide(job: Job) -> Any:
-        if job.payload["n"] == 0:
-            raise SystemExit("broken hook")
-        return "yes" if job.payload["n"] == 1 else None
-
-    async def job1(payload: Any) -> None:
-        ran.append(payload["n"])
-
-    await jobs.add_many("job1", 3)
-    await workers.once({"job1": job1}, hooks=hooks)
-    assert ran == [2]
-    errors = [headline(row) for row in await jobs.all()]
-    assert errors[0] == "SystemExit: broken hook"
-    assert "SkipJob" in errors[1]
-
-
-@pytest.mark.parametrize("kind", ["before_run", "after_run"])
-@pytest.mark.parametrize("error", [SystemExit("out"), GeneratorExit("out")])
-async def test_a_hook_that_raises_to_exit_fails_the_job_only(
-    jobs: Jobs, workers: Workers, kind: str, error: BaseException
-) -> None:
-    hooks = Hooks()
-
-    async def leave(job: Job, *_: Any) -> None:
-        if job.payload["n"] == 0:
-            raise error
-
-    getattr(hooks, kind)(leave)
-    (first, _) = await jobs.add_many("job1", 2)
-
-    async def job1() -> None:
-        pass
-
-    await workers.once({"job1": job1}, hooks=hooks)
-    row = await jobs.one()
-    assert (row["id"], row["attempts"], row["locked_by"]) == (first, 1, None)
-    assert headline(row) == f"{type(error).__name__}: out"
-
-
-async def test_after_run_gets_the_result(jobs: Jobs, workers: Workers) -> None:
-    hooks = Hooks()
-    seen: list[Outcome] = []
-    hooks.after_run(lambda job, outcome: seen.append(outcome))
-
-    async def job1(payload: Any) -> Any:
-        return {"sum": payload["n"] + 1} if payload["n"] else None
-
-    await jobs.add_many("job1", 2)
-    await workers.once({"job1": job1}, hooks=hooks)
-    assert seen == [Completed(None), Completed({"sum": 2})]
-
-
-async def test_after_run_gets_the_error_and_its_own_error_fails_the_job(jobs: Jobs, workers: Workers) -> None:
-    hooks = Hooks()
-    seen: list[tuple[int, str]] = []
-
     @hooks.after_run
     async def note(job: Job, outcome: Outcome) -> None:
-        seen.append((job.payload["n"], str(outcome.error)))
-        if job.payload["n"] == 1:
+        if job.payload["name"] == "lose":
             raise RuntimeError("the receipt was lost")
 
     async def job1(payload: Any) -> None:
-        if payload["n"] == 2:
-            raise ValueError("two")
+        ran.append(payload["name"])
 
-    await jobs.add_many("job1", 3)
+    for name in ("skip", "fail", "exit", "lose", "run"):
+        await jobs.add("job1", {"name": name}, queue=name, max_attempts=1)
     await workers.once({"job1": job1}, hooks=hooks)
-    assert seen == [(0, "None"), (1, "None"), (2, "two")]
-    assert [headline(row) for row in await jobs.all()] == [
-        "RuntimeError: the receipt was lost",
-        "ValueError: two",
-    ]
+    assert ran == ["lose", "run"]
+    rows = await jobs.all()
+    assert {row["queue_name"]: headline(row) for row in rows} == {
+        "fail": "not today",
+        "exit": "SystemExit: broken hook",
+        "lose": "RuntimeError: the receipt was lost",
+    }
+    assert {(row["attempts"], row["locked_by"]) for row in rows} == {(1, None)}
+    assert recorder.count(JobSucceeded) == 2
 
 
 tenant: ContextVar[str] = ContextVar("tenant", default="none")
 
 
+@IN_ONE_MODE
 async def test_a_context_variable_set_before_a_run_is_seen_by_that_run_only(
     jobs: Jobs, workers: Workers
 ) -> None:
@@ -217,6 +150,7 @@ async def test_a_context_variable_set_before_a_run_is_seen_by_that_run_only(
     assert seen == ["before: none", "tenant 0", "before: none", "tenant 1"]
 
 
+@IN_ONE_MODE
 async def test_before_add_may_change_or_refuse_a_job(jobs: Jobs, workers: Workers, database_url: str) -> None:
     hooks = Hooks()
     ran: list[Any] = []
@@ -248,13 +182,14 @@ async def test_before_add_may_change_or_refuse_a_job(jobs: Jobs, workers: Worker
         assert job.job_queue_id is not None
 
 
+@IN_ONE_MODE
 async def test_a_coroutine_that_observes_is_waited_for_at_the_end(jobs: Jobs, workers: Workers) -> None:
     events = Events()
     noted: list[str] = []
 
     @events.on("job:complete")
     async def note(event: Any) -> None:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # timing: so that there is something to wait for
         noted.append(event.name)
 
     async def job1() -> None:

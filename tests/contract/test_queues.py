@@ -24,7 +24,7 @@ async def test_a_queue_goes_on_as_soon_as_its_last_job_is_written(
         nonlocal inside
         inside += 1
         assert inside == 1
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # timing: a second one could begin meanwhile; more is as good
         order.append(payload["n"])
         inside -= 1
 

@@ -10,12 +10,13 @@ import pytest
 from graphile_worker.hooks.events import JobSucceeded, WorkerGetJobEmpty
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Jobs, Workers
+from support.working import IN_ONE_MODE, Jobs, Workers
 
 START = datetime(2021, 1, 1, 1, tzinfo=UTC)
 DUE = datetime(2021, 1, 1, 3, tzinfo=UTC)
 
 
+@IN_ONE_MODE
 @pytest.mark.compat("TIME-1")
 async def test_with_local_time_a_job_waits_until_our_clock_says_so(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
@@ -64,6 +65,7 @@ async def test_a_running_worker_finds_the_job_when_our_clock_gets_there(
     await recorder.wait_for(JobSucceeded)
 
 
+@IN_ONE_MODE
 @pytest.mark.compat("TIME-2")
 async def test_without_it_the_server_decides(jobs: Jobs, workers: Workers) -> None:
     ran: list[int] = []
@@ -76,6 +78,7 @@ async def test_without_it_the_server_decides(jobs: Jobs, workers: Workers) -> No
     assert ran == [1]
 
 
+@IN_ONE_MODE
 @pytest.mark.compat("TIME-1")
 async def test_the_back_off_goes_by_the_server_even_then(jobs: Jobs, workers: Workers) -> None:
     async def job1() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contrib import cluster_checks as checks
-from support.working import Jobs, Workers
+from support.working import PATIENCE, Jobs, Workers
 
 pytestmark = [
     pytest.mark.clusters,
@@ -43,7 +43,7 @@ def cluster() -> Iterator[Any]:
     try:
         yield made
     finally:
-        made.close(timeout=30)
+        made.close(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ async def test_a_lost_scheduler_fails_the_attempt_and_the_worker_connects_again(
             jobs,
             workers,
             file,
-            lose=lambda: clusters[0].close(timeout=30),
+            lose=lambda: clusters[0].close(timeout=PATIENCE),
             again=lambda: clusters.append(local_cluster(1, port)),
         )
     finally:
         for each in clusters:
-            each.close(timeout=30)
+            each.close(timeout=PATIENCE)
     assert "Dask" in error

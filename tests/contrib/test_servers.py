@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from graphile_worker import make_worker_utils
 from support.command_line import clean_environment
 from support.ports import unused_port
 from support.worker_process import WorkerProcess
-from support.working import PATIENCE, Jobs, until
+from support.working import PATIENCE, Jobs, until, wait_until
 
 HERE = Path(__file__).parent
 
@@ -56,15 +55,15 @@ def uvicorn(
 
 def _wait_for_port(port: int) -> None:
     """A process that uvicorn starts says that it is ready before it listens."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def listens() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), PATIENCE).close()
         except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(listens, every=0.05)
 
 
 def post(url: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from graphile_worker.cron import CronItem, CronItemOptions, TimestampDigest, parse_cron_item, parse_cron_items
 from graphile_worker.cron.matcher import PatternMatcher
 from graphile_worker.errors import CrontabError
+from support.cases import looped
 
 pytestmark = pytest.mark.compat("CR10")
 
@@ -66,7 +67,7 @@ def test_identifiers_need_not_be_unique_here() -> None:
     assert len(parse_cron_items([CronItem("a", "0 4 * * *"), CronItem("a", "0 16 * * *")])) == 2
 
 
-@pytest.mark.parametrize(
+@looped(
     ("item", "message"),
     [
         ({"task": "a", "pattern": "* * * * *"}, "the field is called `match`"),
@@ -132,7 +133,7 @@ def test_one_item_in_place_of_a_list_is_refused() -> None:
         parse_cron_items(CronItem("a", "* * * * *"))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("item", "pattern"),
     [
         (CronItem.every_minute("a"), "* * * * *"),
@@ -181,7 +182,7 @@ def test_constructors_take_a_task_a_payload_and_the_options() -> None:
     assert str(options.tz) == "Europe/Berlin"
 
 
-@pytest.mark.parametrize(
+@looped(
     "make",
     [
         lambda: CronItem.every_n_minutes("a", 0),

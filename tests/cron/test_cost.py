@@ -20,8 +20,6 @@ LINES = [
     f'{number % 60} {number % 24} * * * task_{number % 50} ?id=item_{number}&fill=1w {{"n": {number}}}'
     for number in range(1000)
 ]
-# Far more than it takes, for busy machines; a mistake in the order of growth would cost minutes.
-PLENTY = 60.0
 
 
 def test_a_thousand_lines_are_read_and_a_week_is_looked_through_at_once() -> None:
@@ -29,22 +27,24 @@ def test_a_thousand_lines_are_read_and_a_week_is_looked_through_at_once() -> Non
     items = parse_crontab("\n".join(LINES))
     due = sum(len(items) for _, items in due_between(items, at("2026-01-01"), at("2026-01-01") + WEEK))
     assert due == 7000
-    assert time.process_time() - start < PLENTY / 12
+    # timing: a fraction of a second of the processor, and minutes if the work grew with the square. Only a
+    # measure shows that; other processes do not count.
+    assert time.process_time() - start < 10.0
 
 
-async def test_a_thousand_items_and_a_week_to_make_up_for_start_in_seconds(pool: Any) -> None:
+async def test_a_thousand_items_and_a_week_to_make_up_for_take_few_transactions(pool: Any) -> None:
     station = Station(pool, parse_crontab("\n".join(LINES)), FakeClock(at("2026-01-08 12:00:30")))
     now = station.clock.now()
     await pool.executemany(
         "insert into graphile_worker._private_known_crontabs values ($1, $2, $3)",
         [(f"item_{number}", now - 2 * WEEK, now - WEEK) for number in range(1000)],
     )
-    start = time.perf_counter()
+    before = await pool.fetchval("select txid_current()")
     try:
         await station.start()
     finally:
         await station.scheduler.stop()
-    assert time.perf_counter() - start < PLENTY
+    assert await pool.fetchval("select txid_current()") - before < 100  # not one for each item or job
     count = "select count(*), count(distinct (payload->>'n', run_at)) from graphile_worker._private_jobs"
     assert tuple(await pool.fetchrow(count)) == (7000, 7000)
 

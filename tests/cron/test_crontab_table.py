@@ -9,6 +9,7 @@ import pytest
 from graphile_worker.cron import CronItem, ParsedCronItem, parse_cron_items, parse_crontab
 from graphile_worker.cron.matcher import PatternMatcher
 from graphile_worker.errors import CrontabError
+from support.cases import looped
 
 pytestmark = pytest.mark.compat("CR1", "CR2", "CR3", "CR4", "CR5", "CR6", "CR7", "CR8", "CR9")
 
@@ -32,7 +33,7 @@ def problem(text: str) -> Any:
     return caught.value.problems[0]
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\n", "# c", "   # c", "\t# c\r\n#"])
+@looped("text", ["", "   ", "\n\n", "# c", "   # c", "\t# c\r\n#"])
 def test_empty_lines_and_comments_are_no_items(text: str) -> None:
     assert parse_crontab(text) == []
 
@@ -47,12 +48,12 @@ def test_a_line_without_options_takes_the_defaults() -> None:
     assert [len(v) for v in (fields(item).dates, fields(item).months, fields(item).weekdays)] == [31, 12, 7]
 
 
-@pytest.mark.parametrize("task", ["a-b", "a:b", "a/b", "_a", "nested/folder/task"])
+@looped("task", ["a-b", "a:b", "a/b", "_a", "nested/folder/task"])
 def test_task_names_that_are_allowed(task: str) -> None:
     assert one(f"* * * * * {task}").task_identifier == task
 
 
-@pytest.mark.parametrize(
+@looped(
     "command",
     [
         "1a",
@@ -84,7 +85,7 @@ def test_lines_with_too_little_are_refused_with_their_number(line: str) -> None:
     assert (found.line, found.column) == (3, 1)
 
 
-@pytest.mark.parametrize(
+@looped(
     "text",
     ["*\t*\t*\t*\t*\ta", "* * * * * a\r\n", "*  *   *    *     *      a", "* * * * * a   ", "   * * * * * a"],
 )
@@ -92,7 +93,7 @@ def test_any_white_space_separates_and_surrounds(text: str) -> None:
     assert one(text).task_identifier == "a"
 
 
-@pytest.mark.parametrize(
+@looped(
     ("pattern", "message"),
     [
         ("60 * * * *", "60 is too large; allowed: 0 to 59"),
@@ -127,7 +128,7 @@ def test_time_fields_that_are_refused(pattern: str, message: str) -> None:
     assert message in problem(f"{pattern} a").message
 
 
-@pytest.mark.parametrize(
+@looped(
     ("minutes", "expected"),
     [
         ("*/1", list(range(60))),
@@ -143,7 +144,7 @@ def test_minutes(minutes: str, expected: list[int]) -> None:
     assert list(fields(one(f"{minutes} * * * * a")).minutes) == expected
 
 
-@pytest.mark.parametrize(
+@looped(
     ("weekdays", "expected"),
     [("7", [0]), ("6-7", [0, 6]), ("0,7", [0]), ("*/2", [0, 2, 4, 6]), ("0-7", list(range(7)))],
 )
@@ -162,7 +163,7 @@ def test_a_date_that_never_comes_is_allowed() -> None:
 
 
 # What these additions turn from an error of Node's into a meaning; every other row stands as it was.
-@pytest.mark.parametrize(
+@looped(
     ("line", "same_as"),
     [
         ("0-30/5 * * * * a", "0,5,10,15,20,25,30 * * * * a"),
@@ -196,7 +197,7 @@ def test_what_is_beyond_node(line: str, same_as: str) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["@reboot a", "@daily", "@ a", "@every 5m a"])
+@looped("line", ["@reboot a", "@daily", "@ a", "@every 5m a"])
 def test_other_words_with_an_at_sign_are_refused(line: str) -> None:
     assert "could not process the line" in problem(line).message
 
@@ -207,7 +208,7 @@ def test_identifiers_that_are_allowed(identifier: str) -> None:
     assert (item.task_identifier, item.identifier) == ("a", identifier)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("phrase", "seconds"),
     [
         ("1d", DAY),
@@ -223,7 +224,7 @@ def test_time_phrases(phrase: str, seconds: float) -> None:
     assert one(f"* * * * * a ?fill={phrase}").options.backfill_period == seconds
 
 
-@pytest.mark.parametrize(
+@looped(
     "options",
     [
         "id=1x",
@@ -252,7 +253,7 @@ def test_option_values_that_are_refused(options: str) -> None:
     assert found.column == 14
 
 
-@pytest.mark.parametrize(
+@looped(
     "options",
     [
         "max=0",
@@ -314,7 +315,7 @@ def test_empty_segments_of_the_options_are_ignored() -> None:
     assert (item.identifier, item.options.max_attempts) == ("x", 3)
 
 
-@pytest.mark.parametrize("options", ["Id=x", "foo=1", "toString=1", "=x"])
+@looped("options", ["Id=x", "foo=1", "toString=1", "=x"])
 def test_unknown_options_are_refused_with_the_known_ones(options: str) -> None:
     message = problem(f"* * * * * a ?{options}").message
     assert "unknown option" in message
@@ -328,7 +329,7 @@ def test_a_time_zone_is_looked_up_and_a_wrong_one_gets_advice() -> None:
     assert "unknown time zone" in problem("0 4 * * * a ?tz=../../etc/passwd").message
 
 
-@pytest.mark.parametrize(
+@looped(
     ("payload", "value"),
     [
         ("{}", {}),
@@ -346,7 +347,7 @@ def test_payloads_in_json5(payload: str, value: object) -> None:
     assert one(f"* * * * * a ?id=x {payload}").payload == value
 
 
-@pytest.mark.parametrize(
+@looped(
     ("payload", "fault"),
     [
         ("{a:Infinity}", "inf at $.a is not a JSON number"),
@@ -384,7 +385,7 @@ def test_an_identifier_makes_a_second_item_of_the_same_task_unique() -> None:
 
 
 @pytest.mark.compat("CR10")
-@pytest.mark.parametrize("match", ["* * * * * ", " * * * * *", "foo", "", "* * * *", "60 * * * *"])
+@looped("match", ["* * * * * ", " * * * * *", "foo", "", "* * * *", "60 * * * *"])
 def test_items_in_code_with_a_bad_pattern_are_refused(match: str) -> None:
     with pytest.raises(CrontabError, match="item 1 of parse_cron_items"):
         parse_cron_items([CronItem("a", "* * * * *"), CronItem("b", match)])

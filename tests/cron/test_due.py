@@ -24,6 +24,7 @@ from graphile_worker.cron.due import (
     first_tick,
 )
 from graphile_worker.cron.matcher import round_down
+from support.cases import looped
 from support.properties import examples
 
 
@@ -75,7 +76,7 @@ def test_any_split_of_an_interval_holds_what_the_whole_holds(
 
 
 @pytest.mark.compat("CS2")
-@pytest.mark.parametrize(
+@looped(
     ("fill", "row", "expected"),
     [
         ("1d", known("a", "2025-12-01 00:00", "2025-12-31 22:00"), ["23:00", "00:00"]),
@@ -121,7 +122,7 @@ def test_after_a_long_failure_what_is_owed_is_bounded() -> None:
     assert next(minute for minute, group in due if items[1] in group) == at("2026-01-01 01:00")
 
 
-@pytest.mark.parametrize(
+@looped(
     ("expected", "current", "first_a", "first_b"),
     [
         ("2026-01-08 00:00", "2026-01-15 00:00", "2026-01-08 00:00", "2026-01-08 00:00"),
@@ -171,7 +172,7 @@ def test_backfill_and_ticks_take_each_due_minute_once(pattern: str, lifetimes: l
 
 
 @pytest.mark.compat("CS3")
-@pytest.mark.parametrize(
+@looped(
     ("start", "owed", "expected"),
     [
         ("2026-01-01 00:00:00", None, "2026-01-01 00:00"),

@@ -15,6 +15,7 @@ from cron.reference import at, utc_minutes, zone_minutes
 from graphile_worker.cron.digest import TimestampDigest
 from graphile_worker.cron.fields import parse_pattern
 from graphile_worker.cron.matcher import FunctionMatcher, PatternMatcher
+from support.cases import looped
 from support.properties import examples
 
 DIGESTS = [
@@ -46,7 +47,7 @@ def test_patterns_match_digests(pattern: str, expected: list[int]) -> None:
     assert [number for number, digest in enumerate(DIGESTS, 1) if match(digest)] == expected
 
 
-@pytest.mark.parametrize(
+@looped(
     ("pattern", "date", "weekday", "expected"),
     [
         ("0 0 13 * 5", 13, 1, True),
@@ -156,7 +157,7 @@ def test_a_zone_moves_a_daily_run_with_its_clock() -> None:
     assert runs("0 4 * * *", "Asia/Kathmandu", "2026-03-28 00:00", "2026-03-29 00:00") == ["28 22:15"]
 
 
-@pytest.mark.parametrize("pattern", ["30 2 * * *", "0 2 * * *", "*/15 2 * * *", "0,30 2 29 3 *"])
+@looped("pattern", ["30 2 * * *", "0 2 * * *", "*/15 2 * * *", "0,30 2 29 3 *"])
 def test_in_the_hour_that_does_not_exist_it_runs_once_at_the_first_instant_after(pattern: str) -> None:
     assert runs(pattern, "Europe/Berlin", "2026-03-29 00:00", "2026-03-29 12:00") == ["29 01:00"]
 

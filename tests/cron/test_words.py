@@ -9,12 +9,13 @@ import pytest
 
 from graphile_worker.cron.clock_changes import clock_changes
 from graphile_worker.cron.words import describe_pattern
+from support.cases import looped
 
 BERLIN = ZoneInfo("Europe/Berlin")
 TODAY = date(2026, 11, 16)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("pattern", "words"),
     [
         ("* * * * *", "every minute"),

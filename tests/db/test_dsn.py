@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from graphile_worker.db.connection_text import NOT_SHOWN
 from graphile_worker.db.dsn import Dsn, masked
 from graphile_worker.errors import ConnectionConfigError
+from support.cases import looped
 from support.properties import examples
 
 
@@ -18,7 +19,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "shown"),
     [
         ("postgres://user:secret@host/db", "postgres://user:***@host/db"),
@@ -82,7 +83,7 @@ def test_what_only_libpq_knows_is_taken_out() -> None:
     assert dsn.application_name == "app"
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "target"),
     [
         ("postgres://example.com/db", "example.com:5432"),
@@ -99,7 +100,7 @@ def test_the_target_names_host_and_port(text: str, target: str) -> None:
     assert Dsn.parse(text).target == target
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "message"),
     [
         ("mysql://user:secret@host/db", "postgres:// or postgresql://, got one that starts with mysql://"),
@@ -129,7 +130,7 @@ def test_a_database_is_named_with_its_place_and_without_the_password() -> None:
     assert Dsn.parse("postgres://me:secret@db.example:6000/shop").name == "shop at db.example:6000"
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "url", "verifies_server"),
     [
         ("postgres://h/d?ssl=true", "postgres://h/d", True),
@@ -159,7 +160,7 @@ def test_a_bare_name_is_a_database_of_the_default_server(name: str, monkeypatch:
     assert (dsn.database, dsn.target) == (name, "db.example:5432")
 
 
-@pytest.mark.parametrize(
+@looped(
     ("text", "url"),
     [
         ("postgres://me:a[b]c@h/d", "postgres://me:a%5Bb%5Dc@h/d"),
@@ -207,7 +208,7 @@ def test_a_bad_port_in_the_environment_is_named(port: str, monkeypatch: pytest.M
         Dsn.parse("my_db")
 
 
-@pytest.mark.parametrize(
+@looped(
     "scheme",
     [
         "postgresql+asyncpg",
@@ -235,7 +236,7 @@ def test_parameters_of_another_driver_are_ignored(caplog: pytest.LogCaptureFixtu
     ]
 
 
-@pytest.mark.parametrize("mode", ["disable", "prefer", "require", "verify-full"])
+@looped("mode", ["disable", "prefer", "require", "verify-full"])
 def test_ssl_may_be_a_mode_as_asyncpg_has_it(mode: str) -> None:
     dsn = Dsn.parse(f"postgresql+asyncpg://h/d?ssl={mode}")
     assert (dsn.url, dsn.verifies_server) == (f"postgresql://h/d?sslmode={mode}", False)

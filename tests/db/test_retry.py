@@ -21,6 +21,7 @@ from graphile_worker.db.retry import (
     with_retries,
 )
 from graphile_worker.errors import ConnectionFailedError, InvalidArgumentError
+from support.cases import looped
 
 
 class CountingClock:
@@ -39,7 +40,7 @@ class CountingClock:
         self.slept.append(seconds)
 
 
-@pytest.mark.parametrize(
+@looped(
     ("error", "delays"),
     [
         (asyncpg.SerializationError(), CONFLICT),

@@ -13,7 +13,7 @@ CERTIFICATE = Path(__file__).parent / "tls" / "server.crt"
 """Signed by itself, for 127.0.0.1 and localhost, until the year 2126."""
 _KEY = CERTIFICATE.with_suffix(".key")
 _SSL_REQUEST_BYTES = 8
-_PATIENCE = 10.0  # seconds for anything that should come at once
+_PATIENCE = 60.0  # seconds for anything that should come at once
 
 
 @contextmanager

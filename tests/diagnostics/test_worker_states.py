@@ -1,19 +1,26 @@
-"""Worker pools that are blocked, silent or dead, as the doctor and `workers` describe them."""
+"""Worker pools that are blocked, silent, dead or fetch nothing, as the doctor and `workers` describe them."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphile_worker.cli.commands.health import judge
 from graphile_worker.cli.commands.workers import _state
 from graphile_worker.config import resolve_settings
+from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.finding import Finding
 from graphile_worker.recovery.worker_rows import list_workers
 from graphile_worker.schema_name import SchemaName
+from graphile_worker.service.health_file import read_health_files
+from graphile_worker.service.health_plugin import HealthFilePlugin
 from recovery.dead import Graveyard
-from support.working import SCHEMA, Jobs
+from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 
 TABLE = f"{SCHEMA}._private_py_workers"
 LOCK = "select pg_advisory_lock(hashtextextended($1 || '/' || $2, 0))"
@@ -83,3 +90,74 @@ async def test_what_a_dead_pool_ran_is_named(
     assert (finding.severity, finding.summary) == ("ok", "no Python worker is running")
     (finding,) = await found(database_url, "locks")
     assert finding.summary == f"worker pool pool-1 is unreachable and has 1 job: forever (job {job_id})"
+
+
+class Flags:
+    """The function of forbidden_flags; it fails as long as a test wants it to."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        self.is_stuck = False
+
+    async def __call__(self) -> list[str]:
+        if self.is_broken:
+            raise asyncio.CancelledError("as asked")
+        await until(lambda: not self.is_stuck)
+        return []
+
+
+@pytest.mark.parametrize("mode", [{}, {"local_queue": {"size": 2}}], ids=["default", "local queue"])
+@pytest.mark.parametrize("how", ["is_broken", "is_stuck"])
+async def test_a_pool_that_fetches_nothing_is_seen_from_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    connection: Any,
+    jobs: Jobs,
+    workers: Workers,
+    database_url: str,
+    how: str,
+    mode: dict[str, Any],
+) -> None:
+    monkeypatch.setattr("graphile_worker.worker.pool.FETCH_MARGIN", 0.5)
+    monkeypatch.setattr("graphile_worker.service.health_plugin.WRITE_INTERVAL", 0.05)
+    flags, http, ran = Flags(), HttpPlugin(0, "127.0.0.1"), asyncio.Event()
+    health_file = str(tmp_path / "health")
+
+    async def step() -> None:
+        ran.set()
+
+    async def problems() -> list[str]:
+        [record] = read_health_files(health_file)
+        [process] = await http.health()
+        said = [problem for problem in (await found(database_url, "workers")) if problem.severity != "ok"]
+        return [
+            judge(record, time.monotonic(), within=PATIENCE, must_listen=False).problem or "",
+            *process.ready_problems,
+            *(finding.summary for finding in said),
+            await state(connection),
+        ]
+
+    async def is_seen() -> bool:
+        return sum("no fetch " in problem for problem in await problems()) == 4
+
+    async def is_over() -> bool:
+        return await problems() == ["", "alive"]
+
+    await workers.start(
+        {"step": step},
+        forbidden_flags=flags,
+        poll_interval=0.1,
+        heartbeat_interval=0.2,
+        recovery_grace=PATIENCE,
+        plugins=[http, HealthFilePlugin(health_file)],
+        **mode,
+    )
+    await until(is_over)
+    setattr(flags, how, True)
+    await jobs.add("step")
+    await until(is_seen)
+    assert not ran.is_set()
+    setattr(flags, how, False)
+    await until(is_over)
+    async with asyncio.timeout(PATIENCE):
+        await ran.wait()

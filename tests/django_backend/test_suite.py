@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from support.command_line import clean_environment
-from support.measuring import measured
 
 PROJECT = Path(__file__).parent.parent / "django_project"
 PATIENCE = 600.0  # seconds; the suite takes half a minute on an idle machine
@@ -62,10 +61,7 @@ CONNECTION = (
 def test_the_suite(environment: dict[str, str], labels: tuple[str, ...], server_url: str) -> None:
     if "pool" in environment.get("DJANGO_DATABASE_OPTIONS", "") and not has("psycopg_pool"):
         pytest.skip("psycopg_pool is not installed")
-    measuring = measured() if labels == ("suite",) else {}
-    run = manage(
-        server_url, "test", "--noinput", "--pattern", "check_*.py", *labels, **environment, **measuring
-    )
+    run = manage(server_url, "test", "--noinput", "--pattern", "check_*.py", *labels, **environment)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "OK" in run.stderr
 

@@ -10,6 +10,7 @@ import asyncpg
 
 from embedded.participant import Participant
 from graphile_worker.embedded import EmbeddedPostgres
+from support.programs import needed
 
 Embed = Callable[..., EmbeddedPostgres]
 Participate = Callable[..., Participant]
@@ -32,6 +33,6 @@ def postmaster(data_dir: Path) -> int:
 def keepers(process: int) -> list[int]:
     """The process numbers of the keepers that this process has started."""
     found = subprocess.run(
-        ["pgrep", "-P", str(process), "-f", "graphile-worker-keeper"], capture_output=True, text=True
+        [needed("pgrep"), "-P", str(process), "-f", "graphile-worker-keeper"], capture_output=True, text=True
     )
     return [int(number) for number in found.stdout.split()]

@@ -12,6 +12,7 @@ import pytest
 
 from embedded.asking import Embed, Participate, keepers, postmaster
 from graphile_worker.embedded import EmbeddedPostgres
+from support.programs import needed
 from support.working import until
 
 PROGRAM = """
@@ -98,5 +99,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     # A zombie has ended, even if init has not collected it yet.
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True).stdout
+    state = subprocess.run(
+        [needed("ps"), "-o", "stat=", "-p", str(process)], capture_output=True, text=True
+    ).stdout
     return not state.strip().startswith("Z") and bool(state.strip())

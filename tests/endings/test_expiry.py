@@ -13,7 +13,8 @@ import pytest
 from graphile_worker import HistoryFilter, Hooks, JobSpec, Snooze, WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import InvalidArgumentError, JobCancelledError
 from graphile_worker.expiry import Expiry, expiry_flag, expiry_of
-from support.working import MODES, PATIENCE, SCHEMA, Jobs, Workers
+from support.cases import looped
+from support.working import PATIENCE, SCHEMA, Jobs, Workers
 
 HOUR = timedelta(hours=1)
 HISTORY = f"{SCHEMA}._private_py_history"
@@ -36,7 +37,7 @@ async def make_old(jobs: Jobs, *, hours: int) -> None:
 # -- the flag ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@looped(
     ("expires", "flag"),
     [
         (timedelta(minutes=5), "py:expires=+300"),
@@ -56,7 +57,7 @@ def test_a_spec_says_it_with_a_flag(expires: Any, flag: str) -> None:
     assert expiry == Expiry(float(flag.partition("=")[2]), isinstance(expires, timedelta))
 
 
-@pytest.mark.parametrize(
+@looped(
     ("wrong", "message"),
     [
         (datetime(2026, 11, 16), "has no time zone"),
@@ -71,7 +72,7 @@ def test_what_is_no_time_is_refused(wrong: Any, message: str) -> None:
         JobSpec("code", expires=wrong)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "+", "nan", "inf", "+inf", "1e999", "0x10", "2026-11-16"])
+@looped("text", ["", "soon", "+", "nan", "inf", "+inf", "1e999", "0x10", "2026-11-16"])
 def test_a_flag_that_another_program_got_wrong_is_ignored(text: str) -> None:
     assert expiry_of(json.dumps({f"py:expires={text}": True})) is None
     assert expiry_of(json.dumps({f"not py:expires={text}": True})) is None
@@ -87,10 +88,7 @@ def test_flags_without_it() -> None:
 # -- at work -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", list(MODES))
-async def test_a_job_expires_as_it_says_itself(
-    jobs: Jobs, workers: Workers, utils: WorkerUtils, mode: str
-) -> None:
+async def test_a_job_expires_as_it_says_itself(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
     ran: list[str] = []
 
     @task
@@ -114,7 +112,7 @@ async def test_a_job_expires_as_it_says_itself(
     await jobs.add("code", "a flag that is wrong", flags=["py:expires=soon"])
     await make_old(jobs, hours=2)
     await utils.add_job(code, "due only now", expires=HOUR, run_at=timedelta(hours=-2))
-    await workers.once([code, strict], concurrency=2, history="none", **MODES[mode])
+    await workers.once([code, strict], concurrency=2, history="none")
     assert sorted(ran) == sorted(
         [
             "in time",
@@ -238,8 +236,7 @@ def hide(part: str, task_identifier: str, value: Any) -> Any:
     return {**value, "card": "…"}
 
 
-@pytest.mark.parametrize("mode", list(MODES))
-async def test_payloads_of_expired_jobs_are_redacted(jobs: Jobs, workers: Workers, mode: str) -> None:
+async def test_payloads_of_expired_jobs_are_redacted(jobs: Jobs, workers: Workers) -> None:
     hooks = Hooks()
     hooks.redact(hide)
 
@@ -250,7 +247,7 @@ async def test_payloads_of_expired_jobs_are_redacted(jobs: Jobs, workers: Worker
     for n in range(3):
         await jobs.add("charge", {"card": "4242", "n": n})
     await make_old(jobs, hours=2)
-    await workers.once([charge], hooks=hooks, concurrency=2, **MODES[mode])
+    await workers.once([charge], hooks=hooks, concurrency=2)
     rows = await jobs.connection.fetch(f"select state, payload from {HISTORY} order by job_id")
     assert [(row["state"], json.loads(row["payload"])) for row in rows] == [
         ("expired", {"card": "…", "n": n}) for n in range(3)

@@ -34,7 +34,7 @@ from graphile_worker.hooks import CallNext
 from graphile_worker.hooks.events import JobFailed
 from graphile_worker.testing.recorder import EventRecorder
 from support.proxy import proxy_to
-from support.working import SCHEMA, Jobs, Workers, headline, until
+from support.working import PATIENCE, SCHEMA, Jobs, Workers, headline, until
 
 HOUR = timedelta(hours=1)
 
@@ -167,7 +167,7 @@ async def test_a_job_that_waited_too_long_is_deleted(
         (job_id, "expired") for job_id in ([late, kept] if kind == "async" else [kept])
     }
     with pytest.raises(JobCancelledError, match=f"job {kept} has expired, so its task was not called"):
-        await utils.wait_for(kept, timeout=20)
+        await utils.wait_for(kept, timeout=PATIENCE)
 
 
 # -- what is told and counted ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from graphile_worker.worker.verdict import (
     outcome_of,
     outcome_of_batch,
 )
+from support.cases import looped
 from support.finished import a_job
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -57,7 +58,7 @@ def test_an_ending_says_what_becomes_of_the_job() -> None:
     assert (given_up.delay, given_up.given_up, given_up.message) == (None, GAVE_UP, "stolen")
 
 
-@pytest.mark.parametrize(
+@looped(
     ("errors", "expected"),
     [
         ([Snooze(5), Snooze(7)], ("snoozed", 7.0)),
@@ -75,7 +76,7 @@ def test_endings_in_an_exception_group_count(errors: list[Exception], expected: 
     assert (kind, outcome.delay) == expected
 
 
-@pytest.mark.parametrize("wrong", ["60", True, math.nan, math.inf, [1], 1e12])
+@looped("wrong", ["60", True, math.nan, math.inf, [1], 1e12])
 def test_a_delay_is_a_number_or_a_timedelta(wrong: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="delay"):
         Snooze(wrong)
@@ -183,7 +184,7 @@ def test_a_policy_that_fails_leaves_the_back_off(caplog: pytest.LogCaptureFixtur
     assert "retry: expected seconds or a timedelta, got 'soon'" in caplog.text
 
 
-@pytest.mark.parametrize(
+@looped(
     ("options", "message"),
     [
         ({"retry": 30}, r"retry: expected Retry\.exponential\(\)"),
@@ -202,7 +203,7 @@ def test_options_are_checked_where_the_task_is_defined(options: Any, message: st
         def broken() -> None: ...
 
 
-@pytest.mark.parametrize(
+@looped(
     "make",
     [
         lambda: Retry.exponential(first=0),

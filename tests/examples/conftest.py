@@ -18,6 +18,7 @@ from graphile_worker.embedded import find_binaries
 from graphile_worker.errors import EmbeddedPostgresError
 from support.command_line import clean_environment
 from support.ports import unused_port
+from support.programs import needed_by
 
 PATIENCE = 60
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "archive")  # what running it there has left behind
@@ -100,7 +101,7 @@ class Example:
                 os.killpg(process.pid, signal.SIGTERM)
         for process, _ in self._started:
             try:
-                process.wait(10)
+                process.wait(10)  # timing: after that it is killed
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -116,6 +117,7 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, empty_database_url: 
     """The example with the name of the test module."""
     name = request.module.__name__.rpartition("test_")[2]
     running = Example(name, tmp_path, empty_database_url)
+    needed_by(running.blocks, running.environment["PATH"])
     try:
         yield running
     finally:

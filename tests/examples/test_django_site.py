@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import httpx
-import pytest
 
 from support.working import until
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 STARTS_WITHIN = 120  # seconds
 
 

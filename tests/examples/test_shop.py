@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -19,7 +18,6 @@ from graphile_worker.embedded import EmbeddedPostgres
 from support.ports import unused_port
 from support.working import until
 
-pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 STARTS_WITHIN = 120  # seconds: a database and six processes
 START, TEST = 0, -1  # commands of the README
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any
-
-import pytest
 
 
 def test_many_changes_are_one_job(example: Any) -> None:
-    if shutil.which("psql", path=example.environment["PATH"]) is None:
-        pytest.skip("psql is not installed")
     example.run()
     listed = example.run()
     assert listed.count("count_words:1") == 1

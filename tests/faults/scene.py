@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,9 +20,9 @@ from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
 from support.scratch import scratch_folder
+from support.working import PATIENCE as PATIENCE
 from support.working import until
 
-PATIENCE = 60.0
 SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "40", "autovacuum": "off"}
 BRIEF = {"heartbeat_interval": 0.5, "recovery_grace": 3.0, "sweep_interval": 0.5}
 """Seconds of what takes half a minute by default, with room for a machine that is busy."""
@@ -79,6 +79,13 @@ class Log:
 
     def count(self, text: str) -> int:
         return sum(text in line for line in self.lines)
+
+
+async def rate(count: Callable[[], int], *, over: float = 2.0) -> float:
+    """How often something happens per second, in these seconds or as many as a busy machine makes of them."""
+    began, before = time.monotonic(), count()
+    await asyncio.sleep(over)
+    return (count() - before) / (time.monotonic() - began)
 
 
 class FastClock:

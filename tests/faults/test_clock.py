@@ -9,11 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import graphile_worker
 from faults.scene import BRIEF, PATIENCE, Log, Ran
 from graphile_worker.hooks.events import PoolEvicted, WorkerLost
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Gate, Jobs, Workers
+from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 PACKAGE = Path(graphile_worker.__file__).parent
 MAY_READ_THE_WALL_CLOCK = {
@@ -81,6 +83,34 @@ async def test_jobs_run_on_while_the_clock_jumps_by_days(
     ran.assert_each_once(5)
     assert len(gate.started) == 1
     assert recorder.of(PoolEvicted, WorkerLost) == []
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+async def test_recurring_jobs_are_added_by_the_clock_of_the_server(
+    workers: Workers, jobs: Jobs, log: Log, ran: Ran, hours: int
+) -> None:
+    """A worker that is ahead must not claim minutes that are yet to come: all others would wait for them."""
+    await jobs.connection.execute(
+        f"insert into {SCHEMA}._private_known_crontabs values "
+        "('note', now() - interval '1 day', date_trunc('minute', now() - interval '3 minutes'))"
+    )
+    clock = JumpingClock()
+    clock.ahead = timedelta(hours=hours)
+    crontab = "* * * * * note ?fill=1h"
+    await workers.start({"note": print}, crontab=crontab, clock=clock, **BRIEF)
+    way = "ahead of" if hours > 0 else "behind"
+    await log.says(f"the clock of this machine is 2:00:00 {way} the database server's")
+
+    async def is_added() -> bool:
+        return await jobs.connection.fetchval(
+            "select last_execution = date_trunc('minute', last_execution) and last_execution <= now() "
+            f"and last_execution > now() - interval '2 minutes' from {SCHEMA}._private_known_crontabs"
+        )
+
+    await until(is_added, timeout=PATIENCE)
+    await workers.start({"note": print}, crontab=crontab, **BRIEF)
+    await until(is_added, timeout=PATIENCE)
+    assert not any("in the future" in line for line in log.lines)
 
 
 async def test_a_retry_is_due_by_the_clock_of_the_server(

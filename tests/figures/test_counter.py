@@ -25,6 +25,7 @@ from graphile_worker.histogram import bucket_of
 from graphile_worker.job import Job
 from graphile_worker.keep import Keep
 from graphile_worker.outcome import COMPLETED, Finished, Kept, Outcome, failed
+from support.cases import looped
 from support.finished import a_job
 from support.properties import examples
 
@@ -209,7 +210,7 @@ def test_no_job_is_lost_between_two_threads() -> None:
     assert sum(taken) == 50_000
 
 
-@pytest.mark.parametrize(
+@looped(
     ("run_at", "created_at", "locked_at", "waited"),
     [
         (100.0, None, 103.0, 3.0),

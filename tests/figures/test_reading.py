@@ -10,6 +10,7 @@ from figures.tables import Tables, figures_of, table_of
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.histogram import bucket_of
+from support.cases import looped
 
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -102,7 +103,7 @@ async def test_missing_tables_are_told(tables: Tables, utils: WorkerUtils) -> No
     assert await utils.samples(since=HOUR) == []
 
 
-@pytest.mark.parametrize(
+@looped(
     ("arguments", "message"),
     [
         ({"since": HOUR, "by": "week"}, "by: expected names from minute, hour, day, task, pool; got 'week'"),

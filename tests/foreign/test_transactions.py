@@ -9,9 +9,16 @@ import pytest
 
 from foreign.places import Place
 from graphile_worker import JobSpec
+from graphile_worker.queries import spec_chunks
 
 TASKS = "select task_identifier from graphile_worker.jobs order by id"
-MANY = 2500
+CHUNK = 40
+MANY = 100  # more than two statements
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spec_chunks, "CHUNK_SPECS", CHUNK)
 
 
 async def committed(observer: Any) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphile_worker.history.fingerprint import fingerprint, place_in, template_of
+from support.cases import looped
 
 TRACEBACK = """Traceback (most recent call last):
   File "/app/tasks/mail.py", line {line}, in send
@@ -29,7 +28,7 @@ def test_type_place_and_words_matter() -> None:
     assert len({marked(), marked("refused"), marked(kind="TimeoutError"), other_place}) == 4
 
 
-@pytest.mark.parametrize(
+@looped(
     ("message", "template"),
     [
         ("user 17 has no address", "user … has no address"),

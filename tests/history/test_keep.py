@@ -10,6 +10,7 @@ from graphile_worker import WorkerOptions, task
 from graphile_worker.errors import ConfigError, InvalidArgumentError, TaskLoadError
 from graphile_worker.keep import Keep, KeepPolicy, is_awaited, keep_flags
 from graphile_worker.tasks.keep_option import task_keep
+from support.cases import looped
 
 WEEK, DAY = 604_800.0, 86_400.0
 DEFAULT = Keep(WEEK)
@@ -34,7 +35,7 @@ def test_a_task_decides_for_its_jobs() -> None:
     assert policy.every() == {DEFAULT, Keep(DAY)}
 
 
-@pytest.mark.parametrize(
+@looped(
     ("flags", "expected"),
     [
         ('{"py:keep": true}', DEFAULT),

@@ -159,7 +159,7 @@ async def test_a_job_whose_end_cannot_be_written_stays(utils: WorkerUtils, jobs:
     await jobs.connection.execute(
         f"create function {SCHEMA}.refuse() returns trigger language plpgsql as "
         "$$ begin raise exception 'disk full' using errcode = '53100'; end $$; "
-        f"create trigger refuse before insert on {HISTORY} for each row execute function {SCHEMA}.refuse()"
+        f"create trigger refuse after insert on {HISTORY} for each row execute function {SCHEMA}.refuse()"
     )
     filter = JobFilter(task_identifier="work")
     cancel: Any = handle.cancel() if by == "id" else utils.cancel_jobs(filter=filter)

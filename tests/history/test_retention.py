@@ -16,6 +16,7 @@ from graphile_worker import task
 from graphile_worker.history.partitions import add_partitions, drop_expired, is_partition_missing
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import FOLDER
+from support.cases import looped
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 
 NAME = SchemaName()
@@ -185,8 +186,8 @@ async def day_of(jobs: Jobs, moment: str, seconds: float) -> Any:
     )
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/Los_Angeles", "Pacific/Kiritimati"])
-@pytest.mark.parametrize(
+@looped("zone", ["UTC", "Asia/Kolkata", "America/Los_Angeles", "Pacific/Kiritimati"])
+@looped(
     ("moment", "seconds", "day"),
     [
         ("2026-03-01 23:59:59.999999+00", 1.0, "2026-03-02"),

@@ -15,11 +15,12 @@ from graphile_worker.errors import JobGoneError, SchemaMissingError
 from graphile_worker.history.partitions import add_partitions
 from graphile_worker.migrate import migrate
 from graphile_worker.schema_name import SchemaName
+from support.cases import looped
 from support.server import DatabaseServer
 from support.working import PATIENCE, SCHEMA, Jobs, Workers
 
 PLAIN_TABLES = ("_private_jobs", "_private_job_queues", "_private_tasks", "_private_known_crontabs")
-OWN_TABLES = ("_private_py_workers", "_private_py_recoveries", "_private_py_migrations")
+OWN_TABLES = ("_private_py_workers", "_private_py_recoveries", "_private_py_migrations", "_private_workers")
 HISTORY_TABLES = (
     "_private_py_history", "_private_py_errors", "_private_py_task_names", "_private_py_error_groups",
     "_private_py_progress", "_private_py_duties", "_private_py_minutes", "_private_py_hours",
@@ -175,7 +176,7 @@ HISTORY_READS: dict[str, Read] = {
 }
 
 
-@pytest.mark.parametrize("read", HISTORY_READS.values(), ids=list(HISTORY_READS))
+@looped("read", HISTORY_READS.values())
 async def test_reading_a_history_that_does_not_exist_says_what_to_do(
     foreign_utils: WorkerUtils, read: Read
 ) -> None:

@@ -13,6 +13,7 @@ from graphile_worker.hooks import WorkerContext
 from graphile_worker.hooks.plugins import Plugins
 from graphile_worker.job import Job
 from graphile_worker.options import WorkerOptions
+from support.cases import looped
 from support.working import Jobs, Workers, until
 
 
@@ -74,6 +75,7 @@ class IdlePool:
     concurrency = 1
     is_listening = True
     seconds_since_answer = 0.0
+    stalled_since = None
 
 
 def context(hooks: Hooks) -> WorkerContext:
@@ -120,20 +122,31 @@ async def test_a_plugin_that_fails_to_start_stops_those_before_it() -> None:
     assert steps[-1] == "stop first"
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
-async def test_a_start_that_is_cut_short_stops_the_others_too(error: BaseException) -> None:
+@looped(
+    ("error", "raised"),
+    [
+        (SystemExit(3), SystemExit),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (asyncio.CancelledError(), PluginError),  # nobody has cancelled the start
+        (GeneratorExit(), PluginError),
+    ],
+)
+async def test_a_start_that_is_cut_short_stops_the_others_too(
+    error: BaseException, raised: type[BaseException]
+) -> None:
     steps: list[str] = []
     hooks = Hooks(plugins=[Recorded("first", steps), Recorded("broken", steps, start_error=error)])
-    with pytest.raises(type(error)):
+    with pytest.raises(raised):
         await hooks.start_plugins(context(hooks))
     assert steps[-1] == "stop first"
 
 
-async def test_a_plugin_that_fails_to_stop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [OSError, asyncio.CancelledError, GeneratorExit])
+async def test_a_plugin_that_fails_to_stop_is_logged(
+    caplog: pytest.LogCaptureFixture, kind: type[BaseException]
+) -> None:
     steps: list[str] = []
-    hooks = Hooks(
-        plugins=[Recorded("first", steps), Recorded("broken", steps, stop_error=OSError("disk full"))]
-    )
+    hooks = Hooks(plugins=[Recorded("first", steps), Recorded("broken", steps, stop_error=kind("disk full"))])
     await hooks.start_plugins(context(hooks))
     await hooks.stop_plugins()
     assert steps[-2:] == ["stop broken", "stop first"]

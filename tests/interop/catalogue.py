@@ -1,11 +1,14 @@
 """What the server's catalogue says about one schema, as plain text rows that two installs can be compared by.
 
-Function bodies are left out, since each worker writes its own, and so is all that carries our prefix.
+Function bodies are left out, since each worker writes its own. So is all that carries our prefix, and the
+Rust worker's register, which Node does not install.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from support.rust_port import REGISTER_NAMES
 
 OUR_PREFIX = "_private_py_"
 
@@ -89,7 +92,7 @@ QUERIES = {
 }
 
 BODIES = """
-    SELECT oid::regprocedure::text AS name, md5(prosrc) AS body
+    SELECT proname AS name, oid::regprocedure::text AS signature, md5(prosrc) AS body
     FROM pg_proc WHERE pronamespace = $1::regnamespace
 """
 
@@ -109,14 +112,16 @@ async def read(connection: Any, schema: str = "graphile_worker") -> dict[str, li
 
 
 def is_ours(name: str) -> bool:
-    """Whether an object is one of our own; an array type has one more underscore before its name."""
-    return name.startswith(OUR_PREFIX) or name.startswith("_" + OUR_PREFIX)
+    """Whether Node installs no such object; an array type has one more underscore before its name."""
+    return any(
+        each.startswith(OUR_PREFIX) or each in REGISTER_NAMES for each in (name, name.removeprefix("_"))
+    )
 
 
 async def function_bodies(connection: Any, schema: str = "graphile_worker") -> dict[str, str]:
-    """Each function's signature with a digest of its body."""
+    """The signature of each function that Node installs too, with a digest of its body."""
     rows = await connection.fetch(BODIES, f'"{schema}"')
-    return {row["name"]: row["body"] for row in rows}
+    return {row["signature"]: row["body"] for row in rows if not is_ours(row["name"])}
 
 
 async def ledger(connection: Any, schema: str = "graphile_worker") -> list[tuple[int, bool]]:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from interop.node_packages import CURRENT, NodePackages
+from support.working import PATIENCE
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE = 60.0  # seconds for a process that should take one
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from graphile_worker.schema_name import SchemaName
-
-PATIENCE = 60.0  # seconds until a condition that should hold soon is given up
-PAUSE = 0.02  # seconds between two looks at it
+from support.working import until
 
 TABLE = """
     CREATE TABLE IF NOT EXISTS public.interop_runs (
@@ -81,9 +78,7 @@ class Runs:
     async def wait_until(self, condition: str, *arguments: Any) -> None:
         """Until this SQL condition holds; `{jobs}` in it stands for the table of jobs."""
         statement = "SELECT " + condition.format(jobs=self._jobs)
-        async with asyncio.timeout(PATIENCE):
-            while not await self._connection.fetchval(statement, *arguments):  # noqa: ASYNC110
-                await asyncio.sleep(PAUSE)
+        await until(lambda: self._connection.fetchval(statement, *arguments))
 
     async def wait_until_listening(self) -> None:
         """Until a worker listens for new jobs and migrations in this database."""

@@ -15,7 +15,8 @@ from typing import Any
 from graphile_worker import Events, JobHelpers, run
 from graphile_worker.hooks.events import PoolJobsFetched
 from interop.conftest import SharedDatabase
-from interop.node import PATIENCE, SCRIPTS, Node
+from interop.node import SCRIPTS, Node
+from support.working import PATIENCE
 
 TASK = "short"
 

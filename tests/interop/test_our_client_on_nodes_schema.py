@@ -12,6 +12,7 @@ import pytest
 from graphile_worker import JobSpec, add_job_adhoc, make_worker_utils, run_migrations
 from interop import catalogue
 from interop.conftest import SharedDatabase
+from support.working import PATIENCE
 
 pytestmark = pytest.mark.interop
 
@@ -38,10 +39,9 @@ async def test_migrating_adds_our_own_objects_and_touches_none_of_nodes(
 
 
 async def shared_objects(database: SharedDatabase) -> tuple[Any, ...]:
-    bodies = await catalogue.function_bodies(database.connection)
     return (
         await catalogue.read(database.connection),
-        {name: body for name, body in bodies.items() if catalogue.OUR_PREFIX not in name},
+        await catalogue.function_bodies(database.connection),
         await database.connection.fetch("SELECT * FROM graphile_worker.migrations ORDER BY id"),
     )
 
@@ -183,7 +183,7 @@ async def test_a_keyed_add_that_nodes_function_loses_is_tried_again(
             await node_database.connection.execute(LOCKED)
             adding = asyncio.create_task(add())
             await node_database.runs.wait_until(SOMEBODY_WAITS_FOR_US)
-        added = await asyncio.wait_for(adding, 30)
+        added = await asyncio.wait_for(adding, PATIENCE)
 
     assert (added.payload, added.key) == ({"n": "new"}, "k")
     assert added.id != running.id
@@ -207,7 +207,7 @@ async def test_the_race_is_real_in_plain_sql_on_nodes_schema(node_database: Shar
                 other.fetchval("SELECT id FROM graphile_worker.add_job('echo', job_key := 'k')")
             )
             await node_database.runs.wait_until(SOMEBODY_WAITS_FOR_US)
-        assert await asyncio.wait_for(adding, 30) is None
+        assert await asyncio.wait_for(adding, PATIENCE) is None
     finally:
         await other.close()
     assert await node_database.connection.fetchval("SELECT count(*) FROM graphile_worker.jobs") == 1

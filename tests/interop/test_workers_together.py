@@ -11,6 +11,7 @@ import pytest
 from graphile_worker import JobSpec, make_worker_utils, run, run_once
 from interop.conftest import SharedDatabase
 from interop.python_tasks import record
+from support.working import PATIENCE
 
 pytestmark = pytest.mark.interop
 
@@ -174,7 +175,7 @@ async def test_a_once_run_in_python_finishes_the_queue_that_node_began(our_datab
         # Node may stop before it wrote its last completion back; such a lock is ours to remove here.
         await release_leftovers(our_database)
         await asyncio.wait_for(
-            run_once(connection_string=our_database.url, task_list={"step": record}), timeout=30
+            run_once(connection_string=our_database.url, task_list={"step": record}), timeout=PATIENCE
         )
     runs = await our_database.runs.all()
     assert {run.payload["n"] for run in runs} == set(range(30))

@@ -14,7 +14,7 @@ from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.contrib.prometheus import DatabaseMetrics, PrometheusPlugin
 from service.probes import values_in
 from support.proxy import Proxy, proxy_to
-from support.working import Workers, until
+from support.working import PATIENCE, Workers, until
 
 SCRAPES = 150
 
@@ -55,7 +55,7 @@ async def test_a_scrape_of_a_worker_sends_no_statement(
     ):
         plugins = [PrometheusPlugin(registry), server]
         runner = await workers.start({"hello": hello}, connection_string=url, plugins=plugins)
-        async with httpx.AsyncClient(base_url=server.url or "", timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=server.url or "", timeout=PATIENCE, trust_env=False) as client:
 
             async def is_read() -> bool:
                 return "ready_jobs" in values_in((await client.get("/metrics")).text)

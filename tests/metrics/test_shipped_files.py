@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 from graphile_worker.cli.commands.exporter import exporter_command
 from graphile_worker.metrics.catalogue import ALL_METRICS
+from support.programs import needed
 
 METRICS = files("graphile_worker.metrics")
 DASHBOARD: dict[str, Any] = json.loads(METRICS.joinpath("grafana.json").read_text("utf-8"))
@@ -130,9 +130,7 @@ QUIET = [
 
 
 def test_alerts_fire_when_they_should_and_not_otherwise(tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed; Debian has it in the package prometheus")
+    promtool = needed("promtool")
     assert set(FIRES) == {rule["alert"] for rule in RULES}
     (tmp_path / "alerts.yml").write_text(ALERTS)
     quiet = [{"eval_time": "800m", "alertname": name, "exp_alerts": []} for name in FIRES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ $body$
 async def test_functions_of_an_earlier_version_are_replaced_and_those_of_others_stay(connection: Any) -> None:
     await connection.execute("delete from graphile_worker._private_py_migrations where name = 'functions'")
     present = load("migrations/functions/remove_job", SCHEMA).split("$body$")[1]
-    earlier = present.replace("pg_catalog.set_config", "set_config")
+    earlier = re.sub(r"pg_catalog\.(set_config|current_setting)", r"\1", present)
     assert digest(earlier, SCHEMA) in EARLIER["remove_job"][1]
     await connection.execute(EARLIER_REMOVE_JOB.format(body=earlier))
     await connection.execute(MARKED_FUNCTION)

@@ -13,6 +13,7 @@ from graphile_worker.migrate.state import SchemaState, read_state
 from graphile_worker.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from migrations.earlier import go_back
+from support.rust_port import RustPort
 
 SCHEMA = SchemaName()
 
@@ -70,6 +71,26 @@ async def test_a_newer_harmless_revision_is_only_warned_of(
     assert not report.changed
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "revision 23" in caplog.text
+
+
+async def test_revisions_of_rust_are_known_by_what_they_install(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await RustPort(connection).migrate()
+    assert (await migrate(connection, SCHEMA)).revision == 22
+    assert caplog.records == []
+    await connection.execute("drop table graphile_worker._private_job_retirements cascade")
+    await migrate(connection, SCHEMA)
+    assert "is at revision 22 and this version of the package supports revision 21" in caplog.text
+
+
+async def test_the_numbers_of_rust_alone_are_not_known(
+    connection: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The register that we install must not be taken for a revision of Rust."""
+    await connection.execute("insert into graphile_worker.migrations (id) values (21), (22)")
+    await migrate(connection, SCHEMA)
+    assert "is at revision 22 and this version of the package supports revision 20" in caplog.text
 
 
 async def test_servers_before_version_12_are_refused(connection: Any) -> None:

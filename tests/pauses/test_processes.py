@@ -13,7 +13,7 @@ from support.worker_process import program
 from support.working import MODES, PATIENCE, SCHEMA, Jobs, until
 
 QUEUES = 8
-JOBS = 6000
+JOBS = 3000
 ROUNDS = 6
 
 OVERLAPS = """

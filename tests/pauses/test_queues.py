@@ -92,11 +92,11 @@ async def test_a_prefetched_job_of_the_queue_is_returned(
 
 @pytest.mark.usefixtures("look_often")
 async def test_a_resume_while_a_job_is_running_keeps_the_queue_serial(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     gate = Gate()
-    first = await any_workers.start({"a": gate}, events=recorder.events)
-    await any_workers.start({"a": gate}, events=recorder.events)
+    first = await workers.start({"a": gate}, events=recorder.events)
+    await workers.start({"a": gate}, events=recorder.events)
     await jobs.add_many("a", 3, queue="q")
     await gate.until_inside(1)
     holder = await lock_of(jobs)
@@ -118,11 +118,11 @@ async def test_a_resume_while_a_job_is_running_keeps_the_queue_serial(
 
 
 async def test_a_queue_is_not_stuck_if_its_job_ends_while_it_is_resumed(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     """The write has begun before the queue belongs to its pool again, so it does not free the queue."""
     gate = Gate()
-    await any_workers.start({"a": gate}, events=recorder.events)
+    await workers.start({"a": gate}, events=recorder.events)
     await jobs.add_many("a", 2, queue="q")
     await gate.until_inside(1)
     await utils.pause_queue("q")
@@ -137,11 +137,11 @@ async def test_a_queue_is_not_stuck_if_its_job_ends_while_it_is_resumed(
 
 
 async def test_a_job_that_ends_first_frees_the_queue_for_the_resume(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     """The resume waits for the write that ends the job, and finds it gone."""
     gate = Gate()
-    await any_workers.start({"a": gate}, events=recorder.events)
+    await workers.start({"a": gate}, events=recorder.events)
     (first,) = await jobs.add_many("a", 1, queue="q")
     await gate.until_inside(1)
     await utils.pause_queue("q")
@@ -204,21 +204,21 @@ async def until_write_waits(utils: WorkerUtils, sessions: int = 1) -> None:
 
 
 async def test_a_pause_outlives_every_worker(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     gate = Gate()
     for _ in range(2):
-        await any_workers.start({"a": gate}, events=recorder.events)
+        await workers.start({"a": gate}, events=recorder.events)
     await jobs.add_many("a", 3, queue="q")
     await gate.until_inside(1)
     await utils.pause_queue("q")
     await recorder.wait_for(PoolPaused, count=2)
-    for runner in any_workers._runners:
+    for runner in workers._runners:
         async with asyncio.timeout(60):
             await runner.kill()
     assert await lock_of(jobs) == "py:hold"
     assert {row["attempts"] for row in await jobs.all()} == {0}
-    await any_workers.start({"a": gate, "b": passing}, events=recorder.events)
+    await workers.start({"a": gate, "b": passing}, events=recorder.events)
     await jobs.add("b")
     await recorder.wait_for(JobSucceeded, matching=lambda event: event.job.task_identifier == "b")
     assert len(gate.started) == 1
@@ -227,12 +227,12 @@ async def test_a_pause_outlives_every_worker(
 
 
 async def test_a_worker_ends_the_pause_at_its_time(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     pause = await utils.pause_queue("q", until=timedelta(seconds=0.5))
     await jobs.add("a", queue="q")
     for _ in range(2):
-        await any_workers.start({"a": passing}, events=recorder.events)
+        await workers.start({"a": passing}, events=recorder.events)
     started = await recorder.wait_for(JobStarted)
     assert started.job.locked_at is not None
     assert pause.until is not None
@@ -295,11 +295,11 @@ async def test_a_pause_in_a_transaction_begins_when_it_is_committed(utils: Worke
 
 
 async def test_nothing_that_unlocks_queues_ends_a_pause(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     """Clean-up of queues, stale locks, unlocking and recovering of the pool that held the queue."""
     gate = Gate()
-    await any_workers.start({"a": gate}, events=recorder.events)
+    await workers.start({"a": gate}, events=recorder.events)
     await jobs.add("a", queue="q")
     await gate.until_inside(1)
     holder = await lock_of(jobs)
@@ -315,7 +315,7 @@ async def test_nothing_that_unlocks_queues_ends_a_pause(
     await utils.force_unlock_workers([holder])
     with pytest.raises(InvalidArgumentError, match="the queues it locks are paused; resume them"):
         await utils.force_unlock_workers(["py:hold"])
-    await any_workers.close()
+    await workers.close()
     await utils.sweep_stale_workers()
     assert await jobs.connection.fetchval(HELD) == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from graphile_worker import JobSpec, Pause, WorkerUtils, task
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolPaused, PoolResumed
 from graphile_worker.testing.recorder import EventRecorder
+from support.cases import Cases
 from support.working import Gate, Jobs, Workers, until, until_listening
 
 
@@ -28,11 +30,11 @@ TASKS = {"a": passing, "b": passing}
 
 
 async def test_jobs_of_a_paused_task_wait_until_it_is_resumed(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     await utils.pause_task(named, reason="deploy")
     waiting = await jobs.add("a")
-    await any_workers.start(TASKS, events=recorder.events)
+    await workers.start(TASKS, events=recorder.events)
     await jobs.add("b")
     await recorder.wait_for(JobSucceeded)
     await jobs.until_left(waiting)
@@ -102,9 +104,9 @@ async def test_what_a_fetch_in_flight_brings_is_returned(
 
 
 async def test_everything_is_paused_and_resumed_at_once(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, recorder: EventRecorder
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    await any_workers.start(TASKS, events=recorder.events)
+    await workers.start(TASKS, events=recorder.events)
     await until_listening(recorder, jobs.connection)
     await utils.pause_all()
     await recorder.wait_for(PoolPaused)
@@ -166,13 +168,13 @@ async def test_two_pauses_and_one_resume(utils: WorkerUtils) -> None:
 
 
 async def test_a_drain_leaves_paused_jobs_and_says_so(
-    utils: WorkerUtils, jobs: Jobs, any_workers: Workers, caplog: pytest.LogCaptureFixture
+    utils: WorkerUtils, jobs: Jobs, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
     await utils.pause_task("a", reason="deploy")
     await utils.pause_queue("slow")
     await utils.add_jobs([JobSpec("a"), JobSpec("a"), JobSpec("b"), JobSpec("b", queue_name="slow")])
     with caplog.at_level(logging.INFO, "graphile_worker"):
-        await any_workers.once(TASKS)
+        await workers.once(TASKS)
     assert sorted(row["identifier"] for row in await jobs.all()) == ["a", "a", "b"]
     assert await jobs.connection.fetchval("select max(attempts) from graphile_worker._private_jobs") == 0
     lines = [record.getMessage() for record in caplog.records]
@@ -191,24 +193,26 @@ async def test_a_pause_is_seen_although_no_notification_arrives(
     assert (await recorder.wait_for(PoolPaused)).pause.task_identifier == "a"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ({"until": timedelta(0)}, "until: must be in the future"),
-        ({"until": datetime(2020, 1, 1, tzinfo=UTC)}, "until: must be in the future"),
-        ({"until": datetime(2120, 1, 1)}, "until: .* has no time zone"),
-        ({"until": "1h"}, "until: expected a datetime"),
-        ({"reason": 7}, "reason: expected text"),
-        ({"reason": "a\0b"}, "reason: contains a NUL byte"),
-        ({"reason": "a" * 1001}, "reason: has 1001 characters; at most 1000 are allowed"),
-    ],
-)
-async def test_terms_that_make_no_sense_are_refused(
-    utils: WorkerUtils, arguments: dict[str, Any], problem: str
-) -> None:
-    for pausing in (utils.pause_task("a", **arguments), utils.pause_queue("q", **arguments)):
-        with pytest.raises(InvalidArgumentError, match=problem):
-            await pausing
+SENSELESS: list[tuple[dict[str, Any], str]] = [
+    ({"until": timedelta(0)}, "until: must be in the future"),
+    ({"until": datetime(2020, 1, 1, tzinfo=UTC)}, "until: must be in the future"),
+    ({"until": datetime(2120, 1, 1)}, "until: .* has no time zone"),
+    ({"until": "1h"}, "until: expected a datetime"),
+    ({"reason": 7}, "reason: expected text"),
+    ({"reason": "a\0b"}, "reason: contains a NUL byte"),
+    ({"reason": "a" * 1001}, "reason: has 1001 characters; at most 1000 are allowed"),
+]
+
+
+async def test_terms_that_make_no_sense_are_refused(utils: WorkerUtils) -> None:
+    with Cases() as cases:
+        for arguments, problem in SENSELESS:
+            for pausing in (partial(utils.pause_task, "a"), partial(utils.pause_queue, "q")):
+                with (
+                    cases(pausing.func.__name__, arguments),
+                    pytest.raises(InvalidArgumentError, match=problem),
+                ):
+                    await pausing(**arguments)
     with pytest.raises(InvalidArgumentError, match="task: must not be empty"):
         await utils.pause_task("")
     with pytest.raises(InvalidArgumentError, match="queue_name: must not be empty"):

@@ -10,18 +10,20 @@ import pytest
 from msgspec.structs import replace
 
 from graphile_worker.job import Job
+from graphile_worker.queries.fetch import may_queues_be_next
 from graphile_worker.queries.hold import (
     BACKLOG,
     ID,
     RowsKeptError,
+    begin_batch,
     end_batch,
     get_held_jobs,
+    held_jobs,
     may_have_backlog,
     settle_jobs,
     warm_up,
 )
-from graphile_worker.queries.rows import taken_jobs
-from queries.explaining import tune
+from plans.explaining import tune
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
 
@@ -40,8 +42,7 @@ async def session(database_url: str, statements: Statements) -> AsyncIterator[An
     connection = await asyncpg.connect(database_url)
     await tune(connection, statements.schema)
     await warm_up(connection, statements.schema)
-    transaction = connection.transaction()
-    await transaction.start()
+    await begin_batch(connection, statements.schema)
     yield connection
     await connection.close()
 
@@ -67,7 +68,7 @@ async def held(statements: Statements, session: Any, limit: int = 100, **terms: 
 
 
 def jobs_of(statements: Statements, rows: Sequence[Any]) -> Sequence[Job]:
-    return taken_jobs(rows, POOL, statements.tasks)
+    return held_jobs(rows, POOL, statements.tasks)
 
 
 async def test_rows_are_locked_and_come_as_if_they_were_written(statements: Statements, session: Any) -> None:
@@ -108,6 +109,49 @@ async def test_nothing_is_held_if_a_named_queue_may_be_next(
     await add(statements, 5)
     await Jobs(connection).add(next(iter(statements.tasks.values())), queue="q", priority=-1)
     assert await held(statements, session) == []
+
+
+OTHERS = {
+    "of an unknown task": "task_id = (select max(id) from {schema}._private_tasks)",
+    "later": "run_at = now() + interval '1 hour'",
+    "held back": """flags = '{{"no": true}}'""",
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
+async def test_jobs_of_queues_that_this_worker_cannot_take_now_do_not_count(
+    statements: Statements, session: Any, connection: Any, change: str
+) -> None:
+    ids = await add(statements, 5)
+    await connection.execute(f"insert into {SCHEMA}._private_tasks (identifier) values ('unknown')")
+    task = next(iter(statements.tasks.values()))
+    for n in range(98):
+        await Jobs(connection).add(task, queue="q" if n % 2 else "p", priority=-1)
+    changes = OTHERS[change].format(schema=SCHEMA)
+    await connection.execute(f"update {SCHEMA}._private_jobs set {changes} where job_queue_id is not null")
+    terms: dict[str, Any] = {"tasks": statements.tasks, "forbidden_flags": ["no"]}
+    assert not await may_queues_be_next(connection, statements.schema, **terms)
+    rows = await held(statements, session, forbidden_flags=["no"])
+    assert [row[ID] for row in rows] == ids
+    await Jobs(connection).add(task, queue="q")
+    assert await may_queues_be_next(connection, statements.schema, **terms)
+    assert await statements.fetch_plain(limit=5, forbidden_flags=["no"]) == []
+
+
+async def test_a_queue_with_many_jobs_is_not_read_to_its_end(statements: Statements, connection: Any) -> None:
+    task = next(iter(statements.tasks.values()))
+    await Jobs(connection).add(task, queue="q")
+    await connection.execute(
+        f"insert into {SCHEMA}._private_jobs (task_id, job_queue_id, run_at) "
+        f"select task_id, job_queue_id, now() + interval '1 hour' from {SCHEMA}._private_jobs, "
+        "generate_series(1, 99)"
+    )
+    await connection.execute(f"update {SCHEMA}._private_jobs set run_at = now() + interval '1 hour'")
+    assert await may_queues_be_next(connection, statements.schema, tasks=statements.tasks)
+    await connection.execute(
+        f"delete from {SCHEMA}._private_jobs where id = (select min(id) from {SCHEMA}._private_jobs)"
+    )
+    assert not await may_queues_be_next(connection, statements.schema, tasks=statements.tasks)
 
 
 async def test_the_end_deletes_and_locks(statements: Statements, session: Any) -> None:

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.queries.hold import get_held_jobs
-from queries.explaining import Plan, tune
+from plans.explaining import Plan, tune
 from queries.statements import Statements, statements_on
 
 LOCKED = 500

@@ -64,7 +64,8 @@ REACHED_BY_CLIENTS = [
     *(
         f"recovery/{name}"
         for name in (
-            "delete_dead_workers", "deregister_rust_workers", "has_rust_workers", "list_workers",
+            "delete_dead_workers", "delete_old_rust_workers", "deregister_rust_workers", "has_rust_rows",
+            "list_workers",
             "mark_unreachable_workers", "orphaned_jobs", "purge_recoveries", "recover_jobs", "sweep_lock",
         )
     ),

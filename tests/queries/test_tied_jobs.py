@@ -11,7 +11,7 @@ import pytest
 from graphile_worker.queries.fetch import Ranges
 from graphile_worker.queries.hold import ID, RUN_AT, Ties, get_held_jobs, get_tied_jobs, ties_of
 from graphile_worker.worker.watermarks import ranges, ranges_up_to
-from queries.explaining import ExplainingConnection, tune
+from plans.explaining import ExplainingConnection, tune
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
 

@@ -19,14 +19,13 @@ from graphile_worker.hooks.events import PoolEvicted
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
-from support.pgbouncer import MISSING, PROGRAM, pgbouncer_to
+from support.pgbouncer import pgbouncer_to
 from support.proxy import HalfOpenProxy, proxy_to
 from support.worker_process import Start, program
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 TASKS = Path(__file__).with_name("tasks_to_lose.py")
 LONGER_THAN_THE_SWEEP = 2.5  # seconds; one whose heartbeats count is missed after two intervals of them
-needs_pgbouncer = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
 
 async def _no_worker_is_lost(utils: WorkerUtils) -> None:
@@ -92,7 +91,6 @@ def pooled_url(database_url: str) -> Iterator[str]:
         yield url
 
 
-@needs_pgbouncer
 async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked(
     start: Start, pooled_url: str, jobs: Jobs, history: History, utils: WorkerUtils, graveyard: Graveyard
 ) -> None:
@@ -109,7 +107,6 @@ async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked
     await jobs.until_gone()
 
 
-@needs_pgbouncer
 async def test_behind_a_pooler_a_killed_worker_is_missed_all_the_same(
     start: Start, pooled_url: str, jobs: Jobs, history: History
 ) -> None:

@@ -1,64 +1,20 @@
-"""Sharing a database with the Rust port and with Node: heartbeats for the former, renewed locks for both."""
+"""Sharing a database with Node and the Rust port: locks of long jobs are renewed."""
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
-from graphile_worker.client import WorkerUtils
 from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
-from recovery.dead import QUICK, Graveyard
+from recovery.dead import Graveyard
 from support.working import SCHEMA, Gate, Jobs, Workers, until
-
-RUST_TABLE = f"""
-create table {SCHEMA}._private_workers (
-  id text primary key, last_heartbeat_at timestamptz not null, started_at timestamptz not null default now(),
-  metadata jsonb
-)
-"""
-
-
-async def _rust_rows(connection: Any) -> dict[str, Any]:
-    rows = await connection.fetch(f"select *, metadata ->> 'pid' as pid from {SCHEMA}._private_workers")
-    return {row["id"]: row for row in rows}
 
 
 async def _later(connection: Any) -> datetime:
     """A time at which locks of two hours ago are older than four hours."""
     return await connection.fetchval("select now() + interval '3 hours'")
-
-
-@pytest.mark.parametrize("recovery", [True, False])
-async def test_a_worker_shows_the_rust_port_that_it_lives_and_that_it_ends(
-    workers: Workers, connection: Any, recovery: bool
-) -> None:
-    await connection.execute(RUST_TABLE)
-    runner = await workers.start({"work": Gate()}, recovery=recovery, **QUICK)
-
-    async def is_known() -> bool:
-        return runner.pool_id in await _rust_rows(connection)
-
-    await until(is_known)
-    assert (await _rust_rows(connection))[runner.pool_id]["pid"] == str(os.getpid())
-    await workers.stop(runner)
-    assert await _rust_rows(connection) == {}
-
-
-async def test_a_dead_worker_is_removed_from_the_rust_ports_table_too(
-    utils: WorkerUtils, connection: Any, graveyard: Graveyard
-) -> None:
-    await connection.execute(RUST_TABLE)
-    await connection.execute(
-        f"insert into {SCHEMA}._private_workers values ('pool-dead', now()), ('graphile_worker_ab', now())"
-    )
-    await graveyard.bury("pool-dead")
-    await utils.sweep_stale_workers()
-    assert list(await _rust_rows(connection)) == ["graphile_worker_ab"]
 
 
 async def test_a_job_that_runs_for_hours_renews_its_lock_and_that_of_its_queue(

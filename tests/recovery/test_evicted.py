@@ -207,7 +207,7 @@ class TestWhileItIsInDoubt:
         gate.open()
         await watching.add("work")
         runner._running_pool.nudge()
-        await asyncio.sleep(0.5)  # nothing may happen, so there is nothing to wait for
+        await asyncio.sleep(0.5)  # timing: nothing may happen, so there is no event; more is as good
         assert len(gate.started) == 1
         assert [row["locked_by"] for row in await watching.all()] == [runner.pool_id, None]
         await silenced.end()

@@ -11,6 +11,7 @@ import pytest
 from graphile_worker import JobHelpers
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.holding import HELD, HOLD_LONG
+from support.held_load import never_slow
 from support.worker_process import Start, WorkerProcess, recorded
 from support.working import SCHEMA, Jobs, Workers, until
 
@@ -59,6 +60,56 @@ async def suspend_while_holding(worker: WorkerProcess, jobs: Jobs) -> set[int]:
 
     await until(is_suspended)
     return held
+
+
+ADD_WITH_KEYS = f"""
+select from {SCHEMA}.add_jobs(array(
+    select json_populate_record(null::{SCHEMA}.job_spec, json_build_object(
+        'identifier', 'short', 'job_key', case when n % 20 = 0 then $1 || n end,
+        'run_at', now() - interval '1 day' + n * interval '1 ms'
+    )) from generate_series(1, 2000) n
+))
+"""
+KEYED = (
+    f"select id, key from {SCHEMA}._private_jobs where key is not null and locked_at is null order by run_at"
+)
+ROUNDS = 3
+COUNT, LOOK_EVERY = 3_000, 100  # jobs
+
+
+async def test_nobody_waits_for_a_key_beside_a_suspended_worker(
+    start: Start, database_url: str, jobs: Jobs
+) -> None:
+    """Its batches stay open with jobs before, between and after those that have a key."""
+    worker = start(*QUIET, url=database_url, tasks=TASKS, **QUICK_ENVIRONMENT, **LONG)
+    await until_holding(jobs)
+    await jobs.until_gone()
+    await jobs.connection.execute("set lock_timeout = '10s'")  # long for a busy machine
+    held: set[int] = set()
+    loads = 0
+
+    async def is_suspended() -> bool:
+        nonlocal held, loads
+        if await jobs.count() < 1_000:
+            loads += 1
+            await jobs.connection.execute(ADD_WITH_KEYS, f"{loads} ")
+        if not await jobs.connection.fetchval(HELD):
+            return False
+        worker.send(signal.SIGSTOP)
+        held = await held_jobs(jobs)
+        if held:
+            return True
+        worker.send(signal.SIGCONT)
+        return False
+
+    for _ in range(ROUNDS):
+        await until(is_suspended)
+        waiting = await jobs.connection.fetch(KEYED)
+        assert held.isdisjoint(row["id"] for row in waiting)
+        for row in waiting[:5]:
+            await jobs.add("short", key=row["key"])
+        worker.send(signal.SIGCONT)
+    await jobs.until_gone()
 
 
 async def test_the_jobs_of_a_suspended_worker_run_elsewhere_after_its_grace(
@@ -129,19 +180,22 @@ async def test_a_blocked_event_loop_loses_no_job_and_none_runs_twice(
 
 
 @pytest.mark.parametrize("is_registered", [False, True])
-async def test_nothing_is_held_without_recovery(workers: Workers, jobs: Jobs, is_registered: bool) -> None:
+async def test_nothing_is_held_without_recovery(
+    workers: Workers, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, is_registered: bool
+) -> None:
     locked: list[bool] = []
 
     async def look(payload: Any, helpers: JobHelpers) -> None:
-        if payload["n"] % 500 == 0:
+        if payload["n"] % LOOK_EVERY == 0:
             (row,) = await helpers.query(
                 f"select locked_by from {SCHEMA}._private_jobs where id = $1", helpers.job.id
             )
             locked.append(row["locked_by"] == helpers.job.locked_by)
 
-    await jobs.add_many("look", 10_000)
+    never_slow(monkeypatch)
+    await jobs.add_many("look", COUNT)
     if is_registered:
         await jobs.connection.execute(f"drop table {SCHEMA}._private_py_last_death cascade")
     await workers.start({"look": look}, hold=1, recovery=is_registered, **QUICK)
     await jobs.until_gone()
-    assert locked == [True] * 20
+    assert locked == [True] * (COUNT // LOOK_EVERY)

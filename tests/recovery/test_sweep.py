@@ -21,6 +21,7 @@ from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import Graveyard
+from support.trap import FAULTS
 from support.working import SCHEMA, Jobs
 
 RECOVERED = "Job recovered after worker interruption"
@@ -241,17 +242,29 @@ class TestInterceptors:
         assert report.returned == [left]
         assert await graveyard.workers() == {}
 
+    @pytest.mark.parametrize("fault", FAULTS)
+    @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
     async def test_one_that_fails_or_talks_nonsense_is_logged_and_the_job_given_back(
-        self, jobs: Jobs, hooked: WorkerUtils, graveyard: Graveyard, caplog: pytest.LogCaptureFixture
+        self,
+        jobs: Jobs,
+        hooked: WorkerUtils,
+        graveyard: Graveyard,
+        caplog: pytest.LogCaptureFixture,
+        fault: type[BaseException],
+        is_async: bool,
     ) -> None:
         job_id = await jobs.add("work")
         await graveyard.bury("pool-dead")
         await graveyard.give("pool-dead", job_id)
 
         def broken(job: Job) -> None:
-            raise ValueError("broken")
+            raise fault("broken")
 
-        hooked.hooks.on_recovery(broken)
+        async def broken_later(job: Job) -> None:
+            await asyncio.sleep(0)
+            raise fault("broken")
+
+        hooked.hooks.on_recovery(broken_later if is_async else broken)
         hooked.hooks.on_recovery(lambda job: "nonsense")  # type: ignore[arg-type, return-value]
         assert (await hooked.sweep_stale_workers()).recovered[0].returned == [job_id]
         assert "on_recovery failed" in caplog.text

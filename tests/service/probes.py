@@ -10,6 +10,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.worker_process import WorkerProcess
+from support.working import PATIENCE
 
 AT = "serving health checks and metrics at "
 
@@ -36,14 +37,14 @@ def address_of(process: WorkerProcess) -> str:
 
 async def probe(address: str, path: str) -> Probe:
     """A request that never waits for long."""
-    async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
         response = await client.get(address + path)
     return Probe(response.status_code, json.loads(response.text))
 
 
 async def scrape(address: str) -> dict[str, float]:
     """The metrics of this package by name and labels, read by the official parser."""
-    async with httpx.AsyncClient(timeout=30, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
         response = await client.get(f"{address}/metrics")
     assert response.status_code == 200, response.text
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")

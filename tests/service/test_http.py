@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from prometheus_client import REGISTRY, Counter, Gauge
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metric
 
 from graphile_worker import Runner, run
 from graphile_worker.awaitable import AwaitableContext
@@ -20,7 +20,9 @@ from graphile_worker.service.http.reporting_plugin import ReportingPlugin
 from graphile_worker.service.http.worker_processes import WorkerProcesses
 from service.probes import address_of, probe, scrape
 from service.programs import Start, write_program
+from support.programs import needed
 from support.proxy import Proxy, proxy_to
+from support.trap import FAULTS
 from support.working import Jobs, until
 
 SUCCESSES = "jobs_total[outcome=success,task=hello]"
@@ -118,7 +120,7 @@ async def test_one_scrape_for_several_processes(start: Start, tmp_path: Path, jo
     assert (after[SUCCESSES], after["slots"]) == (20, 4)  # counters stay, gauges are those of the living
 
     children = subprocess.run(
-        ["pgrep", "-P", str(worker.pid)], capture_output=True, text=True, check=True
+        [needed("pgrep"), "-P", str(worker.pid)], capture_output=True, text=True, check=True
     ).stdout.split()
     living = {each["pid"] for each in (await probe(at, "/readyz?verbose")).body["workers"]}
     (front,) = {int(pid) for pid in children} - living
@@ -262,3 +264,20 @@ async def test_one_of_several_processes_has_the_gauges_about_the_database(
     assert (await scrape(at))["jobs_table_bytes"] > 0
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_worker_survives_what_collectors_of_the_application_raise(
+    database_url: str, fault: type[BaseException]
+) -> None:
+    class Breaks:
+        def collect(self) -> list[Metric]:
+            raise fault("as asked")
+
+    registry = CollectorRegistry()
+    registry.register(Breaks())
+    plugin = HttpPlugin(0, "127.0.0.1", registry=registry)
+    async with run(task_list={"hello": lambda: None}, connection_string=database_url, plugins=[plugin]):
+        assert plugin.url is not None
+        assert (await probe(plugin.url, "/metrics")).status == 500
+        await until(lambda: _is(plugin.url or "", "/readyz", 200))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
@@ -86,25 +86,91 @@ async def test_slow_clients_are_sent_away_and_delay_no_other(
         assert not reader.at_eof()  # the first one still has its time
 
 
-async def test_there_are_at_most_so_many_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
-    async with connected(port) as (_, writer):
-        writer.write(b"GET / HTT")
-        async with asyncio.timeout(60):
-            while True:  # until the first one is accepted
-                try:
-                    if not await exchange(port, b"GET / HTTP/1.1\r\n\r\n"):
-                        break
-                except ConnectionError:
-                    break
-        writer.write(b"P/1.1\r\n\r\n")
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                if "200 OK" in await exchange(port, b"GET / HTTP/1.1\r\n\r\n"):
-                    return
-            except ConnectionError:
-                await asyncio.sleep(0.01)
+GET = b"GET / HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTT"], ids=["silent", "slow"])
+async def test_beside_connections_that_only_wait_the_oldest_one_is_closed(port: int, sent: bytes) -> None:
+    """Twice as many as may be open. Whoever comes next is served, and the youngest of them still are."""
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        clients = [await stack.enter_async_context(connected(port)) for _ in range(2 * http.MAX_CONNECTIONS)]
+        for _, writer in clients:
+            writer.write(sent)
+        for _ in range(3):
+            assert "200 OK" in await exchange(port, GET)
+        for reader, _ in clients[: http.MAX_CONNECTIONS]:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        reader, writer = clients[-1]
+        writer.write(GET.removeprefix(sent))
+        assert b"200 OK" in await reader.read()
+
+
+async def test_a_request_is_answered_while_idle_connections_keep_coming(port: int) -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        for _ in range(20):
+            for _ in range(http.MAX_CONNECTIONS // 4):
+                await stack.enter_async_context(connected(port))
+            assert "200 OK" in await exchange(port, GET)
+
+
+async def test_who_does_not_read_is_closed_before_who_waits_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And without those, one that waits for an answer: a probe is never refused."""
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 2)
+    began, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(request: Request) -> Response:
+        if request.path == "/large":
+            return Response(200, b"x" * 50_000_000)
+        if request.path == "/slow":
+            began.release()
+            await go_on.wait()
+        return json_response(200, {})
+
+    listening = bind("127.0.0.1", 0)
+    number = listening.getsockname()[1]
+    server = HttpServer(slow)
+    await server.open(listening)
+    try:
+        async with AsyncExitStack() as stack, asyncio.timeout(60):
+            waiting, first = await stack.enter_async_context(connected(number))
+            first.write(b"GET /slow HTTP/1.1\r\n\r\n")
+            await began.acquire()
+            large, second = await stack.enter_async_context(connected(number))
+            second.write(b"GET /large HTTP/1.1\r\n\r\n")
+            await large.readuntil(b"\r\n\r\n")
+            assert "200 OK" in await exchange(number, GET)
+            other, third = await stack.enter_async_context(connected(number))
+            third.write(b"GET /slow HTTP/1.1\r\n\r\n")
+            await began.acquire()
+            assert "200 OK" in await exchange(number, GET)
+            with suppress(ConnectionError):
+                assert await waiting.read() == b""
+            go_on.set()
+            assert b"200 OK" in await other.read()
+    finally:
+        await server.close()
+
+
+async def test_an_answer_that_takes_too_long_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http, "ANSWER_WITHIN", 0.05)
+
+    async def hang(request: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    listening = bind("127.0.0.1", 0)
+    server = HttpServer(hang)
+    await server.open(listening)
+    try:
+        assert "503 Service Unavailable" in await exchange(listening.getsockname()[1], GET)
+    finally:
+        await server.close()
+    assert "GET / took longer than 0.05 seconds" in caplog.text
 
 
 def test_a_port_in_use_and_an_unknown_address_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from cli.terminal import Terminal
 from service.programs import Start, write_program
 from support.command_line import clean_environment
+from support.programs import needed
 from support.working import Jobs
 
 COMMAND = ("-m", "graphile_worker", "--tasks", "jobs.py:tasks")
@@ -57,15 +59,22 @@ def terminal(tmp_path: Path, database_url: str) -> Iterator[Open]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_the_command_starts_again_with_the_current_code_in_the_same_process(
+async def test_the_command_ends_running_jobs_and_starts_again_with_the_current_code_in_the_same_process(
     start: Start, tmp_path: Path, jobs: Jobs, processes: int
 ) -> None:
     write_jobs(tmp_path, "one")
     worker = start(*COMMAND, "--processes", processes).wait_for("ready: ", times=processes)
+    await jobs.add("wait")
+    worker.wait_for("waiting")
     write_jobs(tmp_path, "two")
     worker.send(signal.SIGHUP)
-    worker.wait_for("got SIGHUP; ").wait_for("restarting with the current code")
+    worker.wait_for("got SIGHUP; ").wait_for("finishing the running jobs")
+    assert "restarting with" not in worker.output
+    (tmp_path / "go_on").touch()
+    worker.wait_for("completed in").wait_for("restarting with the current code")
     worker.wait_for("ready: ", times=2 * processes)
+    assert worker.output.count("waiting") == 1
+    assert await jobs.count() == 0
     await jobs.add("hello")
     worker.wait_for("hello from two")
     assert worker.process.poll() is None
@@ -74,34 +83,16 @@ async def test_the_command_starts_again_with_the_current_code_in_the_same_proces
     assert "hello from one" not in worker.output
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_a_program_starts_again_too(start: Start, tmp_path: Path, jobs: Jobs, processes: int) -> None:
-    write_program(tmp_path / "worker.py", f"processes={processes}")
-    worker = start("worker.py").wait_for("ready: ", times=processes)
-    write_program(tmp_path / "worker.py", f"processes={processes}", version="two")
+async def test_a_program_starts_again_too(start: Start, tmp_path: Path, jobs: Jobs) -> None:
+    write_program(tmp_path / "worker.py", "processes=2")
+    worker = start("worker.py").wait_for("ready: ", times=2)
+    write_program(tmp_path / "worker.py", "processes=2", version="two")
     worker.send(signal.SIGHUP)
-    worker.wait_for("ready: ", times=2 * processes)
+    worker.wait_for("ready: ", times=4)
     await jobs.add("hello")
     worker.wait_for("hello from two")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_running_jobs_end_before_it_starts_again(
-    start: Start, tmp_path: Path, jobs: Jobs, processes: int
-) -> None:
-    write_jobs(tmp_path, "one")
-    worker = start(*COMMAND, "--processes", processes).wait_for("ready: ", times=processes)
-    await jobs.add("wait")
-    worker.wait_for("waiting")
-    worker.send(signal.SIGHUP)
-    worker.wait_for("finishing the running jobs")
-    assert "restarting with" not in worker.output
-    (tmp_path / "go_on").touch()
-    worker.wait_for("completed in").wait_for("ready: ", times=2 * processes)
-    assert worker.output.count("waiting") == 1
-    assert await jobs.count() == 0
 
 
 async def test_a_job_that_takes_too_long_is_returned_and_runs_again(
@@ -252,7 +243,9 @@ def test_the_worker_process_of_several_stops_by_it(start: Start, tmp_path: Path)
     """Only the parent reloads; a worker process that gets the signal itself is replaced."""
     write_jobs(tmp_path, "one")
     worker = start(*COMMAND, "--processes", "2").wait_for("ready: ", times=2)
-    found = subprocess.run(["pgrep", "-P", str(worker.pid)], capture_output=True, text=True, check=True)
-    subprocess.run(["kill", "-HUP", found.stdout.split()[0]], check=True)
+    found = subprocess.run(
+        [needed("pgrep"), "-P", str(worker.pid)], capture_output=True, text=True, check=True
+    )
+    os.kill(int(found.stdout.split()[0]), signal.SIGHUP)
     worker.wait_for("was killed by SIGHUP; starting another").wait_for("ready: ", times=3)
     assert "restarting with" not in worker.output

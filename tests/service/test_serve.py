@@ -19,6 +19,7 @@ from graphile_worker.errors import ConfigError
 from graphile_worker.service.health_file import read_health_files
 from service.programs import Start, write_program
 from support.command_line import clean_environment
+from support.programs import needed
 from support.working import Jobs
 
 
@@ -27,8 +28,9 @@ def pids(output: str) -> set[int]:
     return {int(pid) for pid in re.findall(r"hello from \w+ in process (\d+)", output)}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("processes", "number"), [(1, signal.SIGTERM), (1, signal.SIGINT), (2, signal.SIGTERM)]
+)
 async def test_a_program_runs_jobs_and_ends_by_the_signal(
     start: Start, tmp_path: Path, jobs: Jobs, processes: int, number: signal.Signals
 ) -> None:
@@ -45,11 +47,8 @@ async def test_a_program_runs_jobs_and_ends_by_the_signal(
     assert await jobs.count() == 0
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_once_ends_with_status_0_when_no_job_is_ready(
-    start: Start, tmp_path: Path, jobs: Jobs, processes: int
-) -> None:
-    write_program(tmp_path / "worker.py", f"once=True, processes={processes}")
+async def test_once_ends_with_status_0_when_no_job_is_ready(start: Start, tmp_path: Path, jobs: Jobs) -> None:
+    write_program(tmp_path / "worker.py", "once=True, processes=2")
     for _ in range(10):
         await jobs.add("hello")
     program = start("worker.py")
@@ -62,7 +61,7 @@ async def test_a_killed_process_is_replaced(start: Start, tmp_path: Path) -> Non
     write_program(tmp_path / "worker.py", "processes=2")
     program = start("worker.py").wait_for("ready: graphile-worker", times=2)
     children = subprocess.run(
-        ["pgrep", "-P", str(program.pid)], capture_output=True, text=True, check=True
+        [needed("pgrep"), "-P", str(program.pid)], capture_output=True, text=True, check=True
     ).stdout.split()
     os.kill(int(children[0]), signal.SIGKILL)
     program.wait_for(f"worker process {children[0]} was killed by SIGKILL; starting another")

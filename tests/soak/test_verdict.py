@@ -122,6 +122,14 @@ def test_jobs_that_wait_may_need_room_and_others_may_not() -> None:
     assert complaints(course(waiting)) == ["size of _private_tasks"]
 
 
+def test_what_is_kept_on_purpose_may_grow() -> None:
+    def keeping(sample: Sample, number: int) -> Sample:
+        kept = {"_private_py_errors_20300131": number * MEGABYTE, "_private_py_errors": number * MEGABYTE}
+        return replace(sample, sizes=dict(sample.sizes) | kept)
+
+    assert complaints(course(keeping)) == ["size of _private_py_errors"]
+
+
 def test_a_few_samples_are_no_proof() -> None:
     with pytest.raises(ValueError, match="5 samples say nothing"):
         judge(course()[:5])

@@ -17,10 +17,10 @@ from graphile_worker.options import MOST_HOLD
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
-LOAD = 4500  # jobs: many fetches, for tests in which nothing is held
-SMALL_LOAD = 900  # jobs: the first fetch after a pause holds none, and takes MAX_FETCH at most
-MAX_FETCH = 400  # jobs; a fifth of what is usual, like the other sizes
-FIRST, WARMING = 200, 50  # jobs of the first batch, and of fetches until it can begin
+LOAD = 900  # jobs: several fetches, for tests in which nothing is held
+SMALL_LOAD = 400  # jobs: the first fetch after a pause holds none, the third has room for those of a test
+MAX_FETCH = 160  # jobs; a twelfth of what is usual; the other sizes are smaller too
+WARMING = 50  # jobs of fetches until the first batch can begin
 ROUNDS = 100  # small loads after which a worker that has held nothing never will
 T = TypeVar("T")
 
@@ -61,8 +61,8 @@ def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphile_worker.queries.hold.LOOK", "600000")
     monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_FETCH", MAX_FETCH)
     monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_PREFETCH", 2 * MAX_FETCH)
-    monkeypatch.setattr("graphile_worker.worker.holds.FIRST", FIRST)
-    monkeypatch.setattr("graphile_worker.worker.holds.WARMING", WARMING)
+    monkeypatch.setattr("graphile_worker.worker.hold_policy.FIRST", MAX_FETCH)
+    monkeypatch.setattr("graphile_worker.worker.hold_policy.WARMING", WARMING)
 
 
 async def quick() -> None:

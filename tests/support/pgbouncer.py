@@ -6,15 +6,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
-PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+from support.programs import needed
+from support.working import wait_until
+
 NOBODY = 65534
-MISSING = "pgbouncer is not installed (Debian: apt-get install pgbouncer)"
 
 SETTINGS = """
 [databases]
@@ -35,15 +35,18 @@ logfile = {folder}/pgbouncer.log
 
 @contextmanager
 def pgbouncer_to(url: str, *more_settings: str) -> Iterator[str]:
-    """Starts one; gives the URL of the same database through it. Further settings as lines of its file."""
-    assert PROGRAM is not None
+    """Starts one; gives the URL of the same database through it. Further settings as lines of its file.
+
+    Skips the test if PgBouncer is not installed.
+    """
+    program = needed("pgbouncer")
     folder = Path(tempfile.mkdtemp(prefix="gw-pgbouncer-"))
     folder.chmod(0o777)
     settings = folder / "pgbouncer.ini"
     settings.write_text("\n".join((SETTINGS.format(target=_target(url), folder=folder), *more_settings, "")))
     user = _account(url) if os.geteuid() == 0 else None  # it refuses to run as root
     process = subprocess.Popen(
-        [PROGRAM, str(settings)],
+        [program, str(settings)],
         user=user,
         group=user,
         extra_groups=None if user is None else [],
@@ -82,10 +85,15 @@ def _target(url: str) -> str:
 
 
 def _wait_for(socket: Path, process: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not socket.exists():
+    def said() -> str:
         log = folder / "pgbouncer.log"
-        said = log.read_text() if log.exists() else ""
-        assert process.poll() is None, f"pgbouncer has ended: {said}"
-        assert time.monotonic() < deadline, f"pgbouncer does not listen: {said}"
-        time.sleep(0.02)
+        return log.read_text() if log.exists() else ""
+
+    def listens() -> bool:
+        assert process.poll() is None, f"pgbouncer has ended: {said()}"
+        return socket.exists()
+
+    try:
+        wait_until(listens, every=0.02)
+    except TimeoutError:
+        raise AssertionError(f"pgbouncer does not listen: {said()}") from None

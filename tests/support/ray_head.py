@@ -14,7 +14,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 START_LIMIT = 120.0  # seconds
-END_LIMIT = 30.0  # seconds
+END_LIMIT = 60.0  # seconds
 
 SETTINGS = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # use the loopback interface, as on those systems

@@ -1,147 +1,128 @@
-"""The order in which the processes of a test run take the files: the longest first, so that all end together.
+"""How the processes of a test run share the tests: what takes longest comes first, so that all end together.
 
-pytest-xdist takes the files with the most tests first. Files with a few long tests would then come last, and
-one process would work for minutes while the others have nothing left to do.
+A run keeps in pytest's cache how long its tests took, and the next run reads that. Without a record, as in a
+fresh clone, files with many tests come first.
+
+The tests of a file run in one process if they share what a fixture starts for the whole file. Other files are
+split into parts, so that no process works on one for minutes while the others have nothing left to do.
 """
 
 from __future__ import annotations
 
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadScopeScheduling
 
-LONG_FILES = (
-    "tests/docs/test_code_blocks.py",
-    "tests/queries/test_plans.py",
-    "tests/typing/test_typing.py",
-    "tests/contrib/test_alembic.py",
-    "tests/acceptance/test_blocked_loop.py",
-    "tests/chaos/test_short.py",
-    "tests/test_limits.py",
-    "tests/django_backend/test_suite.py",
-    "tests/examples/test_shop.py",
-    "tests/faults/test_silent_network.py",
-    "tests/held/test_admin_functions.py",
-    "tests/worker/test_lost_batches.py",
-    "tests/recovery/test_poison.py",
-    "tests/worker/test_holds.py",
-    "tests/worker/test_holds_stopping.py",
-    "tests/worker/test_holds_refused.py",
-    "tests/worker/test_released_jobs.py",
-    "tests/recovery/test_held.py",
-    "tests/recovery/test_hold_guard.py",
-    "tests/interop/test_held_batches.py",
-    "tests/testing/test_pytest_plugin.py",
-    "tests/blocking/test_same_as_the_other.py",
-    "tests/contract/test_task_options.py",
-    "tests/admin/test_hostile_requests.py",
-    "tests/queries/test_bulk_plans.py",
-    "tests/recovery/test_killed.py",
-    "tests/cli/test_secrets.py",
-    "tests/cancel/test_races.py",
-    "tests/pauses/test_queues.py",
-    "tests/contract/test_once.py",
-    "tests/embedded/test_cluster.py",
-    "tests/cli/test_doctor.py",
-    "tests/acceptance/test_first_five_minutes.py",
-    "tests/docs/test_site.py",
-    "tests/cli/test_dev.py",
-    "tests/recovery/test_alive.py",
-    "tests/queries/test_hostile.py",
-    "tests/cli/test_newcomer_errors.py",
-    "tests/sql_functions/test_lost_adds_race.py",
-    "tests/worker/test_unwritable_outcomes.py",
-    "tests/history/test_waiting.py",
-    "tests/history/test_results.py",
-    "tests/worker/test_unwritten_memory.py",
-    "tests/admin/test_plans.py",
-    "tests/worker/test_run_order.py",
-    "tests/cli/test_malformed_urls.py",
-    "tests/service/test_reload.py",
-    "tests/service/test_serve.py",
-    "tests/embedded/test_sharing.py",
-    "tests/admin/test_hub.py",
-    "tests/cli/test_bench.py",
-    "tests/cli/test_dev_database.py",
-    "tests/client/test_add_jobs.py",
-    "tests/cron/test_many_schedulers.py",
-    "tests/contract/test_around_run.py",
-    "tests/app/test_command.py",
-    "tests/cli/test_watch.py",
-    "tests/acceptance/test_stopping.py",
-    "tests/foreign/test_transactions.py",
-    "tests/testing/test_jobs.py",
-    "tests/faults/test_server_away.py",
-    "tests/pauses/test_processes.py",
-    "tests/cli/test_bulk_commands.py",
-    "tests/embedded/test_account.py",
-    "tests/figures/test_recording.py",
-    "tests/contract/test_hooks.py",
-    "tests/worker/test_time_limits.py",
-    "tests/acceptance/test_exits.py",
-    "tests/contract/test_results.py",
-    "tests/contract/test_flags.py",
-    "tests/client/test_bulk_changes.py",
-    "tests/executors/test_processes.py",
-    "tests/contract/test_continuous.py",
-    "tests/widths/test_wide_queues.py",
-    "tests/cli/test_run.py",
-    "tests/contrib/test_servers.py",
-    "tests/acceptance/test_listener.py",
-    "tests/acceptance/test_time_limits.py",
-    "tests/interop/test_cancelling.py",
-    "tests/cli/test_results.py",
-    "tests/worker/test_fetch_above_watermarks.py",
-    "tests/interop/test_workers_together.py",
-    "tests/embedded/test_fixtures.py",
-    "tests/interop/test_pauses.py",
-    "tests/cli/test_jobs.py",
-    "tests/admin/test_failures.py",
-    "tests/acceptance/test_signals.py",
-    "tests/admin/test_operations.py",
-    "tests/django_backend/test_command.py",
-    "tests/contract/test_queues.py",
-    "tests/contract/test_batch_jobs.py",
-    "tests/queries/test_history_plans.py",
-    "tests/pauses/test_tasks.py",
-)
-"""The files that take longest, the longest first, as measured; the others follow by their number of tests."""
+RECORD = "graphile_worker/durations"  # in pytest's cache
+SHORT = 0.2  # seconds; the record leaves shorter tests out
+USUAL = 0.1  # seconds that a test takes which is not in the record
+PART = 10.0  # seconds that a part of a file takes, about
+SHARED = re.compile(r"\bscope=.(class|module|package)\b")
 
-TEST_BY_TEST = {"tests/docs/test_code_blocks.py"}
-"""Files that would take longer than the rest of the run; their tests share nothing and may run anywhere."""
+
+class Units:
+    """What runs in one process, in this order: a file, a part of one, or a long test."""
+
+    def __init__(self, tests: Iterable[str], record: Mapping[str, float], root: Path) -> None:
+        self._record = record
+        self._root = root
+        self._parts: dict[str, int] = {}
+        self._seconds: dict[str, float] = {}
+        in_files: dict[str, list[str]] = {}
+        for test in tests:
+            in_files.setdefault(_file(test), []).append(test)
+        for file, own in in_files.items():
+            seconds = sum(map(self._seconds_of, own))
+            self._parts[file] = 0 if self._is_shared(file) else max(1, round(seconds / PART))
+            for test in own:
+                unit = self.of(test)
+                self._seconds[unit] = self._seconds.get(unit, 0.0) + self._seconds_of(test)
+
+    def of(self, test: str) -> str:
+        """The unit of a test, in whatever order the tests are."""
+        parts = self._parts[_file(test)]
+        if parts and self._seconds_of(test) > PART / 2:
+            return test
+        return f"{_file(test)}#{zlib.crc32(test.encode()) % parts}" if parts else _file(test)
+
+    def place(self, test: str) -> tuple[float, str]:
+        """Sorts tests so that those of a unit stay together, and the longest units come first."""
+        unit = self.of(test)
+        return -self._seconds[unit], unit
+
+    def _seconds_of(self, test: str) -> float:
+        return self._record.get(test, USUAL)
+
+    def _is_shared(self, file: str) -> bool:
+        """Whether a fixture of the file or its folders outlives a test, but not the run."""
+        path = self._root / file
+        folders = [path.parent, *path.parent.parents]
+        below = folders[: folders.index(self._root)] if self._root in folders else []
+        texts = [path, *(folder / "conftest.py" for folder in below)]
+        return any(SHARED.search(text.read_text()) for text in texts if text.exists())
 
 
 class LongestFirst:
-    """A pytest plugin for runs with `--dist=loadfile`."""
+    """A pytest plugin for runs with several processes: `pytest --numprocesses=5`."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._root = config.rootpath
+        self._record = _record_of(config)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        if config.getoption("dist") != "loadfile":
-            return None
         config.option.loadscopereorder = False  # the order of the collection is kept
-        scheduling: Any = LoadFileScheduling(config, log)
-        scheduling._split_scope = _unit
+        scheduling: Any = LoadScopeScheduling(config, log)
+
+        @cache
+        def units() -> Units:
+            """All processes have collected the same tests when this is first called."""
+            return self.units_of(next(iter(scheduling.registered_collections.values())))
+
+        scheduling._split_scope = lambda test: units().of(test)
         return scheduling
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        counts: dict[str, int] = {}
-        for item in items:
-            counts[_file(item.nodeid)] = counts.get(_file(item.nodeid), 0) + 1
-        places = {name: place for place, name in enumerate(LONG_FILES)}
-        last = len(places)
+        units = self.units_of(item.nodeid for item in items)
+        items.sort(key=lambda item: units.place(item.nodeid))
 
-        def place(item: pytest.Item) -> tuple[int, int]:
-            file = _file(item.nodeid)
-            return places.get(file, last), -counts[file]
-
-        items.sort(key=place)  # stable: files and tests otherwise stay as they are
+    def units_of(self, tests: Iterable[str]) -> Units:
+        return Units(tests, self._record, self._root)
 
 
-def _unit(nodeid: str) -> str:
-    """What runs in one process: a file, or a single test."""
-    return nodeid if _file(nodeid) in TEST_BY_TEST else _file(nodeid)
+class Durations:
+    """A pytest plugin of the process that sees the reports of all others: it keeps how long tests take."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        root = session.config.rootpath
+        kept = {
+            test: seconds
+            for test, seconds in _record_of(session.config).items()
+            if test not in self._seconds and (root / _file(test)).exists()
+        }
+        measured = {test: round(seconds, 1) for test, seconds in self._seconds.items() if seconds >= SHORT}
+        if store := getattr(session.config, "cache", None):
+            store.set(RECORD, kept | measured)
+
+
+def _record_of(config: pytest.Config) -> dict[str, float]:
+    """How long tests took in earlier runs; nothing with `-p no:cacheprovider`."""
+    store = getattr(config, "cache", None)
+    return {} if store is None else store.get(RECORD, {})
 
 
 def _file(nodeid: str) -> str:

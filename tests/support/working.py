@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from graphile_worker import Runner, run, run_once
 
 SCHEMA = "graphile_worker"
@@ -31,6 +33,9 @@ MODES: dict[str, dict[str, Any]] = {
     },
 }
 """The ways in which a worker gets and writes jobs; behaviour must be the same in each."""
+
+IN_ONE_MODE = pytest.mark.parametrize("mode", ["default"], indirect=True)
+"""For a test in a folder where `mode` is a fixture with a case per mode, if no mode can make a difference."""
 
 
 MANY = 100
@@ -293,9 +298,11 @@ class Workers:
             await asyncio.gather(*(runner.kill() for runner in self._runners), return_exceptions=True)
 
 
-async def workers_of(database_url: str, mode: dict[str, Any] | None = None) -> AsyncIterator[Workers]:
+async def workers_of(
+    database_url: str, mode: dict[str, Any] | None = None, *, kind: type[Workers] = Workers
+) -> AsyncIterator[Workers]:
     """For fixtures: workers that are gone at the end of the test."""
-    workers = Workers(database_url, mode)
+    workers = kind(database_url, mode)
     try:
         yield workers
     finally:

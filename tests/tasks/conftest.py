@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import pytest
 
 from graphile_worker.job import Job
-from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers
-from graphile_worker.tasks.queue_names import QueueNames
-from graphile_worker.tasks.services import WorkerServices
+from graphile_worker.tasks import JobHelpers
+from support import working
+from support.executing import services_without_database
 from support.modules import modules_unloaded
 
 MakeJob = Callable[..., Job]
@@ -27,21 +26,9 @@ def until() -> Until:
     """Poll for a condition without an event: a file of another process, the end of a thread."""
 
     async def wait(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.002)
+        await working.until(lambda: bool(condition()), every=0.002)
 
     return wait
-
-
-class Absent:
-    """Placeholder for a database that the test does not need; using it fails the test."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"this test has no database, so {name} cannot be used")
-
-    def __call__(self, *args: Any) -> Any:
-        raise AssertionError("this test has no database")
 
 
 @pytest.fixture
@@ -76,16 +63,7 @@ async def make_helpers(make_job: MakeJob) -> MakeHelpers:
     """Helpers of a job; `services` replace the placeholders."""
 
     def make(job: Job | None = None, **services: Any) -> JobHelpers:
-        absent = Absent()
-        values: dict[str, Any] = {
-            "client": absent,
-            "acquire": absent,
-            "queue_names": QueueNames(absent),
-            "loop": asyncio.get_running_loop(),
-            "abort_signal": AbortSignal(),
-            "extensions": Extensions(),
-        }
-        return JobHelpers(job or make_job(), WorkerServices(**(values | services)), "worker-1")
+        return JobHelpers(job or make_job(), services_without_database(**services), "worker-1")
 
     return make
 

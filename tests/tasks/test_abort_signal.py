@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.tasks import AbortSignal
+from support.working import PATIENCE
 
 
 async def test_it_is_set_once_with_its_reason() -> None:
@@ -18,7 +19,7 @@ async def test_it_is_set_once_with_its_reason() -> None:
     signal.set("SIGTERM")
     signal.set("too late")
     assert (signal.is_set(), signal.reason) == (True, "SIGTERM")
-    await asyncio.wait_for(signal.wait(), 10)
+    await asyncio.wait_for(signal.wait(), PATIENCE)
 
 
 async def test_it_wakes_coroutines_and_threads_whichever_thread_sets_it() -> None:
@@ -27,7 +28,7 @@ async def test_it_wakes_coroutines_and_threads_whichever_thread_sets_it() -> Non
     blocked = asyncio.ensure_future(asyncio.to_thread(signal.wait_blocking, 30))
     await asyncio.sleep(0)
     threading.Thread(target=signal.set).start()
-    await asyncio.wait_for(asyncio.gather(*waiting), 10)
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     assert await blocked is True
 
 
@@ -88,7 +89,7 @@ async def test_a_child_wakes_coroutines_and_threads() -> None:
     ]
     await asyncio.sleep(0)
     parent.set("stopping")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*waiting)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from graphile_worker.errors import BatchFailureError
 from graphile_worker.tasks.batch import may_be_batch, settle_batch
+from support.cases import looped
 
 THREE = '[{"a":1}, {"a": 2},{"a":3.00}]'
 
@@ -25,9 +26,7 @@ async def bad(message: str) -> None:
     raise ValueError(message)
 
 
-@pytest.mark.parametrize(
-    ("result", "expected"), [([], True), ((), True), (None, False), ("ab", False), ({}, False)]
-)
+@looped(("result", "expected"), [([], True), ((), True), (None, False), ("ab", False), ({}, False)])
 def test_only_lists_and_tuples_may_be_batches(result: Any, expected: bool) -> None:
     assert may_be_batch(result) is expected
 

@@ -18,6 +18,7 @@ from graphile_worker.tasks import get_current_helpers, get_current_job, task
 from graphile_worker.tasks.call import call_task
 from graphile_worker.tasks.helpers import current_helpers
 from graphile_worker.tasks.threads import TaskThreads
+from support.working import PATIENCE
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id")
 
@@ -50,7 +51,7 @@ async def test_a_plain_function_runs_in_a_thread_and_does_not_block_the_loop(
 
     @task
     def blocks(payload: Any, helpers: Any) -> str:
-        assert loop_went_on.wait(30)
+        assert loop_went_on.wait(PATIENCE)
         return threading.current_thread().name
 
     running = asyncio.ensure_future(call_task(blocks, None, make_helpers(), threads))
@@ -135,7 +136,7 @@ async def test_threads_are_reused_and_added_only_when_none_is_free(threads: Task
         await threads.submit("quick", lambda: None)
     assert threads.count == 1
     barrier = threading.Barrier(5)
-    await asyncio.gather(*(threads.submit("slow", barrier.wait, 30) for _ in range(5)))
+    await asyncio.gather(*(threads.submit("slow", barrier.wait, PATIENCE) for _ in range(5)))
     await threads.submit("quick", lambda: None)
     assert threads.running == []
 
@@ -144,7 +145,7 @@ async def test_no_more_threads_than_the_size_stay_when_the_work_is_done(
     threads: TaskThreads, until: Any
 ) -> None:
     barrier = threading.Barrier(6)
-    await asyncio.gather(*(threads.submit("slow", barrier.wait, 30) for _ in range(6)))
+    await asyncio.gather(*(threads.submit("slow", barrier.wait, PATIENCE) for _ in range(6)))
     await until(lambda: threads.count == 2)
 
 
@@ -156,10 +157,10 @@ async def test_a_cancelled_call_leaves_its_thread_which_says_what_it_is_doing(
     @task("slow/one")
     def stuck() -> None:
         started.set()
-        may_end.wait(30)
+        may_end.wait(PATIENCE)
 
     running = asyncio.ensure_future(call_task(stuck, None, make_helpers(), threads))
-    await asyncio.to_thread(started.wait, 30)
+    await asyncio.to_thread(started.wait, PATIENCE)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -205,7 +206,7 @@ async def test_a_thread_that_is_stuck_does_not_keep_the_process_from_ending() ->
         sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(), 30)
+        stdout, stderr = await asyncio.wait_for(process.communicate(), PATIENCE)
     finally:
         if process.returncode is None:
             process.kill()

@@ -19,7 +19,7 @@ from graphile_worker.tasks import AbortSignal, load_tasks
 from graphile_worker.tasks.child_process import ChildProcess
 from graphile_worker.tasks.executable import describe_status, job_environment, run_executable
 from graphile_worker.tasks.output_lines import MAX_LINE, OutputLines
-from support.working import Jobs
+from support.working import PATIENCE, Jobs
 
 
 @pytest.fixture
@@ -203,10 +203,10 @@ async def test_something_left_running_in_the_background_does_not_hold_the_job(
     folder: Any, make_helpers: Any, logged: Any
 ) -> None:
     script = folder.write(
-        "daemon.sh", "#!/bin/sh\nsleep 60 &\necho $! > child.pid\necho started\nexit 0", executable=True
+        "daemon.sh", "#!/bin/sh\nsleep 600 &\necho $! > child.pid\necho started\nexit 0", executable=True
     )
     try:
-        await asyncio.wait_for(run_executable(script, make_helpers()), 20)
+        await asyncio.wait_for(run_executable(script, make_helpers()), PATIENCE)
     finally:
         os.kill(int((folder.project / "child.pid").read_text()), signal.SIGKILL)
     assert logged() == [("INFO", "started")]
@@ -225,7 +225,7 @@ async def test_the_abort_signal_asks_the_child_to_end(folder: Any, make_helpers:
     await until((folder.project / "ready").exists)
     abort_signal.set("the worker got SIGTERM")
     with pytest.raises(JobInterruptedError) as caught:
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE)
     assert str(caught.value) == f"the worker got SIGTERM: {script} exited with status 4"
     assert (folder.project / "asked").read_text() == "asked\n"
 
@@ -238,7 +238,7 @@ async def test_a_child_that_ends_well_although_asked_has_succeeded(
     running = asyncio.ensure_future(run_executable(script, make_helpers(abort_signal=abort_signal)))
     await until((folder.project / "ready").exists)
     abort_signal.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE)
 
 
 async def test_a_child_that_takes_no_notice_is_killed(folder: Any, make_helpers: Any, until: Any) -> None:
@@ -249,19 +249,19 @@ async def test_a_child_that_takes_no_notice_is_killed(folder: Any, make_helpers:
     await until((folder.project / "ready").exists)
     abort_signal.set("stopping")
     with pytest.raises(JobInterruptedError, match="was ended by SIGKILL"):
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE)
 
 
 async def test_what_the_child_started_is_ended_with_it(folder: Any, make_helpers: Any, until: Any) -> None:
     script = folder.write(
-        "parent.sh", "#!/bin/sh\nsleep 60 &\necho $! > child.pid\ntouch ready\nwait", executable=True
+        "parent.sh", "#!/bin/sh\nsleep 600 &\necho $! > child.pid\ntouch ready\nwait", executable=True
     )
     abort_signal = AbortSignal()
     running = asyncio.ensure_future(run_executable(script, make_helpers(abort_signal=abort_signal)))
     await until((folder.project / "ready").exists)
     abort_signal.set()
     with pytest.raises(JobInterruptedError):
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE)
     await until(lambda: is_gone(folder.project / "child.pid"))
 
 
@@ -273,7 +273,7 @@ async def test_cancelling_the_task_ends_the_child_and_waits_for_it(
     await until((folder.project / "ready").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE)
     await until(lambda: is_gone(folder.project / "pid"))
 
 
@@ -285,7 +285,7 @@ async def test_cancelling_twice_kills_the_child_at_once(folder: Any, make_helper
     await until((folder.project / "asked").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE)
     await until(lambda: is_gone(folder.project / "pid"))
 
 
@@ -299,7 +299,7 @@ async def test_cancelling_while_the_child_is_being_started_ends_at_once(
         await asyncio.sleep(0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, PATIENCE)
 
 
 async def test_a_child_that_runs_too_long_is_ended(folder: Any, make_helpers: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from graphile_worker.errors import ConfigError, ExtensionMissingError, JobError
 from graphile_worker.tasks import Extensions
+from support.cases import looped
 
 
 class Mailer: ...
@@ -58,7 +59,7 @@ def test_a_default_can_be_given() -> None:
     assert Extensions().get(Mailer, None) is None
 
 
-@pytest.mark.parametrize("wrong", [[Mailer], [Mailer(), Mailer()], "text", {"mailer": Mailer()}])
+@looped("wrong", [[Mailer], [Mailer(), Mailer()], "text", {"mailer": Mailer()}])
 def test_what_could_not_be_found_again_is_refused_at_start(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="extensions:"):
         Extensions(wrong)

@@ -19,6 +19,7 @@ from graphile_worker.tasks.call import call_task
 from graphile_worker.tasks.queue_names import QueueNames
 from graphile_worker.tasks.services import WorkerServices
 from graphile_worker.tasks.threads import TaskThreads
+from support.working import PATIENCE
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ async def test_an_abortable_wait_is_cancelled_and_may_clean_up(make_helpers: Any
     await started.wait()
     signal.set("stopping")
     with pytest.raises(JobInterruptedError, match="stopping"):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, PATIENCE)
     assert cleaned.is_set()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from graphile_worker import App, Depends, Job, JobHelpers, run_once, task
 from graphile_worker.errors import ConfigError, TaskLoadError
+from support.cases import looped
 from support.working import Jobs
 
 
@@ -148,7 +149,7 @@ loop.__annotations__["value"] = Annotated[str, Depends(loop)]
 def wants_a_loop(*, value: Annotated[str, Depends(loop)]) -> None: ...
 
 
-@pytest.mark.parametrize(
+@looped(
     ("function", "message"),
     [
         (wants_nothing_known, "annotate it with the type of an extension"),
@@ -216,7 +217,7 @@ async def test_overrides_replace_functions_at_any_depth(database_url: str, jobs:
     assert got == ["connection"]
 
 
-@pytest.mark.parametrize(
+@looped(
     ("overrides", "message"),
     [
         ({connection: "fake"}, "expected functions, got 'fake'; to give a value, write lambda: value"),

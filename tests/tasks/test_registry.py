@@ -9,6 +9,7 @@ import pytest
 from graphile_worker.errors import ConfigError, TaskLoadError
 from graphile_worker.tasks import task
 from graphile_worker.tasks.registry import build_registry
+from support.cases import looped
 
 
 @task("mail/send")
@@ -53,7 +54,7 @@ def test_no_tasks_at_all_are_refused(empty: Any) -> None:
         build_registry(empty)
 
 
-@pytest.mark.parametrize("wrong", ["send", 5, send, plain, None])
+@looped("wrong", ["send", 5, send, plain, None])
 def test_what_is_no_list_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="task_list: expected"):
         build_registry(wrong)

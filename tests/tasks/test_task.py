@@ -13,6 +13,7 @@ import pytest
 from graphile_worker.errors import PayloadError, TaskLoadError
 from graphile_worker.spec import JobSpec
 from graphile_worker.tasks import JobHelpers, Task, task
+from support.cases import looped
 
 if TYPE_CHECKING:
     from somewhere_else import Invisible  # type: ignore[import-not-found]
@@ -133,7 +134,7 @@ def only_helpers(helpers: JobHelpers) -> None: ...
 def extra_keyword(payload: Any, *, verbose: bool = False) -> None: ...
 
 
-@pytest.mark.parametrize(
+@looped(
     ("function", "passed"),
     [
         (no_arguments, ()),
@@ -188,7 +189,7 @@ async def swapped_names(helpers, payload) -> None: ...  # type: ignore[no-untype
 async def swapped_default(helpers: JobHelpers, payload: Any = None) -> None: ...
 
 
-@pytest.mark.parametrize(
+@looped(
     ("wrong", "complaint"),
     [
         (three, r"three requires 3 arguments \(payload, helpers, more\); a task takes \(\), \(payload\) or"),

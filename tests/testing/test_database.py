@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from typing import Any
 
 import asyncpg
@@ -12,6 +14,7 @@ from graphile_worker import WorkerUtils
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing import AddedJobs, DatabaseServer
 from graphile_worker.testing.database import url_beside
+from support.working import until
 
 
 @pytest.mark.parametrize("time", ["first", "second"])
@@ -63,6 +66,45 @@ async def test_a_database_with_open_sessions_is_dropped(server: DatabaseServer) 
             await connection.fetchval("select 1")
     finally:
         connection.terminate()
+
+
+class OldServer(DatabaseServer):
+    """PostgreSQL 12 cannot drop a database by force."""
+
+    major = 12
+
+
+async def test_a_session_may_take_long_to_end(server: DatabaseServer, connection: Any) -> None:
+    """The server waits five seconds for it, then refuses to drop the database."""
+    old = OldServer(server.admin_url)
+    name = old.create_database()
+    session = await asyncpg.connect(old.url(name))
+    attempts: set[Any] = set()
+
+    async def has_tried_again() -> bool:
+        attempts.update(
+            await connection.fetch(
+                "select query_start from pg_stat_activity where query like 'drop database%' || $1 || '%'",
+                name,
+            )
+        )
+        return dropping.done() or len(attempts) > 1
+
+    suspend(session, signal.SIGSTOP)
+    try:
+        dropping = asyncio.create_task(asyncio.to_thread(old.drop_database, name))
+        await until(has_tried_again)
+    finally:
+        suspend(session, signal.SIGCONT)
+        session.terminate()
+    await dropping
+
+
+def suspend(session: asyncpg.Connection[Any], number: signal.Signals) -> None:
+    try:
+        os.kill(session.get_server_pid(), number)
+    except (ProcessLookupError, PermissionError):
+        pytest.skip("the server is not on this machine, or belongs to another user")
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ async def test_a_task_that_hangs_is_named_and_cancelled(
 
     job = await graphile_worker_utils.add_job("hang")
     with pytest.raises(TimeoutError, match=rf"run_jobs took longer than 5 s; still running: hang {job.id}"):
-        await run_jobs([hang], timeout=5)  # long enough for the task to start
+        await run_jobs([hang], timeout=5)  # timing: long enough for the task to start; it lasts as long
     assert cancelled.is_set()
     assert [waiting.id for waiting in await added_jobs()] == [job.id]
 
@@ -176,7 +176,7 @@ async def test_a_timeout_inside_of_the_test_keeps_its_own_words(
 
     await graphile_worker_utils.add_job("hang")
     with pytest.raises(TimeoutError) as raised:
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(0.5):  # timing: must run out, however far the run has come
             await run_jobs([hang])
     assert "run_jobs" not in str(raised.value)
 

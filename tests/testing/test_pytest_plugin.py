@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import asyncpg
@@ -14,7 +13,7 @@ import pytest
 
 from embedded.asking import query
 from graphile_worker.testing.scratch import PREFIX
-from support.working import PATIENCE
+from support.working import PATIENCE, wait_until
 from testing.project import Project
 
 SETTINGS = """
@@ -110,10 +109,11 @@ def test_that_waits(graphile_worker_database):
         server = int(pid_file.read_text().split()[0])
         os.kill(server, 0)
         run.kill()
-    deadline = time.monotonic() + 2 * PATIENCE
-    while list(temporary.glob(f"{PREFIX}*")) or is_running(server):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(
+        lambda: not (list(temporary.glob(f"{PREFIX}*")) or is_running(server)),
+        timeout=2 * PATIENCE,
+        every=0.02,
+    )
 
 
 def is_running(pid: int) -> bool:

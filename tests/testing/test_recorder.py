@@ -39,7 +39,7 @@ async def test_a_wait_that_times_out_lists_the_events_so_far() -> None:
     recorder = EventRecorder()
     recorder.events.emit(Stopped())
     with pytest.raises(TimeoutError, match=r"PoolReleased.*stop"):
-        await recorder.wait_for(PoolReleased, timeout=0.01)
+        await recorder.wait_for(PoolReleased, timeout=0.01)  # timing: must run out
 
 
 async def test_a_closed_recorder_sees_no_more() -> None:

@@ -18,6 +18,6 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 @pytest.fixture(params=MODES)
 async def any_workers(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Workers]:
-    """Workers in each mode; behaviour must be the same in each."""
+    """Workers in each mode, for what depends on how jobs are fetched or written; else use `workers`."""
     async for workers in workers_of(database_url, MODES[request.param]):
         yield workers

@@ -30,7 +30,7 @@ async def test_each_queue_is_served_in_turn(jobs: Jobs, workers: Workers) -> Non
         served.append(payload["queue"])
         if len(served) >= 4 * QUEUES:
             enough.set()
-            await asyncio.sleep(0.05)  # keeps the rest from running while the worker stops
+            await asyncio.sleep(0.05)  # timing: few run while the worker stops; more is as good
 
     await jobs.connection.execute(FILL.replace("$1::integer", "1").replace("$2::integer", "20000"))
     await jobs.connection.fetch(FILL, QUEUES, 6)

@@ -16,7 +16,7 @@ FAST_LIMIT = Limit("fast", rate=(10_000, 1))
 
 @pytest.mark.parametrize("limit", [WIDE_LIMIT, FAST_LIMIT], ids=lambda limit: limit.name)
 async def test_as_many_limited_jobs_run_as_the_queue_is_wide(
-    limit: Limit, jobs: Jobs, any_workers: Workers
+    limit: Limit, jobs: Jobs, workers: Workers
 ) -> None:
     gate = Gate()
 
@@ -26,7 +26,7 @@ async def test_as_many_limited_jobs_run_as_the_queue_is_wide(
 
     await jobs.add_many("sync", 9, queue="tenant:7")
     await jobs.add_many("sync", 2, queue="tenant:8")
-    await any_workers.start([sync], concurrency=10)
+    await workers.start([sync], concurrency=10)
     await gate.until_inside(5)
     for _ in range(11):
         await gate.until_inside(1)
@@ -36,7 +36,7 @@ async def test_as_many_limited_jobs_run_as_the_queue_is_wide(
     assert gate.most_at_once == 5  # three and two
 
 
-async def test_the_limit_holds_over_all_wide_queues(jobs: Jobs, any_workers: Workers) -> None:
+async def test_the_limit_holds_over_all_wide_queues(jobs: Jobs, workers: Workers) -> None:
     gate = Gate()
 
     @task("sync", limit=TIGHT_LIMIT, queue_width=3)
@@ -46,7 +46,7 @@ async def test_the_limit_holds_over_all_wide_queues(jobs: Jobs, any_workers: Wor
     await jobs.add_many("sync", 6, queue="a")
     await jobs.add_many("sync", 6, queue="b")
     await jobs.add_many("sync", 3)
-    await any_workers.start([sync], concurrency=10)
+    await workers.start([sync], concurrency=10)
     await gate.until_inside(4)
     for _ in range(15):
         await gate.until_inside(1)
@@ -55,7 +55,7 @@ async def test_the_limit_holds_over_all_wide_queues(jobs: Jobs, any_workers: Wor
     assert gate.most_at_once == 4
 
 
-async def test_each_running_job_has_a_row_of_its_queue(jobs: Jobs, any_workers: Workers) -> None:
+async def test_each_running_job_has_a_row_of_its_queue(jobs: Jobs, workers: Workers) -> None:
     """A job is moved to the row whose lock it takes, as in the fetch without limits."""
     gate = Gate()
 
@@ -64,7 +64,7 @@ async def test_each_running_job_has_a_row_of_its_queue(jobs: Jobs, any_workers: 
         await gate(payload)
 
     await jobs.add_many("sync", 4, queue="q")
-    await any_workers.start([sync], concurrency=10)
+    await workers.start([sync], concurrency=10)
     await gate.until_inside(2)
 
     async def are_spread() -> bool:

@@ -53,7 +53,7 @@ async def test_as_many_jobs_run_as_the_queue_is_wide(jobs: Jobs, any_workers: Wo
 
 @pytest.mark.usefixtures("look_often")
 async def test_a_width_that_was_set_by_hand_counts_first(
-    jobs: Jobs, any_workers: Workers, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, workers: Workers, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wide_queues, "LOOK_AGAIN_AFTER", 0.5)
     gate = Gate()
@@ -64,7 +64,7 @@ async def test_a_width_that_was_set_by_hand_counts_first(
 
     await utils.set_queue_width("q", 4)
     await jobs.add_many("sync", 12, queue="q")
-    await any_workers.start([sync], concurrency=10)
+    await workers.start([sync], concurrency=10)
     await gate.until_inside(4)
     await utils.set_queue_width("q", 1)
     for _ in range(4):
@@ -85,7 +85,7 @@ async def test_a_width_that_was_set_by_hand_counts_first(
     await jobs.until_gone()
 
 
-async def test_a_failed_job_of_a_track_runs_again(jobs: Jobs, any_workers: Workers) -> None:
+async def test_a_failed_job_of_a_track_runs_again(jobs: Jobs, workers: Workers) -> None:
     gate = Gate()
 
     @task("sync", queue_width=2)
@@ -93,7 +93,7 @@ async def test_a_failed_job_of_a_track_runs_again(jobs: Jobs, any_workers: Worke
         await gate(payload["n"])
 
     await jobs.add_many("sync", 2, queue="q", max_attempts=2)
-    await any_workers.start([sync], concurrency=4)
+    await workers.start([sync], concurrency=4)
     await gate.until_inside(2)
     for _ in range(2):
         gate.open(ValueError("once"))
@@ -110,7 +110,7 @@ async def test_a_failed_job_of_a_track_runs_again(jobs: Jobs, any_workers: Worke
 
 
 async def test_a_job_of_a_closed_track_comes_back_to_its_queue(
-    jobs: Jobs, any_workers: Workers, utils: WorkerUtils
+    jobs: Jobs, workers: Workers, utils: WorkerUtils
 ) -> None:
     gate = Gate()
 
@@ -120,7 +120,7 @@ async def test_a_job_of_a_closed_track_comes_back_to_its_queue(
 
     await utils.set_queue_width("q", 2)
     await jobs.add_many("sync", 3, queue="q", max_attempts=2)
-    await any_workers.start([sync], concurrency=4)
+    await workers.start([sync], concurrency=4)
     await gate.until_inside(2)
     await utils.set_queue_width("q", 1)
     assert await tracks(jobs.connection) == [("q [2]", True)]
@@ -161,7 +161,7 @@ async def test_only_the_name_of_the_queue_is_shown(jobs: Jobs, workers: Workers,
     await jobs.until_gone()
 
 
-async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, any_workers: Workers, utils: WorkerUtils) -> None:
+async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
     gate = Gate()
 
     @task("sync", queue_width=3)
@@ -173,7 +173,7 @@ async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, any_workers: Workers,
         pass
 
     await jobs.add_many("sync", 8, queue="q")
-    await any_workers.start([sync, other], concurrency=10)
+    await workers.start([sync, other], concurrency=10)
     await gate.until_inside(3)
     await utils.pause_queue("q")
     assert [pause.queue_name for pause in await utils.list_pauses()] == ["q"]

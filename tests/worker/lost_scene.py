@@ -18,8 +18,9 @@ from graphile_worker.testing.recorder import EventRecorder
 from support.proxy import Proxy, proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
-FLOW = 700  # jobs; the first fetch after a rest is an ordinary one, and takes 400 at most, see `held_load`
-PLACE = 600  # among them, of the job that waits
+FLOW = 300  # jobs; the first fetch after a rest is an ordinary one, and takes 160 at most, see `held_load`
+BACKLOG = 600  # jobs: a worker that finds so many opens all sessions at once
+PLACE = 250  # among them, of the job that waits
 ROUNDS = 50  # until it is held; the sessions are opened while the first ones run
 LONG = 60.0
 """Seconds to hold a batch: it ends with the last of its jobs."""

@@ -12,7 +12,7 @@ from graphile_worker import Hooks, Job, Outcome
 from graphile_worker.hooks import CallNext, WorkerContext
 from support.working import Jobs, Workers
 
-JOBS = 10_000
+JOBS = 2_000
 FAILING = 100  # one job in a hundred fails
 CONCURRENCY = 10
 

@@ -28,7 +28,8 @@ def fetches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(watermarks, "SLOW", -1.0)
         monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", -1.0)
         monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 10**6)
-        monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_ANNOUNCED", 10**6)
+        monkeypatch.setattr(watermarks, "FULL_FETCH_WITHIN", 10**6)
+        monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_AWAITED", 10**6)
 
 
 def passing() -> None:

@@ -12,7 +12,7 @@ from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.queries.fetch import MANY_PRIORITIES
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import watermarks
-from graphile_worker.worker.watermarks import Watermarks
+from graphile_worker.worker.watermarks import Watermarks, reach_of
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 
@@ -22,7 +22,7 @@ def slow_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watermarks, "SLOW", -1.0)
     monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", -1.0)
     monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 100)
-    monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_ANNOUNCED", 50)
+    monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_AWAITED", 50)
 
 
 def long_ago(minutes: int = 60) -> datetime:
@@ -134,20 +134,19 @@ async def test_jobs_of_very_many_priorities_run_in_order(jobs: Jobs, workers: Wo
 
 def test_dead_rows_where_no_job_waits_are_not_read_again_and_again() -> None:
     """The priorities of the jobs that ran here get watermarks, and the default one."""
-    found = Watermarks()
+    found = Watermarks(poll_interval=2.0)
     assert found.full_fetch_took(0.3, 0, ended_at=10.0)
-    found.listing_took(0.2)
-    found.set([], [], now=1000.0, full=False)
+    found.set([], reach_of([], full=False), now=1000.0, cost=0.3)
     assert not found.is_full_due(11.0)
     low, high, since = found.ranges()
     assert (low, high) == ([watermarks.LOWEST, 0, 1], [-1, 0, watermarks.HIGHEST])
     assert since == [float("-inf"), 1000.0 - watermarks.SLACK, float("-inf")]
-    assert found.is_full_due(10.0 + 0.5 * watermarks.FULL_FETCH_AFTER)
+    assert found.is_full_due(12.0)
 
 
 def test_one_slow_moment_of_an_empty_table_sets_no_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", 0.1)
-    found = Watermarks()
+    found = Watermarks(poll_interval=2.0)
     assert found.full_fetch_took(0.05, 0, ended_at=10.0)
-    found.set([], [], now=1000.0, full=False)
+    found.set([], reach_of([], full=False), now=1000.0, cost=0.05)
     assert found.is_full_due(10.0)

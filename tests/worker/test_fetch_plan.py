@@ -9,24 +9,30 @@ from typing import Any
 import pytest
 
 from graphile_worker import Job
-from graphile_worker.queries.fetch import MANY_PRIORITIES, Ranges
+from graphile_worker.queries.fetch import MANY_PRIORITIES, Listing, Ranges
 from graphile_worker.worker.fetch_plan import (
     ANNOUNCED,
+    EXAMINE_AGAIN_AFTER,
     HELD,
     LIST_AGAIN_AFTER,
-    LIST_PRIORITIES,
     MAY_QUEUES_BE_NEXT,
+    MOST_TIMES_READ,
     PLAIN,
+    POLL_INTERVAL,
     SKIPPED,
+    URGENT,
     WHOLE,
     Demand,
     Fetch,
     FetchPlan,
+    ListPriorities,
 )
 from graphile_worker.worker.watermarks import (
+    FEWEST_COSTS,
     FROM_START,
     FULL_FETCH_AFTER,
-    FULL_FETCH_AFTER_ANNOUNCED,
+    FULL_FETCH_AFTER_AWAITED,
+    FULL_FETCH_WITHIN,
     HIGHEST,
     LOWEST,
     SLACK,
@@ -34,10 +40,13 @@ from graphile_worker.worker.watermarks import (
 
 LIMIT = 5
 FAST = 0.001
-SLOW = 1.0
+COST = 0.1  # seconds that the server needs to read past rows
 SERVER_TIME = 1_000_000.0  # seconds since 1970, when the test's clock shows 0
 TASKS = {1: "ours"}
 PLAIN_IN_RANGES, WHOLE_IN_RANGES = "plain in ranges", "whole in ranges"
+LIST, MEASURE = "list priorities", "measure"
+ABOVE = [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
+FULL = [PLAIN, MAY_QUEUES_BE_NEXT]
 
 
 def job(priority: int = 0, run_at: float = 0.0, queue: int | None = None) -> Job:
@@ -56,6 +65,8 @@ class Play:
         self.may_queues_be_next = False
         self.priorities: list[int] = [0]
         self.seconds: dict[str, float] = {}
+        self.waits: dict[str, float] = {}
+        """Seconds that a statement waits, for a lock or for the event loop, which are no cost."""
         self.fails: set[str] = set()
         self.sent: list[str] = []
         self.ranges: Ranges | None = None
@@ -78,16 +89,26 @@ class Play:
         return self.sent
 
     def _name(self, step: Any) -> str:
-        name = step.kind if isinstance(step, Fetch) else step
-        self.sent.append(f"{name} in ranges" if isinstance(step, Fetch) and step.ranges is not None else name)
-        self.now += self.seconds.get(name, FAST)
+        if isinstance(step, ListPriorities):
+            name = MEASURE if step.limit else LIST
+            assert step.limit in (0, LIMIT)
+            self.sent.append(name)
+            self.now += self.seconds.get(PLAIN, 0.0) if step.limit else 0.0
+        else:
+            name = step.kind if isinstance(step, Fetch) else step
+            is_in_ranges = isinstance(step, Fetch) and step.ranges is not None
+            self.sent.append(f"{name} in ranges" if is_in_ranges else name)
+            # Above watermarks nothing is read past.
+            self.now += FAST if is_in_ranges else self.seconds.get(name, FAST)
+        self.now += self.waits.get(name, 0.0)
         return name
 
     def _answer(self, step: Any) -> Any:
         if step == MAY_QUEUES_BE_NEXT:
             return self.may_queues_be_next
-        if step == LIST_PRIORITIES:
-            return self.priorities, SERVER_TIME + self.now
+        if isinstance(step, ListPriorities):
+            seconds = self.seconds.get(PLAIN, FAST) if step.limit else FAST
+            return Listing(self.priorities, SERVER_TIME + self.now, seconds, is_cut=False)
         assert step.limit == LIMIT
         self.ranges = step.ranges
         return self.found.get(step.kind, ())
@@ -100,11 +121,11 @@ def play() -> Play:
 
 @pytest.fixture
 def slow(play: Play) -> Play:
-    """A plan whose last fetch found nothing and took a second, at priorities 0 and 3."""
+    """A plan whose last full fetch found nothing and was slow, at priorities 0 and 3."""
     play.priorities = [0, 3]
-    play.seconds[PLAIN] = SLOW
-    assert play.fetch() == [PLAIN, MAY_QUEUES_BE_NEXT, LIST_PRIORITIES]
-    play.seconds[PLAIN] = FAST
+    play.seconds[PLAIN] = COST
+    assert play.fetch() == [*FULL, MEASURE]
+    assert play.fetch() == ABOVE
     return play
 
 
@@ -181,15 +202,16 @@ def test_what_cannot_be_held_is_locked_by_the_same_fetch(play: Play) -> None:
     assert play.jobs == play.found[PLAIN]
 
 
-def test_what_no_batch_has_found_is_not_searched_for_again(play: Play) -> None:
+def test_what_no_batch_has_found_may_have_a_key(play: Play) -> None:
     play.found[PLAIN] = [job()]
-    assert play.fetch(may_hold=True) == [HELD, MAY_QUEUES_BE_NEXT]
+    assert play.fetch(may_hold=True) == [HELD, PLAIN]
+    assert play.jobs == play.found[PLAIN]
 
 
 def test_nothing_is_held_for_a_while_after_named_queues_were_next(play: Play) -> None:
     play.may_queues_be_next = True
     play.found[WHOLE] = [job(queue=1)]
-    assert play.fetch(may_hold=True) == [HELD, MAY_QUEUES_BE_NEXT, WHOLE]
+    assert play.fetch(may_hold=True) == [HELD, PLAIN, MAY_QUEUES_BE_NEXT, WHOLE]
     for _ in range(SKIPPED - 1):
         assert play.fetch(may_hold=True) == [WHOLE]
     assert play.fetch(may_hold=True)[0] == HELD
@@ -199,7 +221,7 @@ def test_jobs_above_watermarks_are_held_too(slow: Play) -> None:
     slow.found[HELD] = [job()]
     assert slow.fetch(may_hold=True) == ["held in ranges"]
     slow.found = {}
-    assert slow.fetch(may_hold=True) == ["held in ranges", MAY_QUEUES_BE_NEXT]
+    assert slow.fetch(may_hold=True) == ["held in ranges", PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
 
 
 def test_nothing_is_held_while_there_are_wide_queues(slow: Play) -> None:
@@ -209,20 +231,23 @@ def test_nothing_is_held_while_there_are_wide_queues(slow: Play) -> None:
 
 
 def test_a_slow_fetch_of_held_jobs_sets_watermarks(play: Play) -> None:
-    play.seconds[HELD] = SLOW
+    play.seconds[HELD] = play.seconds[PLAIN] = COST
     play.found[HELD] = [job()]
-    assert play.fetch(may_hold=True) == [HELD, LIST_PRIORITIES]
-    assert play.fetch(may_hold=True)[0] == "held in ranges"
+    assert play.fetch(may_hold=True) == [HELD, MEASURE]
+    assert play.fetch(may_hold=True) == ["held in ranges"]
 
 
 # -- watermarks --------------------------------------------------------------------------------------------
 
 
-def test_after_a_slow_fetch_the_next_ones_start_at_watermarks(slow: Play) -> None:
-    began = slow.now - SLOW - 2 * FAST
-    assert slow.fetch() == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
+def test_after_a_slow_fetch_the_next_ones_start_at_watermarks(play: Play) -> None:
+    play.priorities = [0, 3]
+    play.seconds[PLAIN] = COST
+    began = play.now
+    assert play.fetch() == [*FULL, MEASURE]
+    assert play.fetch() == ABOVE
     seen = pytest.approx(SERVER_TIME + began - SLACK)
-    assert slow.ranges == (
+    assert play.ranges == (
         [LOWEST, 0, 1, 3, 4],
         [-1, 0, 2, 3, HIGHEST],
         [FROM_START, seen, FROM_START, seen, FROM_START],
@@ -230,19 +255,30 @@ def test_after_a_slow_fetch_the_next_ones_start_at_watermarks(slow: Play) -> Non
 
 
 def test_watermarks_go_by_the_time_of_the_worker_if_that_is_used(play: Play) -> None:
-    now = datetime(2030, 1, 1, tzinfo=UTC)
-    play.seconds[PLAIN] = SLOW
+    now = datetime.fromtimestamp(SERVER_TIME - 7200, UTC)
+    play.seconds[PLAIN] = COST
     play.fetch(now=now)
     play.fetch(now=now)
     assert play.ranges is not None
     assert play.ranges[2][1] == now.timestamp() - SLACK
 
 
+def test_a_worker_whose_clock_is_ahead_does_not_read_past_jobs_that_are_added_later(play: Play) -> None:
+    """They get a run_at by the server's clock."""
+    ahead = datetime.fromtimestamp(SERVER_TIME + play.now + 7200, UTC)
+    play.seconds[PLAIN] = COST
+    play.fetch(now=ahead)
+    for _ in range(3):
+        play.fetch(now=ahead)
+        assert play.ranges is not None
+        assert play.ranges[2][1] < SERVER_TIME + play.now
+
+
 def test_a_full_batch_says_nothing_about_later_jobs(play: Play) -> None:
     play.priorities = [0, 3]
-    play.seconds[PLAIN] = SLOW
+    play.seconds[PLAIN] = COST
     play.found[PLAIN] = [job(0, run_at=7.0)] * LIMIT
-    assert play.fetch() == [PLAIN, LIST_PRIORITIES]
+    assert play.fetch() == [PLAIN, MEASURE]
     play.fetch()
     assert play.ranges is not None
     assert play.ranges[2] == [FROM_START, 7.0, FROM_START, FROM_START, FROM_START]
@@ -253,15 +289,15 @@ def test_a_batch_that_may_have_left_some_says_nothing_about_later_jobs(slow: Pla
     slow.fetch()
     assert slow.ranges is not None
     seen = slow.ranges[2][1]
-    slow.found[HELD] = [job(0, run_at=seen + 4)]
+    slow.found[HELD] = [job(0, run_at=seen + 0.4)]
     slow.plan.has_left_some = True
-    slow.fetch(may_hold=True, after=10)
+    slow.fetch(may_hold=True, after=1.0)
     slow.fetch(may_hold=True)
-    assert slow.ranges[2][1] == seen + 4
+    assert slow.ranges[2][1] == seen + 0.4
     slow.plan.has_left_some = False
     slow.fetch(may_hold=True)
     slow.fetch(may_hold=True)
-    assert slow.ranges[2][1] > seen + 5
+    assert slow.ranges[2][1] > seen + 0.5
 
 
 def test_a_fetch_that_was_slow_because_of_its_jobs_sets_no_watermarks(play: Play) -> None:
@@ -271,35 +307,6 @@ def test_a_fetch_that_was_slow_because_of_its_jobs_sets_no_watermarks(play: Play
     assert play.fetch() == [PLAIN]
 
 
-def test_a_full_fetch_is_due_again_after_a_multiple_of_what_it_cost(slow: Play) -> None:
-    cost = SLOW + 2 * FAST
-    assert slow.fetch(after=cost * FULL_FETCH_AFTER - 1.0) == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
-    assert slow.fetch(after=1.0) == [PLAIN, MAY_QUEUES_BE_NEXT]
-    assert slow.fetch() == [PLAIN, MAY_QUEUES_BE_NEXT]  # it was fast, so there are no watermarks
-
-
-def test_an_announced_job_that_is_not_found_makes_a_full_fetch_due_sooner(slow: Play) -> None:
-    assert slow.plan.full_fetch_in(slow.now) is None
-    assert slow.fetch(announced=True) == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
-    wait = slow.plan.full_fetch_in(slow.now)
-    assert wait is not None
-    assert wait == pytest.approx((SLOW + 2 * FAST) * FULL_FETCH_AFTER_ANNOUNCED, abs=0.01)
-    assert slow.fetch(after=wait) == [
-        *(PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT),
-        *(PLAIN, MAY_QUEUES_BE_NEXT),
-    ]
-    assert slow.plan.full_fetch_in(slow.now) is None
-
-
-def test_if_a_job_was_found_another_one_may_still_be_below_the_watermark(slow: Play) -> None:
-    slow.found[PLAIN] = [job(3)]
-    assert slow.fetch(announced=True) == [PLAIN_IN_RANGES]
-    wait = slow.plan.full_fetch_in(slow.now)
-    assert wait is not None
-    assert wait == pytest.approx((SLOW + 2 * FAST) * FULL_FETCH_AFTER, abs=0.01)
-    assert slow.fetch(after=wait) == [PLAIN]
-
-
 def test_above_watermarks_named_queues_are_found_too(slow: Play) -> None:
     slow.may_queues_be_next = True
     assert slow.fetch() == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT, WHOLE_IN_RANGES]
@@ -307,41 +314,215 @@ def test_above_watermarks_named_queues_are_found_too(slow: Play) -> None:
 
 
 def test_jobs_are_not_lost_if_their_priorities_cannot_be_listed(play: Play) -> None:
-    play.seconds[PLAIN] = SLOW
+    play.seconds[PLAIN] = COST
     play.found[PLAIN] = [job()]
-    play.fails = {LIST_PRIORITIES}
-    assert play.fetch() == [PLAIN, LIST_PRIORITIES]
+    play.fails = {MEASURE}
+    assert play.fetch() == [PLAIN, MEASURE]
     assert play.jobs == play.found[PLAIN]
-    assert play.fetch() == [PLAIN, LIST_PRIORITIES]
+    assert play.fetch() == [PLAIN, MEASURE]
 
 
 @pytest.mark.parametrize("forget", [FetchPlan.forget_watermarks, FetchPlan.forget])
 def test_without_watermarks_the_next_fetch_is_a_full_one(slow: Play, forget: Any) -> None:
     forget(slow.plan)
-    assert slow.fetch() == [PLAIN, MAY_QUEUES_BE_NEXT]
+    assert slow.fetch() == [*FULL, MEASURE]
+
+
+def test_what_is_forgotten_while_a_fetch_is_in_flight_stays_forgotten(play: Play) -> None:
+    play.seconds[PLAIN] = COST
+    steps = play.plan.fetch(Demand(LIMIT, TASKS), play.now)
+    next(steps)
+    play.plan.forget_watermarks()
+    steps.send(((), play.now + COST))
+    steps.send((False, play.now + COST))
+    play.plan.forget_watermarks()
+    with pytest.raises(StopIteration):
+        steps.send((Listing([0], SERVER_TIME + play.now, COST, is_cut=False), play.now + 2 * COST))
+    assert play.fetch() == [*FULL, MEASURE]
 
 
 def test_while_flags_may_change_each_fetch_is_a_full_one(play: Play) -> None:
-    play.seconds[PLAIN] = SLOW
+    play.seconds[PLAIN] = COST
     for _ in range(3):
-        assert play.fetch(one_at_a_time=True) == [PLAIN, MAY_QUEUES_BE_NEXT, LIST_PRIORITIES]
+        assert play.fetch(one_at_a_time=True) == [*FULL, LIST]
+
+
+# -- waiting is not cost -----------------------------------------------------------------------------------
+
+
+def test_a_fetch_that_waited_is_not_taken_for_a_slow_one(play: Play) -> None:
+    """For a lock on the table, or for a task that blocked the event loop."""
+    play.waits[PLAIN] = 12.0
+    assert play.fetch() == [*FULL, MEASURE]
+    assert play.fetch(after=EXAMINE_AGAIN_AFTER) == [*FULL, MEASURE]
+
+
+def test_nor_if_its_examination_waits_as_well(play: Play) -> None:
+    play.waits[PLAIN] = play.waits[MEASURE] = 12.0
+    assert play.fetch() == [*FULL, MEASURE]
+    assert play.fetch() == [*FULL, MEASURE]
+
+
+def test_while_every_fetch_waits_they_are_examined_now_and_then(play: Play) -> None:
+    play.waits[PLAIN] = 0.1
+    assert play.fetch() == [*FULL, MEASURE]
+    for _ in range(7):
+        assert play.fetch() == FULL
+    play.seconds[PLAIN] = COST  # what is slow by itself is noticed soon
+    for _ in range(10):
+        play.fetch()
+    assert play.fetch() == ABOVE
+
+
+def test_a_wait_between_slow_fetches_does_not_count(slow: Play) -> None:
+    """The cost is the one that was measured, so that the next full fetch is not put off."""
+    slow.waits[PLAIN] = 12.0
+    assert slow.fetch(after=POLL_INTERVAL) == [*FULL, MEASURE]
+    assert slow.fetch() == ABOVE
+    assert slow.fetch(after=2 * POLL_INTERVAL)[:2] == FULL
+
+
+def test_beside_very_many_rows_the_measurement_stops_early(play: Play) -> None:
+    """So its time is only a part of the cost; a wait that is much longer does not count either."""
+    for wait, cost in ((0.0, COST), (12.0, MOST_TIMES_READ * 0.01)):
+        play.plan.forget()
+        began = play.now
+        steps = play.plan.fetch(Demand(LIMIT, TASKS), began)
+        next(steps)
+        ended = began + COST + wait
+        steps.send(((), ended))
+        steps.send((False, ended))
+        with pytest.raises(StopIteration):
+            steps.send((Listing([0], SERVER_TIME + ended, 0.01, is_cut=True), ended))
+        assert play.plan._watermarks.cost == pytest.approx(cost)
+        play.now = ended
+
+
+# -- when full fetches come --------------------------------------------------------------------------------
+
+
+def test_a_cost_that_was_measured_wrongly_hides_nothing_for_longer_than_a_poll_interval(play: Play) -> None:
+    """The whole machine may have stood still."""
+    play.seconds[PLAIN] = 1.0
+    assert play.fetch() == [*FULL, MEASURE]
+    assert play.fetch() == ABOVE
+    play.seconds[PLAIN] = FAST
+    assert play.fetch(after=POLL_INTERVAL) == FULL
+    assert play.fetch() == FULL
+
+
+def test_the_time_between_full_fetches_doubles_up_to_a_multiple_of_their_cost(slow: Play) -> None:
+    waits = []
+    for _ in range(6):
+        last = slow.now
+        while slow.fetch(after=0.05) != [*FULL, LIST]:
+            assert slow.sent == ABOVE
+        waits.append(slow.now - last)
+    most = COST * FULL_FETCH_AFTER
+    expected = [POLL_INTERVAL, 2 * POLL_INTERVAL, *[most] * 4]
+    assert waits == [pytest.approx(wait, abs=0.6) for wait in expected]
+    slow.seconds[PLAIN] = FAST
+    assert slow.fetch(after=1.1 * most) == FULL
+    assert slow.fetch() == FULL  # it was fast, so there are no watermarks
+
+
+def test_however_much_a_full_fetch_costs_the_next_comes_within_half_a_minute(play: Play) -> None:
+    play.seconds[PLAIN] = 3.0
+    for _ in range(10):
+        play.fetch()
+        play.fetch(after=FULL_FETCH_WITHIN / 3)
+    last = play.now
+    while play.fetch(after=0.5)[:2] != FULL:
+        assert play.now - last < FULL_FETCH_WITHIN
+
+
+def test_an_announced_job_that_is_not_found_makes_a_full_fetch_due_sooner(slow: Play) -> None:
+    assert slow.plan.full_fetch_in(slow.now) is None
+    assert slow.fetch(announced=True) == ABOVE
+    wait = slow.plan.full_fetch_in(slow.now)
+    assert wait is not None
+    assert wait <= COST * FULL_FETCH_AFTER_AWAITED
+    assert slow.fetch(after=wait) == [*ABOVE, *FULL, LIST]
+    assert slow.plan.full_fetch_in(slow.now) is None
+
+
+def test_if_the_last_full_fetch_is_a_while_ago_an_announced_job_is_found_at_once(slow: Play) -> None:
+    assert slow.fetch(after=COST * FULL_FETCH_AFTER_AWAITED, announced=True) == [*ABOVE, *FULL, LIST]
+
+
+def test_if_a_job_was_found_another_one_may_still_be_below_the_watermark(slow: Play) -> None:
+    slow.found[PLAIN] = [job(3)]
+    assert slow.fetch(announced=True) == [PLAIN_IN_RANGES]
+    wait = slow.plan.full_fetch_in(slow.now)
+    assert wait is not None
+    assert COST * FULL_FETCH_AFTER_AWAITED < wait <= POLL_INTERVAL
+    assert slow.fetch(after=wait) == [PLAIN, LIST]
+
+
+def test_freed_jobs_make_a_full_fetch_due_sooner_whatever_is_found(slow: Play) -> None:
+    """They were returned, unlocked or rescheduled, so their run_at may be long ago."""
+    slow.found[PLAIN] = [job(3)]
+    slow.plan.jobs_freed()
+    assert slow.fetch() == [PLAIN_IN_RANGES]
+    wait = slow.plan.full_fetch_in(slow.now)
+    assert wait is not None
+    assert wait <= COST * FULL_FETCH_AFTER_AWAITED
+    assert slow.fetch(after=wait) == [PLAIN, LIST]
+    assert slow.plan.full_fetch_in(slow.now) is None
+
+
+def test_jobs_that_are_freed_during_a_full_fetch_are_found_by_the_next(slow: Play) -> None:
+    slow.now += POLL_INTERVAL
+    steps = slow.plan.fetch(Demand(LIMIT, TASKS), slow.now)
+    next(steps)
+    slow.plan.jobs_freed()
+    steps.send(((), slow.now + COST))
+    steps.send((False, slow.now + COST))
+    with pytest.raises(StopIteration):
+        steps.send((Listing([0], SERVER_TIME + slow.now, FAST, is_cut=False), slow.now + COST))
+    assert slow.fetch(after=COST) == ABOVE
+    assert slow.fetch(after=COST * FULL_FETCH_AFTER_AWAITED)[:2] == FULL
+
+
+def test_jobs_that_a_failed_full_fetch_was_to_find_are_found_by_the_next(slow: Play) -> None:
+    slow.fails = {PLAIN}
+    slow.plan.jobs_freed()
+    with pytest.raises(ConnectionError):
+        slow.fetch(after=FULL_FETCH_AFTER_AWAITED * COST)
+    slow.fails.clear()
+    assert slow.plan.full_fetch_in(slow.now) is not None
+    assert slow.fetch()[0] == PLAIN
+    assert slow.plan.full_fetch_in(slow.now) is None
+
+
+def test_an_awaited_job_waits_for_a_poll_interval_at_most_unless_full_fetches_take_long(play: Play) -> None:
+    for cost, longest in ((0.3, POLL_INTERVAL), (3.0, FEWEST_COSTS * 3.0)):
+        play.plan.forget()
+        play.seconds[PLAIN] = cost
+        for _ in range(10):
+            play.fetch()
+            play.fetch(after=FULL_FETCH_WITHIN / 3)
+        play.plan.jobs_freed()
+        wait = play.plan.full_fetch_in(play.now)
+        assert wait is not None
+        assert wait <= longest
+        assert play.fetch(after=wait)[:2] == FULL
 
 
 # -- tasks -------------------------------------------------------------------------------------------------
 
 
 def test_watermarks_are_forgotten_for_a_new_task(slow: Play) -> None:
-    assert slow.fetch(tasks={1: "ours", 2: "new"}) == [PLAIN, MAY_QUEUES_BE_NEXT]
+    assert slow.fetch(tasks={1: "ours", 2: "new"})[:2] == FULL
 
 
 def test_watermarks_are_kept_for_fewer_tasks_and_forgotten_when_one_comes_back(play: Play) -> None:
     both = {1: "ours", 2: "other"}
-    play.seconds[PLAIN] = SLOW
+    play.seconds[PLAIN] = COST
     play.fetch(tasks=both)
-    play.seconds[PLAIN] = FAST
     for tasks in (both, dict(both), TASKS):
-        assert play.fetch(tasks=tasks) == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
-    assert play.fetch(tasks=both) == [PLAIN, MAY_QUEUES_BE_NEXT]
+        assert play.fetch(tasks=tasks) == ABOVE
+    assert play.fetch(tasks=both)[:2] == FULL
 
 
 # -- very many priorities ----------------------------------------------------------------------------------
@@ -349,16 +530,46 @@ def test_watermarks_are_kept_for_fewer_tasks_and_forgotten_when_one_comes_back(p
 
 def test_too_many_priorities_are_read_as_one_range_until_there_are_fewer(play: Play) -> None:
     play.priorities = list(range(MANY_PRIORITIES))
-    play.seconds[PLAIN] = SLOW
-    assert play.fetch(one_at_a_time=True) == [PLAIN, MAY_QUEUES_BE_NEXT, LIST_PRIORITIES]
-    play.seconds[PLAIN] = FAST
-    assert play.fetch(one_at_a_time=True) == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT]
+    play.seconds[PLAIN] = COST
+    assert play.fetch(one_at_a_time=True) == [*FULL, LIST]
+    assert play.fetch(one_at_a_time=True) == ABOVE
     assert play.ranges is not None
     low, high, since = play.ranges
     assert (low[-1], high[-1]) == (MANY_PRIORITIES, HIGHEST)
     assert set(since) == {FROM_START}
     play.priorities = [0]
-    assert play.fetch(one_at_a_time=True, after=LIST_AGAIN_AFTER) == [
-        *(LIST_PRIORITIES, PLAIN, MAY_QUEUES_BE_NEXT)
-    ]
-    assert play.fetch(one_at_a_time=True) == [PLAIN, MAY_QUEUES_BE_NEXT]
+    play.seconds[PLAIN] = FAST
+    assert play.fetch(one_at_a_time=True, after=LIST_AGAIN_AFTER) == [LIST, *FULL]
+    assert play.fetch(one_at_a_time=True) == FULL
+
+
+# -- jobs that come before prefetched ones -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_jobs_of_better_priorities_are_fetched_alone(play: Play, found: bool) -> None:
+    play.found[PLAIN] = [job(-3)] if found else []
+    assert play.fetch(up_to=-1) == ([PLAIN_IN_RANGES] if found else ABOVE)
+    assert play.ranges is not None
+    assert (min(play.ranges[0]), max(play.ranges[1])) == (LOWEST, -1)
+
+
+def test_the_next_job_of_a_queue_is_among_them(play: Play) -> None:
+    play.may_queues_be_next = True
+    play.found[URGENT] = [job(-3, queue=1)]
+    assert play.fetch(up_to=-1) == [*ABOVE, "urgent in ranges"]
+    assert play.jobs == play.found[URGENT]
+
+
+def test_they_are_not_looked_for_below_a_watermark(slow: Play) -> None:
+    slow.fetch(up_to=1)
+    assert slow.ranges is not None
+    low, high, since = slow.ranges
+    assert max(high) == 1
+    assert since[low.index(0)] > FROM_START
+
+
+def test_such_a_fetch_does_not_stand_for_a_full_one(play: Play) -> None:
+    play.seconds[PLAIN] = COST
+    play.fetch(up_to=-1)
+    assert play.fetch() == [*FULL, MEASURE]

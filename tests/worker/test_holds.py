@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -24,19 +24,25 @@ from graphile_worker.hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
+from graphile_worker.queries.hold import get_keyed_jobs
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import tied_jobs, watermarks
-from support.held_load import Holding
+from graphile_worker.worker import fetcher, tied_jobs, watermarks
+from support.held_load import ROUNDS, Holding
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
 ROWS = (
     "select id, xmin::text, ctid::text, locked_by, attempts "
     f"from {SCHEMA}._private_jobs where id = any($1::bigint[])"
 )
-ADD_TOGETHER = f"select {SCHEMA}.add_job('step', '{{}}') from generate_series(1, 20000)"
+ADD_TOGETHER = f"""
+select from {SCHEMA}.add_jobs(array(
+    select json_populate_record(null::{SCHEMA}.job_spec, '{{"identifier": "step"}}')
+    from generate_series(1, 5000)
+))"""
+SHARED = 8000  # jobs: more than the first fetches of three workers, which hold none, take
 SHORTLY = 2.0  # seconds: jobs of a loaded machine are still short enough to be held
 
 
@@ -225,7 +231,7 @@ async def test_a_task_sees_its_job_as_if_it_were_locked(holding: Holding, jobs: 
     assert all(job.locked_at is not None and job.locked_at > job.run_at for job in seen)
 
 
-async def test_a_batch_with_a_keyed_job_is_locked_before_anything_runs(
+async def test_a_keyed_job_is_locked_beside_the_batch_and_in_its_place(
     holding: Holding, jobs: Jobs, gate: Gate
 ) -> None:
     runner = await holding.start({"step": gate.__call__}, concurrency=100)
@@ -238,8 +244,12 @@ async def test_a_batch_with_a_keyed_job_is_locked_before_anything_runs(
     await gate.until_inside(9)
     assert holding.last_fetch == "held"
     rows = await holding.rows("step")
-    assert {(row["locked_by"], row["attempts"]) for row in rows} == {(runner.pool_id, 1)}
-    assert await holding.row_locked([row["id"] for row in rows]) == []
+    (keyed,) = (row for row in rows if row["key"])
+    assert (keyed["locked_by"], keyed["attempts"]) == (runner.pool_id, 1)
+    others = [row for row in rows if not row["key"]]
+    assert {(row["locked_by"], row["attempts"]) for row in others} == {(None, 0)}
+    ids = [row["id"] for row in others]
+    assert await holding.row_locked([*ids, keyed["id"]]) == ids
     assert [payload["n"] for payload in gate.started] == [0, 3, 6, 1, 4, 7, 2, 5, 8]
     # Others need not wait to replace it.
     await jobs.add("step", {"n": "other"}, key="key")
@@ -247,6 +257,32 @@ async def test_a_batch_with_a_keyed_job_is_locked_before_anything_runs(
     gate.open_all()
     await jobs.until_gone()
     assert holding.of(JobSucceeded, [row["id"] for row in rows])
+
+
+async def test_jobs_of_a_batch_whose_fetch_is_cancelled_beside_a_keyed_job_run(
+    holding: Holding, jobs: Jobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[Any] = []
+
+    async def be_cancelled(*arguments: Any, **options: Any) -> Any:
+        current = asyncio.current_task()
+        if not cancelled and current is not None:
+            cancelled.append(current)
+            current.cancel()
+        return await get_keyed_jobs(*arguments, **options)
+
+    await holding.start({"step": gate.__call__}, concurrency=100)
+    monkeypatch.setattr(fetcher, "get_keyed_jobs", be_cancelled)
+
+    async def add() -> None:
+        for n in range(9):
+            await jobs.add("step", {"n": n}, key="key" if n == 4 else None)
+
+    await holding.add(add)
+    await gate.until_inside(9)
+    assert cancelled
+    gate.open_all()
+    await jobs.until_gone()
 
 
 async def test_held_jobs_start_by_priority_and_time(holding: Holding, jobs: Jobs) -> None:
@@ -265,6 +301,17 @@ async def test_held_jobs_start_by_priority_and_time(holding: Holding, jobs: Jobs
     await jobs.until_gone()
     assert holding.last_fetch == "held"
     assert order == sorted(range(90), key=lambda n: (n % 3, n))
+
+
+async def test_jobs_of_queues_that_this_worker_cannot_take_do_not_end_holding(
+    holding: Holding, jobs: Jobs, gate: Gate
+) -> None:
+    await holding.start({"step": gate.__call__})
+    await jobs.add("unknown", queue="q")
+    await jobs.add("step", queue="p", run_at=datetime.now(UTC) + timedelta(hours=1))
+    for _ in range(3):
+        await holding.warm_up()
+    assert await jobs.count() == 2
 
 
 async def test_jobs_of_named_queues_are_run_in_between(holding: Holding, jobs: Jobs, gate: Gate) -> None:
@@ -408,48 +455,16 @@ async def test_several_workers_share_a_load_and_run_each_job_once(
     async def count(payload: Any) -> None:
         runs[payload["n"]] += 1
 
+    holding, rounds = Holding(jobs, workers, recorder), 0
     for _ in range(3):
-        await workers.start({"count": count}, concurrency=10, events=recorder.events)
-    for n in range(1, 4):
-        ids = await jobs.add_many("count", 8000)
+        await workers.start({"count": count}, concurrency=10, events=recorder.events, hold=SHORTLY)
+    while rounds < 2 or not holding.held_fetches:
+        rounds += 1
+        await jobs.add_many("count", SHARED)
         await jobs.until_gone()
-        assert len(ids) == 8000
-        assert runs == Counter(dict.fromkeys(range(8000), n))
-    await until(lambda: recorder.count(JobSucceeded) == 24_000)
-    assert Holding(jobs, workers, recorder).held_fetches
-
-
-async def test_going_on_by_id_pauses_where_it_finds_nothing(
-    never_slow: None, jobs: Jobs, workers: Workers, database_url: str
-) -> None:
-    """A job of another worker comes first, so the shorter statement never knows what is next."""
-    sent: Counter[str] = Counter()
-
-    def count(query: Any) -> None:
-        if query.args and query.args[0]:  # not the limit 0 of a session that warms up
-            sent[query.query] += 1
-
-    async def watch(connection: Any) -> None:
-        connection.add_query_logger(count)
-
-    async def step(payload: Any) -> None:
-        pass
-
-    async def is_drained() -> bool:
-        return await jobs.count() == 1
-
-    held, tied = (load(f"hold/{name}", SchemaName()) for name in ("get_held_jobs", "get_tied_jobs"))
-    await jobs.add("of another worker", priority=-1)
-    async with asyncpg.create_pool(database_url, min_size=1, max_size=20, init=watch) as pool:
-        runner = await workers.start({"step": step}, pg_pool=pool, hold=SHORTLY)
-        async with asyncio.timeout(PATIENCE):
-            while sent[held] < 20:
-                await jobs.connection.execute(
-                    f"select {SCHEMA}.add_job('step', '{{}}') from generate_series(1, 5000)"
-                )
-                await until(is_drained)
-        await runner.stop()
-    assert 0 < sent[tied] < sent[held] / 3
+        assert runs == Counter(dict.fromkeys(range(SHARED), rounds))
+        assert rounds < ROUNDS
+    await until(lambda: recorder.count(JobSucceeded) == rounds * SHARED)
 
 
 async def test_a_fetch_by_id_that_reads_not_all_ids_leaves_no_job_below_a_watermark(
@@ -458,6 +473,7 @@ async def test_a_fetch_by_id_that_reads_not_all_ids_leaves_no_job_below_a_waterm
     """After the first jobs, each ninth is ours; a fetch reads four ids for each one that it wants."""
     monkeypatch.setattr(watermarks, "SLOW", -SELDOM)  # each full fetch sets them ...
     monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 1e9)  # ... and is the last one
+    monkeypatch.setattr(watermarks, "FULL_FETCH_WITHIN", 1e9)
 
     async def step(payload: Any) -> None:
         pass
@@ -474,7 +490,7 @@ async def test_a_fetch_by_id_that_reads_not_all_ids_leaves_no_job_below_a_waterm
     await jobs.connection.execute(
         f"insert into {SCHEMA}._private_jobs (task_id, run_at) "
         "select case when n < 3000 or n % 9 = 0 then $1::integer else $2 end, now() - interval '1 minute' "
-        "from generate_series(1, 40000) n",
+        "from generate_series(1, 20000) n",
         *task_ids,
     )
     await workers.start({"step": step}, concurrency=10, hold=SHORTLY, events=recorder.events)

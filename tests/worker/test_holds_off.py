@@ -1,4 +1,7 @@
-"""Where nothing is held: options, lanes and connections that rule it out. The jobs run all the same."""
+"""Where nothing is held: connections and lanes that rule it out. The jobs run all the same.
+
+Which options rule it out is in `test_hold_policy`.
+"""
 
 from __future__ import annotations
 
@@ -12,68 +15,37 @@ from graphile_worker.testing.recorder import EventRecorder
 from support.held_load import LOAD, Holding
 from support.working import Jobs
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "hold": {"hold": 0},
-    "prefetch": {"prefetch": 0},
-    "local queue": {"local_queue": {"size": 100}, "prefetch": None},
-    "pooler": {"prepared_statements": False},
-    "flags from a function": {"forbidden_flags": lambda: []},
-    "few connections": {"max_pool_size": 7},
-    "no recovery": {"recovery": False},
-}
 
-
-async def has_held(holding: Holding, **options: Any) -> bool:
-    """Run a load three times over; whether some of it was held."""
-    options = {key: value for key, value in options.items() if value is not None}
-    await holding.start({}, is_warm=False, **options)
-    for _ in range(3):
-        await holding.add_load(LOAD if options.get("prefetch") != 0 else 300)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, True), ({"max_pool_size": 8}, True), ({"max_pool_size": 7}, False), ({"hold": 0}, False)],
+    ids=["by default", "just enough connections", "few connections", "hold"],
+)
+async def test_whether_jobs_are_held(holding: Holding, options: dict[str, Any], expected: bool) -> None:
+    await holding.start({}, is_warm=expected, concurrency=10, **options)
+    for _ in range(0 if expected else 3):
+        await holding.add_load(LOAD)
         await holding.jobs.until_gone()
-    return bool(holding.held_fetches)
+    assert bool(holding.held_fetches) is expected
 
 
-@pytest.mark.parametrize("options", [{}, {"max_pool_size": 8}], ids=["by default", "just enough connections"])
-async def test_jobs_are_held(holding: Holding, options: dict[str, Any]) -> None:
-    assert await has_held(holding, concurrency=10, **options)
-
-
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-async def test_nothing_is_held(holding: Holding, options: dict[str, Any]) -> None:
-    if callable(options.get("forbidden_flags")):
-        await holding.start({}, is_warm=False, concurrency=10, **options)
-        await holding.add_load(300)
-        await holding.jobs.until_gone()
-        assert holding.held_fetches == []
-        return
-    merged = {"concurrency": 10, **options}
-    if "local_queue" in options:
-        merged["prefetch"] = None
-    assert not await has_held(holding, **merged)
-
-
-async def test_a_lane_with_fair_turns_holds_nothing(holding: Holding) -> None:
+async def test_lanes_with_fair_turns_or_limits_hold_nothing_beside_one_that_does(holding: Holding) -> None:
     @task(lane="fair")
     async def turn() -> None:
         pass
 
-    await holding.start({"turn": turn}, is_warm=False, lanes=[Lane("fair", order="fair", concurrency=10)])
-    for _ in range(2):
-        await holding.add_load(LOAD, task="turn")
-        await holding.jobs.until_gone()
-    assert holding.held_fetches == []
-
-
-async def test_jobs_with_a_limit_are_not_held(holding: Holding) -> None:
     @task(limit=Limit("api", concurrency=5))
     async def call() -> None:
         pass
 
-    await holding.start({"call": call}, is_warm=False, concurrency=10)
-    for _ in range(2):
-        await holding.add_load(LOAD, task="call")
-        await holding.jobs.until_gone()
-    assert holding.held_fetches == []
+    lanes = [Lane("fair", order="fair", concurrency=10)]
+    await holding.start({"turn": turn, "call": call}, concurrency=10, lanes=lanes)
+    held = len(holding.held_fetches)
+    for name in ("turn", "call"):
+        for _ in range(2):
+            await holding.add_load(LOAD, task=name)
+            await holding.jobs.until_gone()
+    assert len(holding.held_fetches) == held
 
 
 async def test_a_single_run_on_a_callers_connection_holds_nothing(
@@ -82,7 +54,7 @@ async def test_a_single_run_on_a_callers_connection_holds_nothing(
     async def step() -> None:
         pass
 
-    await jobs.add_many("step", LOAD)
+    await jobs.add_many("step", 2 * LOAD)
     connection = await asyncpg.connect(database_url)
     try:
         await run_once(pg_pool=connection, task_list={"step": step}, events=recorder.events)

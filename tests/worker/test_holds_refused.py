@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.hooks.events import JobOutcomeDiscarded, JobSucceeded, PoolEvicted
-from support.held_load import Holding
+from support.held_load import LOAD, Holding
 from support.working import IS_LOCKED_OUT, SCHEMA, Gate, Jobs, Workers, until
 
 HOLDERS = (
@@ -25,9 +25,18 @@ async def end_holders(connection: Any) -> int:
     return len(await connection.fetch(f"select pg_terminate_backend(pid) {HOLDERS}"))
 
 
-async def create_trigger(connection: Any, when: str, body: str, condition: str = "true") -> None:
+async def set_body(connection: Any, body: str) -> None:
+    """What the trigger does from now on; a batch that is open does not keep anyone from changing that."""
     await connection.execute(
-        f"create function {SCHEMA}.keep() returns trigger language plpgsql as $$ begin {body} end $$; "
+        f"create or replace function {SCHEMA}.keep() returns trigger language plpgsql "
+        f"as $$ begin {body} return coalesce(new, old); end $$"
+    )
+
+
+async def create_trigger(connection: Any, when: str, condition: str = "true") -> None:
+    """A trigger that does nothing yet; it waits for open batches."""
+    await set_body(connection, "")
+    await connection.execute(
         f"create trigger keep before {when} on {SCHEMA}._private_jobs for each row when ({condition}) "
         f"execute function {SCHEMA}.keep()"
     )
@@ -37,15 +46,19 @@ async def test_a_trigger_that_keeps_rows_ends_holding_and_each_job_ends_once(
     holding: Holding, jobs: Jobs, connection: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
+    await create_trigger(connection, "delete", "old.locked_at is null")
     await holding.start({"step": gate.__call__}, concurrency=10)
     ids = await holding.add(lambda: jobs.add_many("step", 3))
     await gate.until_inside(3)
-    await create_trigger(connection, "delete", "return null;", "old.locked_at is null")
+    ids += await holding.add(lambda: jobs.add_many("step", 3))
+    await gate.until_inside(6)
+    await set_body(connection, "return null;")
     gate.open_all()
     await jobs.until_gone()
     assert "holds no more batches: the end of one was refused (a trigger" in caplog.text
     await until(lambda: sorted(holding.of(JobSucceeded, ids)) == ids)
-    assert len(gate.started) == 3
+    assert caplog.text.count("holds no more batches") == 1  # there were two
+    assert len(gate.started) == 6
 
 
 @pytest.mark.parametrize(
@@ -58,12 +71,12 @@ async def test_trouble_that_passes_costs_no_outcome_and_does_not_end_holding(
 ) -> None:
     """The end of the batch fails, then the statement that locks its jobs, and then that for the first."""
     gate = Gate()
+    await create_trigger(connection, "delete or update", "old.locked_at is null")
     runner: Any = await holding.start({"step": gate.__call__}, concurrency=10)
     ids = await holding.add(lambda: jobs.add_many("step", 3))
     await gate.until_inside(3)
     await connection.execute(f"create sequence {SCHEMA}.trouble")
-    body = f"if nextval('{SCHEMA}.trouble') <= 3 then {trouble} end if; return coalesce(new, old);"
-    await create_trigger(connection, "delete or update", body, "old.locked_at is null")
+    await set_body(connection, f"if nextval('{SCHEMA}.trouble') <= 3 then {trouble} end if;")
     gate.open_all()
     await jobs.until_gone()
     await until(lambda: sorted(holding.of(JobSucceeded, ids)) == ids)
@@ -82,10 +95,11 @@ async def test_a_row_that_cannot_be_locked_keeps_neither_others_nor_the_worker(
     holding: Holding, jobs: Jobs, workers: Workers, connection: Any, body: str
 ) -> None:
     gate = Gate()
+    await create_trigger(connection, "update")
     runner = await holding.start({"step": gate.__call__}, concurrency=10, hold=SHORTLY)
     ids = await holding.add(lambda: jobs.add_many("step", 3))
     await gate.until_inside(3)
-    await create_trigger(connection, "update", body, f"old.id = {ids[1]}")
+    await set_body(connection, f"if old.id = {ids[1]} then {body} end if;")
     assert holding.last_fetch == "held"
     await until(lambda: holding.are_locked("step", 2))
     evicted = await holding.recorder.wait_for(PoolEvicted)
@@ -96,14 +110,15 @@ async def test_a_row_that_cannot_be_locked_keeps_neither_others_nor_the_worker(
     assert (await jobs.one())["attempts"] == 0
 
 
-async def test_a_refused_keyed_batch_is_fetched_in_the_ordinary_way(
+async def test_a_keyed_job_whose_row_does_not_change_keeps_no_others(
     holding: Holding, jobs: Jobs, connection: Any
 ) -> None:
     async def step() -> None:
         pass
 
     await holding.start({"step": step}, concurrency=10)
-    await create_trigger(connection, "update", "return null;", "old.key is not null and new.attempts = 1")
+    await create_trigger(connection, "update", "old.key is not null and new.attempts = 1")
+    await set_body(connection, "return null;")
 
     async def add() -> tuple[int, int]:
         return await jobs.add("step", key="k"), await jobs.add("step")
@@ -168,12 +183,12 @@ async def test_nothing_is_held_while_the_server_refuses_connections(
     await admin.execute(f'alter database "{name}" allow_connections false')
     try:
         for _ in range(2):
-            await holding.add_load(4500, task="count")
+            await holding.add_load(LOAD, task="count")
             await jobs.until_gone()
     finally:
         await admin.execute(f'alter database "{name}" allow_connections true')
         await admin.close()
-    assert runs["count"] == 9001
+    assert runs["count"] == 2 * LOAD + 1
     assert holding.held_fetches == []
     await holding.warm_up()
 

@@ -92,7 +92,7 @@ async def test_full_fetches_follow_each_other_at_once_even_if_nothing_is_left_to
     jobs: Jobs, workers: Workers, recorder: EventRecorder, size: int, concurrency: int
 ) -> None:
     async def quick() -> None:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # timing: the next fetch begins meanwhile; more is as good
 
     await jobs.add_many("quick", 21)
     await workers.start(

@@ -26,7 +26,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.worker import shutdown
 from support.working import SCHEMA, Jobs, Workers, headline, terminate_workers, until
-from worker.lost_scene import LONG, ROUNDS, SHORT, LostScene, lost_scene
+from worker.lost_scene import BACKLOG, LONG, ROUNDS, SHORT, LostScene, lost_scene
 
 
 @pytest.fixture
@@ -122,7 +122,9 @@ async def test_the_outcome_of_a_job_that_another_worker_has_taken_is_discarded(s
 async def test_an_outcome_is_discarded_although_another_lost_batch_may_have_been_committed(
     scene: LostScene, database_url: str
 ) -> None:
-    await scene.add_flow()  # a worker that starts beside a backlog opens a third session, for all other jobs
+    await scene.add_flow(
+        BACKLOG
+    )  # a worker that starts beside a backlog opens a third session, for all other jobs
     runner = await scene.start(LONG)
     await scene.jobs.until_gone()
     first = await scene.hold()
@@ -229,7 +231,8 @@ async def test_a_fetch_whose_answer_is_late_runs_nothing_again_that_was_settled_
             link.flows.set()
     await until(lambda: scene.has_noticed(runner))
     scene.gate.open_one(waiting)
-    with suppress(TimeoutError):  # it must not come to that
+    with suppress(TimeoutError):
+        # timing: it must not come to that; what would come later is seen below
         await until(lambda: scene.is_gone(waiting), timeout=1.0)
     fetching.flows.set()
     await scene.until_completed()
@@ -250,7 +253,9 @@ async def test_all_sessions_are_lost_at_once_while_jobs_run(scene: LostScene) ->
 
 
 async def test_two_batches_are_lost_at_once(scene: LostScene) -> None:
-    await scene.add_flow()  # a worker that starts beside a backlog opens a third session, for all other jobs
+    await scene.add_flow(
+        BACKLOG
+    )  # a worker that starts beside a backlog opens a third session, for all other jobs
     await scene.start(LONG)
     await scene.jobs.until_gone()
     first, second = await scene.hold(), await scene.hold()

@@ -13,14 +13,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from graphile_worker import Job, JobHelpers, Runner, WorkerUtils
 from graphile_worker.db.retry import Delays
 from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched, PoolJobsReturned
+from graphile_worker.recovery import blocked_batches
+from graphile_worker.recovery.orphaned_jobs import RECOVERED
+from graphile_worker.schema_name import SchemaName
 from support.held_load import LOAD, Holding
 from support.proxy import Proxy, proxy_to
-from support.working import SCHEMA, Gate, Jobs, until
+from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, until
 
 STEPS = 20
 SLOTS = 2
@@ -48,6 +52,11 @@ class Scene:
 
     async def start(self, **options: Any) -> Runner:
         tasks = {"step": self.step, "other": self.step}
+        await self.on_update("")
+        await self.jobs.connection.execute(
+            f"create trigger on_update before update on {SCHEMA}._private_jobs for each row "
+            f"execute function {SCHEMA}.on_update()"
+        )
         self.runner = await self.holding.start(tasks, concurrency=SLOTS, **options)
         return self.runner
 
@@ -111,12 +120,14 @@ class Scene:
 
     async def delay(self, condition: str) -> None:
         """Make the next update of such a row wait for `let_it_lock`."""
+        await self.jobs.connection.execute(f"select pg_advisory_lock({LOCK})")
+        await self.on_update(f"if {condition} then perform pg_advisory_xact_lock({LOCK}); end if;")
+
+    async def on_update(self, body: str) -> None:
+        """What happens before each update of a job from now on. A trigger would wait for open batches."""
         await self.jobs.connection.execute(
-            f"create function {SCHEMA}.wait() returns trigger language plpgsql as $$ begin "
-            f"perform pg_advisory_xact_lock({LOCK}); return new; end $$; "
-            f"create trigger wait before update on {SCHEMA}._private_jobs for each row "
-            f"when ({condition}) execute function {SCHEMA}.wait(); "
-            f"select pg_advisory_lock({LOCK})"
+            f"create or replace function {SCHEMA}.on_update() returns trigger language plpgsql "
+            f"as $$ begin {body} return new; end $$"
         )
 
     async def until_it_ends(self) -> int:
@@ -224,6 +235,45 @@ async def test_a_paused_job_leaves_its_batch_in_the_same_step_of_the_event_loop(
     await scene.run_all()
 
 
+async def test_jobs_that_another_thread_locks_after_their_batch_was_lost_are_returned(
+    scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop is no longer blocked while that thread ends a batch for which others wait."""
+    monkeypatch.setattr(blocked_batches, "MOST_WAIT", "0")
+    monkeypatch.setattr(blocked_batches, "MOST_TIME", "0")
+    await scene.start()
+    waiting = await scene.hold()
+    pool = scene.runner._pool
+    pool.allow_holds(after=SELDOM)
+    await scene.delay_the_lock(waiting[-1])
+    batches = blocked_batches.BlockedBatches(SchemaName(SCHEMA), pool.id, pool.open_batches)
+    keeper, changer = await asyncpg.connect(database_url), await asyncpg.connect(database_url)
+    try:
+        change = f"update {SCHEMA}._private_jobs set priority = priority where id = $1"
+        changing = asyncio.create_task(changer.execute(change, waiting[0]))
+        await until(lambda: is_waiting_for(scene.jobs, "transactionid"))
+        ending = asyncio.create_task(batches.end(keeper, timeout=PATIENCE))
+        await scene.until_it_ends()
+        scene.release(scene.keep_out(*waiting))
+        seats = pool._holds._seats
+        await until(lambda: all(seat.batch is None for seat in seats.all))
+        await until(lambda: not pool._sessions.holdings.in_doubt)
+        await scene.let_it_lock()
+        await ending
+        await changing
+    finally:
+        await keeper.close(timeout=60)
+        await changer.close(timeout=60)
+    await scene.run_all()
+    assert not pool._sessions.holdings.kept
+
+
+async def is_waiting_for(jobs: Jobs, lock: str) -> bool:
+    return await jobs.connection.fetchval(
+        "select exists (select from pg_locks where not granted and locktype = $1)", lock
+    )
+
+
 # -- fetched again -------------------------------------------------------------------------------------------
 
 
@@ -299,12 +349,10 @@ async def test_a_return_that_is_repeated_leaves_out_jobs_that_were_fetched_again
     await until(lambda: scene.is_locked(ordinary))
     assert not await scene.is_locked(held)
     connection = scene.jobs.connection
-    await connection.execute(
-        f"create sequence {SCHEMA}.returns; "
-        f"create function {SCHEMA}.fail() returns trigger language plpgsql as $$ begin "
-        f"if nextval('{SCHEMA}.returns') = 1 then raise 'not now'; end if; return new; end $$; "
-        f"create trigger fail before update on {SCHEMA}._private_jobs for each row "
-        f"when (old.id = {ordinary} and new.locked_at is null) execute function {SCHEMA}.fail()"
+    await connection.execute(f"create sequence {SCHEMA}.returns")
+    await scene.on_update(
+        f"if old.id = {ordinary} and new.locked_at is null then "
+        f"if nextval('{SCHEMA}.returns') = 1 then raise 'not now'; end if; end if;"
     )
     await utils.pause_task("other")
     await until(lambda: scene.has_returned(1))
@@ -335,7 +383,7 @@ async def test_a_return_without_an_answer_leaves_out_jobs_that_were_fetched_agai
     await scene.delay(f"old.id = {ordinary} and new.locked_at is null")
     await utils.pause_task("other")
     assert await scene.until_it_ends() == fetching
-    proxy.link(fetching).needle = b"SELECT 1\0"
+    proxy.link(fetching).needle = b"COMMIT\0"  # keyed jobs are returned in a transaction
     await scene.let_it_lock()
     await until(lambda: proxy.cuts == 1)
     await utils.resume_task("other")
@@ -353,8 +401,16 @@ async def test_outcomes_are_written_while_a_batch_is_locked_before_its_jobs_run(
 ) -> None:
     """The wait for all outcomes must not end that batch a second time."""
     runner: Any = await scene.start()
-    await scene.delay("old.key is not null and old.locked_at is null")
-    scene.ids = [await scene.holding.add(lambda: scene.jobs.add("step", key="k"))]
+    await scene.delay("old.last_error is not null and old.locked_at is null")
+
+    async def add() -> int:
+        job_id = await scene.jobs.add("step")
+        await scene.jobs.connection.execute(
+            f"update {SCHEMA}._private_jobs set last_error = $2 where id = $1", job_id, RECOVERED
+        )
+        return job_id
+
+    scene.ids = [await scene.holding.add(add)]
     await scene.until_it_ends()
     assert scene.holding.held_fetches
     writing = asyncio.create_task(runner._pool.write_outcomes())
@@ -450,7 +506,7 @@ async def test_a_fetch_that_finds_own_jobs_goes_on_to_the_rest(
     async with jobs.connection.transaction():
         await holding.add_load(LOAD)
         waiting = await jobs.connection.fetchval(
-            f"select id from {SCHEMA}.add_job('step', run_at => now() - interval '1 day' + interval '2 s')"
+            f"select id from {SCHEMA}.add_job('step', run_at => now() - interval '1 day' + interval '0.4 s')"
         )
 
     async def has_one_batch() -> bool:

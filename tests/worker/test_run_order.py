@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,12 +15,23 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from graphile_worker.hooks.events import JobCompleted, PoolListenNotification
+from graphile_worker import task
+from graphile_worker.hooks.events import JobCompleted, PoolJobsFetched, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.worker import adaptive_source
+from graphile_worker.worker.prefetched_jobs import NO_CEILING
 from support.properties import examples
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 NOW = datetime.now(UTC) - timedelta(hours=1)
+MAX_PREFETCH = 400
+
+
+@pytest.fixture
+def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of what is usual, so that a test needs fewer jobs until enough are prefetched."""
+    monkeypatch.setattr(adaptive_source, "MAX_FETCH", MAX_PREFETCH // 2)
+    monkeypatch.setattr(adaptive_source, "MAX_PREFETCH", MAX_PREFETCH)
 
 
 @dataclass(frozen=True)
@@ -62,14 +74,13 @@ async def add_all(jobs: Jobs, plan: Sequence[Planned]) -> None:
     )
 
 
-several_examples = examples(25, HealthCheck.function_scoped_fixture)
+several_examples = examples(15, HealthCheck.function_scoped_fixture)  # each starts a worker
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.002])
 @several_examples
-@given(plan=mixtures())
+@given(plan=mixtures(), pause=st.sampled_from([0.0, 0.002]))
 async def test_one_slot_runs_everything_in_the_order_of_one_sorted_list(
-    jobs: Jobs, workers: Workers, pause: float, plan: list[Planned]
+    jobs: Jobs, workers: Workers, plan: list[Planned], pause: float
 ) -> None:
     started: list[Planned] = []
 
@@ -126,7 +137,7 @@ async def test_slow_jobs_are_not_prefetched_and_keep_the_order_of_one_sorted_lis
 
     async def step(payload: Any) -> None:
         started.append(payload["kind"])
-        await asyncio.sleep(0.002)  # longer than the prefetch
+        await asyncio.sleep(0.002)  # timing: longer than the prefetch; more is as good
 
     for _ in range(15):
         await jobs.add("step", {"kind": "queued"}, queue="a", priority=-10)
@@ -137,7 +148,7 @@ async def test_slow_jobs_are_not_prefetched_and_keep_the_order_of_one_sorted_lis
 
 @pytest.mark.parametrize("slots", [1, 3])
 async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, slots: int
+    small_fetches: None, jobs: Jobs, workers: Workers, recorder: EventRecorder, slots: int
 ) -> None:
     started: list[Any] = []
 
@@ -147,7 +158,7 @@ async def test_an_urgent_job_waits_for_no_job_that_was_locked_after_it_was_added
 
     await workers.start({"step": step}, concurrency=slots, events=recorder.events)
     await until_listening(recorder, jobs.connection)
-    await jobs.add_many("step", 20_000)
+    await jobs.add_many("step", 6_000)
     await until(lambda: len(started) > 500)
     async with jobs.connection.transaction():
         # No fetch is in flight now, no batch is held, and none begins before the urgent job is visible.
@@ -213,8 +224,221 @@ async def test_a_job_announced_while_a_queue_goes_on_is_not_forgotten(
     await jobs.until_gone()
 
 
+@pytest.mark.parametrize("prefetch", [0.0, 0.05])
+async def test_a_write_that_waits_for_a_lock_holds_no_other_job_back_for_long(
+    jobs: Jobs, workers: Workers, database_url: str, prefetch: float
+) -> None:
+    """The next job of the queue would come first, but who knows when."""
+    other = await asyncpg.connect(database_url)
+    started: list[Any] = []
+
+    async def step(payload: Any) -> None:
+        started.append(payload["kind"])
+        if payload["kind"] == "queued":
+            await other.execute(f"select from {SCHEMA}._private_jobs where priority = -5 for update")
+
+    try:
+        async with other.transaction():  # the write that ends the job of the queue has to wait
+            await add_kinds(jobs, "short", 100, priority=-10)
+            await add_kinds(jobs, "queued", 1, priority=-5, queues=1)
+            await add_kinds(jobs, "plain", 20, priority=0)
+            await workers.start({"step": step}, concurrency=1, prefetch=prefetch, hold=0, poll_interval=0.1)
+            await until(lambda: started.count("plain") == 20)
+            assert await is_waiting_for_a_lock(jobs)
+    finally:
+        await other.close(timeout=60)
+    await jobs.until_gone()
+
+
+async def test_what_is_held_back_is_let_go_when_queues_have_become_wide_meanwhile(
+    jobs: Jobs, workers: Workers
+) -> None:
+    started: list[Any] = []
+
+    async def step(payload: Any) -> None:
+        started.append(payload["kind"])
+
+    runner: Any = await workers.start({"step": step}, concurrency=1)
+    (lane,) = runner._pool._lanes
+    lane.source.hold_back(-5)  # as while the job of a queue is written
+    lane.fetcher.is_wide = True
+    lane.source.hold_back(NO_CEILING)
+    assert lane.source._ceiling == NO_CEILING
+    await add_kinds(jobs, "plain", 10, priority=0)
+    await jobs.until_gone()
+    assert started == ["plain"] * 10
+
+
 async def is_waiting_for_a_lock(jobs: Jobs) -> bool:
     return await jobs.connection.fetchval(
         "select count(*) > 0 from pg_stat_activity "
         "where datname = current_database() and wait_event_type = 'Lock'"
     )
+
+
+# -- prefetched jobs and named queues ------------------------------------------------------------------------
+
+QUEUED, PLAIN = 60, 400
+
+
+async def add_kinds(jobs: Jobs, kind: str, count: int, *, priority: int, queues: int = 0) -> None:
+    await jobs.connection.execute(
+        f"select {SCHEMA}.add_job('step', json_build_object('kind', $1::text, 'queue', n % $4), "
+        "queue_name => case when $4 > 0 then 'queue ' || n % $4 end, priority => $3) "
+        "from generate_series(1, $2) n" if queues else
+        f"select {SCHEMA}.add_job('step', json_build_object('kind', $1::text), priority => $3) "
+        "from generate_series(1, $2) n where $4 = 0",
+        kind,
+        count,
+        priority,
+        queues,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slots", "queues", "pause"),
+    [(slots, queues, pause) for slots, queues in ((1, 1), (4, 3)) for pause in (None, 0.0, 0.001)]
+    + [(1, 3, 0.0), (4, 1, 0.0)],
+)
+async def test_no_prefetched_job_starts_before_the_next_of_a_queue_that_comes_first(
+    jobs: Jobs, workers: Workers, slots: int, queues: int, pause: float | None
+) -> None:
+    """It is ready when the one before is written. Until then, jobs of worse priorities wait."""
+    left = dict.fromkeys(range(queues), 0)
+    for n in range(1, QUEUED + 1):
+        left[n % queues] += 1
+    running: list[int] = []
+    too_early: list[dict[int, int]] = []
+    started: list[str] = []
+
+    async def step(payload: Any) -> None:
+        started.append(payload["kind"])
+        queue = payload.get("queue")
+        if queue is None:
+            if any(count and number not in running for number, count in left.items()):
+                too_early.append(dict(left))
+        else:
+            left[queue] -= 1
+            running.append(queue)
+        if pause is not None:
+            await asyncio.sleep(pause)
+        if queue is not None:
+            running.remove(queue)
+
+    await add_kinds(jobs, "plain", PLAIN, priority=10)
+    await add_kinds(jobs, "queued", QUEUED, priority=-10, queues=queues)
+    await workers.once({"step": step}, concurrency=slots)
+    assert len(started) == QUEUED + PLAIN
+    assert too_early == []
+    if slots == 1:
+        assert started == ["queued"] * QUEUED + ["plain"] * PLAIN
+
+
+async def test_jobs_of_equal_priority_do_not_wait_for_those_of_a_queue(jobs: Jobs, workers: Workers) -> None:
+    """The next job of a queue cannot come before them, so nothing is held back for its write."""
+    started: list[str] = []
+
+    async def step(payload: Any) -> None:
+        started.append(payload["kind"])
+
+    await add_kinds(jobs, "plain", PLAIN, priority=0)
+    await add_kinds(jobs, "queued", QUEUED, priority=0, queues=1)
+    await workers.once({"step": step}, concurrency=1)
+    assert len(started) == QUEUED + PLAIN
+    assert "plain" in started[: started.index("queued") + QUEUED]
+
+
+LONG = 30.0  # seconds of work that may be prefetched: as many jobs as ever are
+MANY = MAX_PREFETCH + 100
+
+
+class Backlog:
+    """A worker that has prefetched short jobs of priority 0 and is held up by the first of the rest."""
+
+    def __init__(self, jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+        self.jobs = jobs
+        self.workers = workers
+        self.recorder = recorder
+        self.gate = Gate()
+        self.started: list[str] = []
+
+    async def start(self, **tasks: Any) -> None:
+        async def step(payload: Any) -> None:
+            self.started.append(payload["kind"])
+            if payload["kind"] == "gate":
+                await self.gate()
+
+        await self.workers.start(
+            {"step": step, **tasks}, concurrency=1, prefetch=LONG, hold=0, events=self.recorder.events
+        )
+        await until_listening(self.recorder, self.jobs.connection)
+        await add_kinds(self.jobs, "short", 100, priority=-5)
+        await until(lambda: len(self.started) == 100)
+        async with self.jobs.connection.transaction():
+            await add_kinds(self.jobs, "gate", 1, priority=-5)
+            await add_kinds(self.jobs, "plain", MANY, priority=0)
+        await self.gate.until_inside(1)
+        await until(self.is_full)
+
+    async def is_full(self) -> bool:
+        """Whether so many are prefetched that no more are fetched."""
+        return await self.jobs.locked() > 1 + MAX_PREFETCH // 2
+
+    async def finish(self) -> list[str]:
+        """Let all run; what started after the gate."""
+        self.gate.open()
+        await self.jobs.until_gone()
+        return self.started[self.started.index("gate") + 1 :]
+
+
+@pytest.fixture
+def backlog(small_fetches: None, jobs: Jobs, workers: Workers, recorder: EventRecorder) -> Backlog:
+    return Backlog(jobs, workers, recorder)
+
+
+@pytest.mark.parametrize("queues", [0, 1])
+async def test_an_urgent_job_that_is_added_later_overtakes_what_is_prefetched(
+    backlog: Backlog, queues: int
+) -> None:
+    await backlog.start()
+    await add_kinds(backlog.jobs, "urgent", 3, priority=-1, queues=queues)
+
+    async def is_locked() -> bool:
+        urgent = [row for row in await backlog.jobs.all() if row["priority"] == -1]
+        return sum(row["locked_at"] is not None for row in urgent) == (1 if queues else 3)
+
+    await until(is_locked)
+    assert await backlog.finish() == ["urgent"] * 3 + ["plain"] * MANY
+
+
+async def test_the_queue_of_an_urgent_job_becomes_as_wide_as_its_task_says(backlog: Backlog) -> None:
+    @task(queue_width=2)
+    async def wide() -> None: ...
+
+    await backlog.start(wide=wide)
+    for _ in range(2):
+        await backlog.jobs.add("wide", queue="a", priority=-1)
+
+    async def is_wide() -> bool:
+        return await backlog.jobs.connection.fetchval(
+            f"select exists (select from {SCHEMA}._private_py_tracks)"
+        )
+
+    await until(is_wide)
+    assert await backlog.finish() == ["plain"] * MANY
+
+
+async def test_jobs_of_the_same_priority_are_not_looked_for_while_enough_are_prefetched(
+    backlog: Backlog,
+) -> None:
+    """They would be found too, but each look costs a statement."""
+    await backlog.start()
+    began, fetches = time.monotonic(), len(backlog.recorder.of(PoolJobsFetched))
+    heard = backlog.recorder.count(PoolListenNotification)
+    for _ in range(200):
+        await add_kinds(backlog.jobs, "later", 1, priority=0)
+    await until(lambda: backlog.recorder.count(PoolListenNotification) == heard + 200)
+    looks = backlog.recorder.of(PoolJobsFetched)[fetches:]
+    assert {(fetch.kind, fetch.count) for fetch in looks} <= {("plain", 0), ("urgent", 0)}
+    assert len(looks) <= 10 + (time.monotonic() - began)  # ever less often, up to once a second
+    assert await backlog.finish() == ["plain"] * MANY + ["later"] * 200

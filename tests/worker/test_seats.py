@@ -21,10 +21,9 @@ from graphile_worker.worker.lost_batches import LostBatches
 from graphile_worker.worker.seats import FEWEST_SEATS, SEATS, Seats
 from graphile_worker.worker.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
-from support.working import SCHEMA, SELDOM, Jobs, until
+from support.working import PATIENCE, SCHEMA, SELDOM, Jobs, until
 
 FOR_TASKS = 8  # connections
-SOON = 30.0  # seconds; sessions of batches are closed after 60 without one
 POOL_ID = "pool-a"
 TERMS: Any = {"limit": 10, "forbidden_flags": None, "now": None}
 """Of a fetch."""
@@ -33,7 +32,7 @@ TERMS: Any = {"limit": 10, "forbidden_flags": None, "now": None}
 @pytest.fixture
 async def lending(database_url: str) -> AsyncIterator[Lending]:
     async with asyncpg.create_pool(database_url, min_size=0, max_size=FOR_TASKS + 3) as pool:
-        lending = Lending(pool, reserved=0)
+        lending = Lending(pool, reserved=0, prepared_statements=True)
         assert pool.get_max_size() - lending.kept == FOR_TASKS
         yield lending
 
@@ -158,7 +157,7 @@ async def test_tasks_that_wait_while_sessions_are_opened_get_them(scene: Scene) 
     await scene.start_tasks(FOR_TASKS)
     assert [(seat.is_reserved, seat.is_warm) for seat in seats.all] == [(True, False)] * SEATS
     assert scene.lending.wanted == SEATS
-    await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
+    await until(lambda: scene.served == FOR_TASKS)
     assert not any(seat.is_reserved for seat in seats.all)
 
 
@@ -169,7 +168,7 @@ async def test_only_as_many_sessions_are_closed_as_tasks_wait(scene: Scene) -> N
     await scene.start_tasks(FOR_TASKS - SEATS + 1)
     assert scene.lending.wanted == 1
     seats.changed()  # a session is being closed for the task already
-    await until(lambda: scene.served == len(scene.tasks), timeout=SOON)
+    await until(lambda: scene.served == len(scene.tasks))
     assert [seat.is_warm for seat in seats.all].count(True) == SEATS - 1
     assert [seat.is_reserved for seat in seats.all].count(True) == SEATS - 1
 
@@ -194,7 +193,7 @@ async def test_a_fetch_that_finds_nothing_leaves_its_session_to_a_task(scene: Sc
     await scene.start_tasks(FEWEST_SEATS)
     assert scene.lending.wanted == FEWEST_SEATS  # no session is free now
     assert await asyncio.gather(*fetches) == [(), ()]
-    await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
+    await until(lambda: scene.served == FOR_TASKS)
 
 
 async def test_a_batch_that_was_just_fetched_keeps_its_session_until_it_ends(
@@ -211,12 +210,40 @@ async def test_a_batch_that_was_just_fetched_keeps_its_session_until_it_ends(
     (fetched,) = await asyncio.gather(*fetches)
     assert fetched is not None
     (job,) = fetched
-    await until(lambda: scene.served == FOR_TASKS - 1, timeout=SOON)  # the other session was free
+    await until(lambda: scene.served == FOR_TASKS - 1)  # the other session was free
     assert job.id == job_id
     assert scene.lending.wanted == 1
     assert await jobs.connection.fetch(FREE_ROWS, [job_id]) == []
     holds.take(Finished(job, COMPLETED, "worker-a", 0.0))
-    await until(lambda: scene.served == FOR_TASKS, timeout=SOON)
+    await until(lambda: scene.served == FOR_TASKS)
+    assert await jobs.count() == 0
+
+
+async def test_the_size_of_batches_follows_what_became_of_those_before(scene: Scene, jobs: Jobs) -> None:
+    """The rules are in `test_hold_policy`; here they get the right numbers."""
+    await jobs.add_many("quick", 300)
+    task_id = await jobs.connection.fetchval(f"select task_id from {SCHEMA}._private_jobs limit 1")
+    holds = scene.holds()
+    await until(holds.is_ready)
+
+    async def run_batch(limit: int, started: int) -> None:
+        """Fetch jobs, of which so many start and complete until time is up."""
+        fetched = await holds.fetch(tasks={task_id: "quick"}, **{**TERMS, "limit": limit})
+        assert fetched is not None
+        assert len(fetched) == limit
+        holds.drop = lambda is_dropped: list(filter(is_dropped, fetched[started:]))
+        for job in fetched[:started]:
+            holds.take(Finished(job, COMPLETED, "worker-a", 0.0))
+        await holds.flush()
+
+    await run_batch(300, started=240)
+    assert holds.most == 120
+    assert await jobs.count() == 60  # released
+    await run_batch(60, started=60)
+    assert holds.most == 120  # as large as it may be already
+    await jobs.add_many("quick", 120)
+    await run_batch(120, started=120)
+    assert holds.most == 240
     assert await jobs.count() == 0
 
 
@@ -229,7 +256,7 @@ async def test_abandoned_batches_open_no_sessions(scene: Scene) -> None:
         await until(lambda: database.is_starved)  # the sessions wait for connections
         assert holds.is_warming
         holds.abandon()
-        async with asyncio.timeout(SOON / 2):
+        async with asyncio.timeout(PATIENCE):
             await scene.sessions.close()
     assert database.get_idle_size() == database.get_size()
 

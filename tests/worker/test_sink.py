@@ -95,7 +95,7 @@ async def test_outcomes_are_kept_while_the_database_is_away_and_written_once(
             gate.open()
         for _ in range(3):
             await terminate_workers(jobs.connection)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # timing: writes are tried again meanwhile; more is as good
         assert recorder.count(JobCompleted) == 0
     await recorder.wait_for(JobCompleted, count=4)
     async with asyncio.timeout(PATIENCE):
@@ -118,7 +118,7 @@ async def test_nothing_is_lost_when_connections_are_cut_at_random(
     ran: Counter[tuple[int, int]] = Counter()
 
     async def step(payload: Any, helpers: Any) -> None:
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # timing: the load lasts for some cuts; fewer do no harm
         ran[(helpers.job.job_queue_id or 0, payload["n"])] += 1
 
     await jobs.add_many("step", 400)

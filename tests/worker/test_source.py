@@ -6,6 +6,8 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from graphile_worker.hooks.events import (
     JobStarted,
     JobSucceeded,
@@ -13,8 +15,12 @@ from graphile_worker.hooks.events import (
     PoolJobsReturned,
     PoolListenNotification,
 )
+from graphile_worker.queries.fetch import list_priorities
 from graphile_worker.testing.recorder import EventRecorder
-from support.working import Gate, Jobs, Workers, until, until_listening
+from graphile_worker.worker import fetcher, watermarks
+from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
+
+LOCKED = f"select count(*) from {SCHEMA}._private_jobs where locked_at is not null"
 
 
 async def prefetched_jobs(jobs: Jobs, recorder: EventRecorder) -> int:
@@ -55,7 +61,7 @@ async def test_slow_jobs_are_not_prefetched(jobs: Jobs, workers: Workers, record
     await workers.start({"slow": slow}, concurrency=2, events=recorder.events)
     await gate.until_inside(2)
     for n in range(5):
-        await asyncio.sleep(0.06)  # longer than the prefetch
+        await asyncio.sleep(0.06)  # timing: longer than the prefetch; more is as good
         assert await prefetched_jobs(jobs, recorder) == 0
         gate.open()
         await until(lambda n=n: len(gate.started) == n + 3)  # type: ignore[misc]
@@ -160,5 +166,29 @@ async def test_jobs_added_one_by_one_are_all_found_without_polling(
     for n in range(150):
         await jobs.add("quick", {"n": n}, queue=f"queue {n % 4}" if n % 3 else None)
         if n % 7 == 0:
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # timing: some are added while the worker is idle, in whatever rhythm
     await recorder.wait_for(JobSucceeded, count=150)
+
+
+async def test_jobs_of_a_fetch_that_is_cancelled_while_it_is_examined_run(
+    jobs: Jobs, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are locked, and no slot knows of them."""
+    locked: list[int] = []
+
+    async def be_cancelled(connection: Any, *arguments: Any, **options: Any) -> Any:
+        if not locked:
+            locked.append(await connection.fetchval(LOCKED))
+            current = asyncio.current_task()
+            assert current is not None
+            current.cancel()
+        return await list_priorities(connection, *arguments, **options)
+
+    async def step() -> None: ...
+
+    monkeypatch.setattr(watermarks, "SLOW", -1.0)  # every fetch is examined
+    monkeypatch.setattr(fetcher, "list_priorities", be_cancelled)
+    await jobs.add_many("step", 10)
+    await workers.start({"step": step}, concurrency=5)
+    await jobs.until_gone()
+    assert locked == [5]

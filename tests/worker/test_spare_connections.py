@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from support.held_load import Holding
+from support.held_load import LOAD, Holding
 from support.working import Gate, Jobs, until
 
 
@@ -36,8 +36,8 @@ async def test_a_callers_small_pool_holds_nothing_and_its_tasks_get_connections(
 
     async with asyncpg.create_pool(database_url, min_size=1, max_size=6) as pool:
         runner = await holding.start({"borrow": borrow}, is_warm=False, pg_pool=pool, concurrency=10)
-        await holding.add_load(9000)
-        await jobs.add_many("borrow", 100)
+        await holding.add_load(2 * LOAD)
+        await jobs.add_many("borrow", 50)
         await jobs.until_gone()
         assert holding.held_fetches == []
         await runner.stop()

@@ -188,6 +188,19 @@ async def test_two_pools_take_turns_and_leave_nothing(
     assert len(set(found)) == len(found) == COUNT
 
 
+async def test_going_on_by_id_pauses_where_it_finds_nothing(batches: Batches, connection: Any) -> None:
+    """A job of another worker comes first, so the shorter statement never knows what is next."""
+    await connection.execute(f"select {SCHEMA}.add_job('of another worker', priority => -1)")
+    size = 50
+    sent = []
+    while len(await batches.fetch(size)) == size:
+        sent.append(list(batches.sent))
+    from_start, in_vain = ["get_held_jobs"], ["get_tied_jobs", "get_held_jobs"]
+    pause = [from_start] * (tied_jobs.UNTIED - 1)
+    expected = [from_start, *[in_vain] * tied_jobs.MOST_IN_VAIN, *pause, in_vain, *pause, in_vain]
+    assert sent[: len(expected)] == expected
+
+
 def test_ranges_up_to_a_priority() -> None:
     assert ranges_up_to(0, None) == ([LOWEST, 0], [-1, 0], [FROM_START, FROM_START])
     assert ranges_up_to(LOWEST, None) == ([LOWEST], [LOWEST], [FROM_START])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
@@ -59,28 +60,30 @@ def only_slot(runner: Runner) -> Slot:
 # -- where a limit comes from ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["seconds", "timedelta", "worker", "add_job", "flag"])
+@pytest.mark.parametrize("is_the_workers", [False, True])
 async def test_a_limit_of_the_task_the_job_or_the_worker(
-    jobs: Jobs, workers: Workers, utils: WorkerUtils, recorder: EventRecorder, where: str
+    jobs: Jobs, workers: Workers, utils: WorkerUtils, recorder: EventRecorder, is_the_workers: bool
 ) -> None:
-    limits: dict[str, Any] = {"seconds": SHORT, "timedelta": timedelta(seconds=SHORT)}
-
-    @task("hang", timeout=limits.get(where))
-    async def hang() -> None:
-        await forever()
-
-    if where == "flag":
-        await jobs.add("hang", max_attempts=1, flags=[f"py:timeout={SHORT}"])
+    in_seconds = task("in seconds", timeout=SHORT)(forever)
+    as_timedelta = task("as a timedelta", timeout=timedelta(seconds=SHORT))(forever)
+    none = task("none")(forever)
+    if is_the_workers:
+        await utils.add_job("none", max_attempts=1)
     else:
-        await utils.add_job("hang", max_attempts=1, timeout=SHORT if where == "add_job" else None)
-    options: dict[str, Any] = {"job_timeout": SHORT} if where == "worker" else {}
-    await workers.start([hang], events=recorder.events, **options)
-    error = (await recorder.wait_for(JobFailed)).error
-    assert isinstance(error, JobTimeoutError)
-    assert error.limit == SHORT
-    row = await jobs.one()
-    assert headline(row) == MESSAGE
-    assert (row["attempts"], row["locked_at"]) == (1, None)
+        await utils.add_job("in seconds", max_attempts=1)
+        await utils.add_job("as a timedelta", max_attempts=1)
+        await utils.add_job("none", max_attempts=1, timeout=SHORT)
+        await jobs.add("none", max_attempts=1, flags=[f"py:timeout={SHORT}"])
+    options: dict[str, Any] = {"job_timeout": SHORT} if is_the_workers else {}
+    await workers.start([in_seconds, as_timedelta, none], concurrency=4, events=recorder.events, **options)
+    count = await jobs.count()
+    await recorder.wait_for(JobFailed, count=count)
+    for event in recorder.of(JobFailed):
+        assert isinstance(event.error, JobTimeoutError)
+        assert event.error.limit == SHORT
+    rows = await jobs.all()
+    assert [headline(row) for row in rows] == [MESSAGE] * count
+    assert [(row["attempts"], row["locked_at"]) for row in rows] == [(1, None)] * count
 
 
 async def test_the_limit_of_the_job_holds_instead_of_that_of_the_task(
@@ -103,20 +106,23 @@ async def test_the_limit_of_the_job_holds_instead_of_that_of_the_task(
     await recorder.wait_for(JobSucceeded)
 
 
-@pytest.mark.parametrize("wrong", ["soon", "0", "-3", "nan", "inf", ""])
 async def test_a_flag_that_is_no_limit_is_logged_and_ignored(
-    jobs: Jobs, workers: Workers, caplog: pytest.LogCaptureFixture, wrong: str
+    jobs: Jobs, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def quick() -> None:
         pass
 
-    await jobs.add("quick", flags=[f"py:timeout={wrong}"])
+    ids = {
+        wrong: await jobs.add("quick", flags=[f"py:timeout={wrong}"])
+        for wrong in ("soon", "0", "-3", "nan", "inf", "")
+    }
     await workers.once({"quick": quick})
     assert await jobs.count() == 0
-    assert (
-        f"task quick (job 1): the flag py:timeout={wrong} has no valid number of seconds; it is ignored"
-        in caplog.text
-    )
+    for wrong, job_id in ids.items():
+        assert (
+            f"task quick (job {job_id}): the flag py:timeout={wrong} has no valid number of seconds; "
+            "it is ignored" in caplog.text
+        )
 
 
 async def test_a_job_without_a_limit_has_no_timer(
@@ -205,40 +211,34 @@ async def test_a_timeout_is_retried_with_the_back_off(
     assert recorder.count(JobFailed) == 0
 
 
-@pytest.mark.parametrize(
-    ("rules", "is_retried"),
-    [
-        ({"dont_retry": JobTimeoutError}, False),
-        ({"dont_retry": TimeoutError}, False),
-        ({"retry_on": ValueError}, False),
-        ({"retry_on": TimeoutError}, True),
-    ],
-)
+RULES: dict[str, tuple[dict[str, Any], bool]] = {
+    "not after this": ({"dont_retry": JobTimeoutError}, False),
+    "not after its base": ({"dont_retry": TimeoutError}, False),
+    "only after others": ({"retry_on": ValueError}, False),
+    "only after its base": ({"retry_on": TimeoutError}, True),
+}
+"""Rules of tasks, and whether their timeouts are retried."""
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_the_rules_of_the_task_hold_for_timeouts(
-    jobs: Jobs,
-    workers: Workers,
-    recorder: EventRecorder,
-    rules: dict[str, Any],
-    is_retried: bool,
-    is_async: bool,
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, is_async: bool
 ) -> None:
-    @task("hang", timeout=SHORT, **rules)
-    async def hang() -> None:
-        await forever()
-
-    @task("hang", timeout=SHORT, **rules)
     def hang_in_thread(helpers: JobHelpers) -> None:
         helpers.abort_signal.wait_blocking(PATIENCE)
         helpers.raise_if_aborted()
 
-    await jobs.add("hang", max_attempts=3)
-    await workers.start([hang if is_async else hang_in_thread], events=recorder.events)
-    error = (await recorder.wait_for(JobErrored)).error
-    assert isinstance(error, JobTimeoutError)
-    if not is_retried:
-        await recorder.wait_for(JobFailed)
-    assert recorder.count(JobFailed) == (0 if is_retried else 1)
+    hang: Any = forever if is_async else hang_in_thread
+    for name in RULES:
+        await jobs.add(name, max_attempts=3)
+    tasks = [task(name, timeout=SHORT, **rules)(hang) for name, (rules, _) in RULES.items()]
+    await workers.start(tasks, concurrency=4, events=recorder.events)
+    await recorder.wait_for(JobErrored, count=len(RULES))
+    assert all(isinstance(event.error, JobTimeoutError) for event in recorder.of(JobErrored))
+    await recorder.wait_for(JobFailed, count=3)
+    assert {name for name, (_, is_retried) in RULES.items() if not is_retried} == {
+        event.job.task_identifier for event in recorder.of(JobFailed)
+    }
 
 
 async def test_a_named_queue_goes_on(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
@@ -281,7 +281,7 @@ async def test_tasks_that_end_when_their_time_is_up_end_once(
 
     @task("race", timeout=0.005)
     async def race() -> None:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # timing: a race; whoever wins, each ends once
 
     await jobs.add_many("race", count, max_attempts=1)
     await workers.once([race], concurrency=10, events=recorder.events)
@@ -292,9 +292,8 @@ async def test_tasks_that_end_when_their_time_is_up_end_once(
 
 
 async def test_threads_that_end_when_their_time_is_up_end_once(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    monkeypatch.setattr(early_end, "HANDOVER", PATIENCE)  # a thread of a busy machine may begin late
     count = 100
 
     @task("race", timeout=0.005)
@@ -304,6 +303,28 @@ async def test_threads_that_end_when_their_time_is_up_end_once(
     await jobs.add_many("race", count, max_attempts=1)
     await workers.once([race], concurrency=5, events=recorder.events, timeout_grace=PATIENCE)
     assert recorder.count(JobSucceeded) == count  # they returned, however late
+    assert await jobs.count() == 0
+
+
+async def test_a_thread_that_ends_while_the_event_loop_is_busy_completes_its_job(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    """Its result arrives in the same turn of the loop in which the worker looks whether it still runs."""
+    loop, is_busy = asyncio.get_running_loop(), threading.Event()
+
+    def be_busy() -> None:
+        is_busy.set()
+        time.sleep(0.3)  # timing: the thread ends meanwhile, or it does later; both are right
+
+    @task("late", timeout=0.01)
+    def late(helpers: JobHelpers) -> None:
+        helpers.abort_signal.wait_blocking(PATIENCE)
+        loop.call_soon_threadsafe(be_busy)
+        is_busy.wait(PATIENCE)
+
+    await jobs.add("late", max_attempts=1)
+    await workers.once([late], events=recorder.events, timeout_grace=PATIENCE)
+    assert recorder.count(JobSucceeded) == 1
     assert await jobs.count() == 0
 
 

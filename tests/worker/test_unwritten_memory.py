@@ -14,11 +14,21 @@ from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 from graphile_worker.outcome import Finished, failed
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.unwritten import MAX_BATCH_BYTES, MAX_UNWRITTEN_BYTES, batch_size
+from graphile_worker.worker import sink, unwritten
+from graphile_worker.worker.unwritten import MAX_BATCH_BYTES, batch_size
 from support.working import MODES, PATIENCE, SCHEMA, SELDOM, Jobs, Workers, until
 
 PROCESS = Path(__file__).with_name("failing_process.py")
 MOST = 250  # megabytes; the process alone takes 40
+MAX_UNWRITTEN_BYTES = 4_000_000  # a sixteenth of what is usual, like the size of a statement
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is too much, so that tests need not send hundreds of megabytes."""
+    monkeypatch.setattr(sink, "MAX_UNWRITTEN_BYTES", MAX_UNWRITTEN_BYTES)
+    monkeypatch.setattr(unwritten, "MAX_BATCH_BYTES", MAX_UNWRITTEN_BYTES // 4)
+
 
 SLOW_WRITES = (
     "create function slow() returns trigger language plpgsql as $$ begin "
@@ -33,7 +43,7 @@ BLOCKED_WRITES = (
 )
 
 
-@pytest.mark.parametrize(("kind", "count"), [("locals", 3000), ("messages", 700)])
+@pytest.mark.parametrize(("kind", "count"), [("locals", 2000), ("messages", 400)])
 async def test_failures_do_not_fill_the_memory(jobs: Jobs, database_url: str, kind: str, count: int) -> None:
     await jobs.add_many("fail", count)
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set max_attempts = 1")
@@ -96,7 +106,7 @@ async def test_an_interceptor_still_sees_the_frames(jobs: Jobs, workers: Workers
 
 @pytest.mark.parametrize("mode", list(MODES))
 async def test_a_worker_takes_no_jobs_while_too_much_is_unwritten(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: str
+    small: None, jobs: Jobs, workers: Workers, recorder: EventRecorder, mode: str
 ) -> None:
     """Nothing can be written while the test holds a lock; the other jobs run after that."""
     message = "x" * (MAX_UNWRITTEN_BYTES // 5)
@@ -121,7 +131,7 @@ async def test_a_worker_takes_no_jobs_while_too_much_is_unwritten(
 
 @pytest.mark.parametrize("delay", [None, SELDOM])
 async def test_a_once_run_ends_although_much_was_unwritten(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, delay: float | None
+    small: None, jobs: Jobs, workers: Workers, recorder: EventRecorder, delay: float | None
 ) -> None:
     """Even with a batch delay: it is cut short while there is no room."""
 
@@ -134,7 +144,7 @@ async def test_a_once_run_ends_although_much_was_unwritten(
 
 
 async def test_a_stop_ends_although_the_sink_is_full(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder
+    small: None, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     async def fail(payload: Any) -> None:
         raise ValueError("x" * MAX_UNWRITTEN_BYTES)
@@ -147,7 +157,9 @@ async def test_a_stop_ends_although_the_sink_is_full(
     assert await jobs.locked() == 0
 
 
-async def test_large_payloads_count_too(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
+async def test_large_payloads_count_too(
+    small: None, jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
     payload = {"text": "x" * (MAX_UNWRITTEN_BYTES // 4)}
     for _ in range(8):
         await jobs.add("quick", payload)
@@ -181,10 +193,10 @@ def test_a_statement_is_bounded_in_size(sizes: list[int], room: int, fit: int) -
 
 
 async def test_batches_with_much_left_to_do_are_written(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder
+    small: None, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
     """Together they are too large for one statement."""
-    items = ["x" * 1_000_000] * 3
+    items = ["x" * 100_000] * 3
 
     async def some(payload: Any) -> Any:
         return [ValueError("no")] * len(payload)
@@ -193,4 +205,4 @@ async def test_batches_with_much_left_to_do_are_written(
         await jobs.add("some", items, max_attempts=1)
     await workers.once({"some": some}, concurrency=20, events=recorder.events)
     assert recorder.count(JobErrored) == 20
-    assert {len(row["payload"]) > 3_000_000 for row in await jobs.all()} == {True}
+    assert {len(row["payload"]) > 300_000 for row in await jobs.all()} == {True}

@@ -13,10 +13,9 @@ import pytest
 from faults.scene import FastClock
 from graphile_worker import JobHelpers
 from support.held_load import LOAD, Holding
-from support.working import Gate, Jobs, until
+from support.working import PATIENCE, Gate, Jobs, until
 
 HOLD = 1.0  # seconds: enough for batches on a slow machine, and few enough for a test
-SOON = 30.0  # seconds; sessions of batches are closed after 60 without one
 KEPT = 4
 """Tasks that keep a connection. With those of the worker and of two batches, that is the whole pool."""
 
@@ -82,7 +81,7 @@ async def test_tasks_that_keep_a_connection_add_jobs(
         await gate.until_inside(KEPT)
         async with steady_load(holding):
             gate.open_all()
-            await until(lambda: keeper.ended == KEPT, timeout=SOON)
+            await until(lambda: keeper.ended == KEPT)
         await runner.stop()
 
 
@@ -117,7 +116,7 @@ async def test_a_task_needs_a_connection_beside_tasks_that_keep_theirs(
         await gate.until_inside(KEPT)
         await until(lambda: pool.get_size() == 10 and pool.get_idle_size() == 0)
         await jobs.add("other", queue="some queue")
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             await has_ended.wait()
         assert gate.inside == KEPT
         gate.open_all()
@@ -132,13 +131,14 @@ async def test_recurring_jobs_are_added_beside_tasks_that_keep_connections(
         hold=HOLD,
         concurrency=20,
         clock=FastClock(60.0),
+        use_local_time=True,
         crontab="* * * * * recurring",
     )
     await jobs.add_many("keep", KEPT)
     await gate.until_inside(KEPT)
     for _ in range(2):
         await jobs.connection.execute("delete from graphile_worker._private_jobs where locked_by is null")
-        await until(lambda: has_recurring(holding), timeout=SOON)
+        await until(lambda: has_recurring(holding))
     assert gate.inside == KEPT
     gate.open_all()
 

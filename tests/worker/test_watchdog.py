@@ -34,16 +34,29 @@ class FakeSlots:
 
 
 class Scene:
-    """A loop, a watchdog of it, and what the watchdog reported."""
+    """A loop, a watchdog of it, and what the watchdog reported.
 
-    def __init__(self, **options: Any) -> None:
+    On a busy machine the loop may stand still for other reasons, which are reported too.
+    """
+
+    def __init__(self, culprit: str = "task forever (job 17)", **options: Any) -> None:
+        self.culprit = culprit
         self.reported: list[Blockage] = []
         self.is_seen = threading.Event()
         self.slots = FakeSlots()
         self.watchdog = LoopWatchdog(self.slots, run_job.__code__, on_over=self._over, **options)
         self.turns: list[float] = []
         self._handler = logging.Handler()
-        self._handler.emit = lambda record: self.is_seen.set()  # type: ignore[method-assign]
+        self._handler.emit = self._logged  # type: ignore[method-assign]
+
+    @property
+    def expected(self) -> list[Blockage]:
+        """The reports about the culprit."""
+        return [blockage for blockage in self.reported if blockage.culprit == self.culprit]
+
+    def _logged(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith(f"{self.culprit} has blocked"):
+            self.is_seen.set()
 
     def _over(self, blockage: Blockage, seconds: float) -> None:
         assert seconds > 0
@@ -96,13 +109,13 @@ async def test_a_blocked_loop_is_reported_with_its_job_and_the_users_own_stack(
 ) -> None:
     with Scene() as scene:
         run_job(job, scene.is_seen)
-        await until(lambda: bool(scene.reported))
-    (blockage,) = scene.reported
+        await until(lambda: bool(scene.expected))
+    (blockage,) = scene.expected
     assert blockage.job is job
     assert "computes_for_long" in blockage.stack
     assert "task forever (job 17) has blocked the event loop for" in quiet_log.text
     assert "the event loop runs again; task forever (job 17) had blocked it for" in quiet_log.text
-    assert scene.watchdog.count == 1
+    assert scene.watchdog.count >= 1
 
 
 async def test_a_blockage_that_lasts_is_reported_again(job: Job, quiet_log: pytest.LogCaptureFixture) -> None:
@@ -110,7 +123,7 @@ async def test_a_blockage_that_lasts_is_reported_again(job: Job, quiet_log: pyte
 
     class Remind(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if quiet_log.text.count("has blocked") >= 2:
+            if quiet_log.text.count("(job 17) has blocked") >= 2:
                 reminded.set()
 
     handler = Remind()
@@ -118,18 +131,17 @@ async def test_a_blockage_that_lasts_is_reported_again(job: Job, quiet_log: pyte
     try:
         with Scene() as scene:
             run_job(job, reminded)
-            await until(lambda: bool(scene.reported))
+            await until(lambda: bool(scene.expected))
     finally:
         module.logger.removeHandler(handler)
-    assert len(scene.reported) == 1
+    assert len(scene.expected) == 1
 
 
 async def test_what_is_no_task_is_reported_without_a_job() -> None:
-    with Scene() as scene:
+    with Scene("something other than a task") as scene:
         computes_for_long(scene.is_seen)
-        await until(lambda: bool(scene.reported))
-    assert scene.reported[0].job is None
-    assert scene.reported[0].culprit == "something other than a task"
+        await until(lambda: bool(scene.expected))
+    assert scene.expected[0].job is None
 
 
 async def test_the_thread_sleeps_while_nothing_runs_and_wakes_up_with_the_next_job(job: Job) -> None:
@@ -141,9 +153,9 @@ async def test_the_thread_sleeps_while_nothing_runs_and_wakes_up_with_the_next_j
         assert scene.slots.on_busy is not None
         scene.slots.on_busy()
         run_job(job, scene.is_seen)
-        await until(lambda: bool(scene.reported))
+        await until(lambda: bool(scene.expected))
     assert len(scene.turns) > asked
-    assert scene.reported[0].job is job
+    assert scene.expected[0].job is job
 
 
 async def test_the_process_is_ended_if_the_loop_is_blocked_at_the_deadline(job: Job) -> None:
@@ -155,17 +167,22 @@ async def test_the_process_is_ended_if_the_loop_is_blocked_at_the_deadline(job: 
         ended.set()
 
     with Scene(exit_process=exit_process) as scene:
-        scene.watchdog.exit_by(0.1, signal.SIGTERM)
+        scene.watchdog.exit_by(0.5, signal.SIGTERM)
         run_job(job, ended)
     ((blockage, number),) = blamed
     assert (blockage.job, number) == (job, signal.SIGTERM)
 
 
-async def test_the_process_goes_on_if_the_loop_turns_at_the_deadline(job: Job) -> None:
-    with Scene(exit_process=lambda *_: pytest.fail("ended")) as scene:
+async def test_the_process_goes_on_if_the_loop_turns_at_the_deadline(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Blockage] = []
+    with Scene(exit_process=lambda blockage, _: ended.append(blockage)) as scene:
         run_job(job, scene.is_seen)
-        await until(lambda: bool(scene.reported))
-        scene.watchdog.exit_by(0.0, signal.SIGTERM)
-        asked = len(scene.turns)
-        await until(lambda: len(scene.turns) > asked + 3)  # asked and answered after the deadline
-    assert scene.watchdog.count == 1
+        await until(lambda: bool(scene.expected))
+        monkeypatch.setattr(module, "BLOCKED_AFTER", PATIENCE)  # a busy machine is not blocked
+        for _ in range(2):
+            asked = len(scene.turns)
+            await until(lambda asked=asked: len(scene.turns) > asked + 3)  # type: ignore[misc]
+            scene.watchdog.exit_by(0.0, signal.SIGTERM)  # asked and answered before and after the deadline
+    assert ended == []

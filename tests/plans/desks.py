@@ -11,11 +11,13 @@ import asyncpg
 
 from graphile_worker.queries.names import register_tasks
 from graphile_worker.schema_name import SchemaName
-from queries.backlogs import OURS, READY, fill, jobs
-from queries.explaining import ExplainingConnection, tune
+from plans.backlogs import OURS, READY, fill, jobs
+from plans.explaining import ExplainingConnection, tune
 from support.server import DatabaseServer
 
 STATISTICS = ("fresh", "of an empty table")
+STATEMENTS_FOR = {"this server": None, "PostgreSQL 12": "12.22"}
+"""Some statements have another form for a server without incremental sorts; it must do well on any."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What each page and each answer of the API reads: never in proportion to the table.
 
 Every statement that a request sends is explained with its own arguments, in its own transaction. `make scale`
-does it with a million jobs, `make test` with fewer; times count with a million only.
+does it with a million jobs, `make statements` with fewer; times count with a million only.
 """
 
 from __future__ import annotations

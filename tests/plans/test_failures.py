@@ -21,9 +21,9 @@ from graphile_worker.queries.end_cancelled import CancelledJob
 from graphile_worker.queries.fetch import get_jobs
 from graphile_worker.queries.write import Written, write
 from graphile_worker.queries.write_plan import ErrorRecord, Failure, Outcomes, WritePlanner
-from queries.backlogs import LATER, SCHEMA, SIZE, jobs, prepare, queues
-from queries.desks import Desk, desk_in
-from queries.explaining import ExplainingConnection
+from plans.backlogs import LATER, SCHEMA, SIZE, jobs, prepare, queues
+from plans.desks import Desk, desk_in
+from plans.explaining import ExplainingConnection
 
 POOL = "pool under test"
 FEW, BATCH = 5, 100

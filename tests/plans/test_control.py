@@ -1,7 +1,7 @@
 """Plans of what operators ask for, in a full table: cancelling, and how pools learn what is asked of them.
 
-As in `test_plans`, with fresh statistics and with those of an empty table. TEST_PLAN_ROWS=1000000 runs them
-on a larger table.
+As in `test_fetching`, with fresh statistics and with those of an empty table. TEST_PLAN_ROWS=1000000 runs
+them on a larger table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from graphile_worker.queries.control import read_control_state
 from graphile_worker.queries.end_cancelled import leftover_cancels
 from graphile_worker.queries.inspection import JobFilter
 from graphile_worker.sql import load
-from queries.backlogs import EARLIER, FOREIGN, LATER, SCHEMA, SIZE, jobs, queues
-from queries.desks import STATISTICS, Desk, desk_in, filled_databases
-from queries.explaining import Plan
+from plans.backlogs import EARLIER, FOREIGN, LATER, SCHEMA, SIZE, jobs, queues
+from plans.desks import STATISTICS, Desk, desk_in, filled_databases
+from plans.explaining import Plan
 from support.server import DatabaseServer
 
 POOL = "pool under test"

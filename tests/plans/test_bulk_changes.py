@@ -1,6 +1,6 @@
 """Plans of bulk changes, in a full table: each statement reads a bounded number of jobs, whatever the filter.
 
-As in `test_inspection_plans`, with fresh statistics and with those of an empty table.
+As in `test_inspection`, with fresh statistics and with those of an empty table.
 TEST_PLAN_ROWS=1000000 runs them on a larger table.
 """
 
@@ -22,9 +22,9 @@ from graphile_worker.queries.bulk_changes import (
 )
 from graphile_worker.queries.inspection import JobFilter
 from graphile_worker.sql import load
-from queries.backlogs import EARLIER, FOREIGN, LATER, OURS, SIZE, jobs, queues
-from queries.desks import STATISTICS, Desk, desk_in, filled_databases
-from queries.explaining import Plan
+from plans.backlogs import EARLIER, FOREIGN, LATER, OURS, SIZE, jobs, queues
+from plans.desks import STATISTICS, Desk, desk_in, filled_databases
+from plans.explaining import Plan
 from support.server import DatabaseServer
 
 FAILED = 5

@@ -1,6 +1,6 @@
 """Plans of the dashboard's lists and verdicts, in a full table: a page reads little more than it shows.
 
-As in `test_inspection_plans`. TEST_PLAN_ROWS=1000000 runs them on a larger table.
+As in `test_inspection`. TEST_PLAN_ROWS=1000000 runs them on a larger table.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from graphile_worker.admin.models.jobs import ListOrder
 from graphile_worker.admin.service import counts, search
 from graphile_worker.queries.inspection import JobFilter
 from graphile_worker.sql import load
-from queries.backlogs import LATER, SIZE, jobs, queues
-from queries.desks import STATISTICS, Desk, desk_in, filled_databases
-from queries.explaining import Plan
+from plans.backlogs import LATER, SIZE, jobs, queues
+from plans.desks import STATISTICS, Desk, desk_in, filled_databases
+from plans.explaining import Plan
 from support.server import DatabaseServer
 
 LIMIT = 50

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+from graphile_worker.db.server_version import sorts_within_groups
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 
@@ -51,7 +53,8 @@ class Plan:
     @property
     def pages(self) -> int:
         """Pages that were read to find rows through indexes; dead rows show here alone."""
-        return sum(_pages(node) for node in self.job_scans if "Index Name" in node and "Plans" not in node)
+        scans = sum(_pages(node) for node in self.job_scans if "Index Name" in node and "Plans" not in node)
+        return min(scans, self.all_pages)  # a scan for ids includes the pages of the subquery that finds them
 
     @property
     def all_pages(self) -> int:
@@ -104,6 +107,8 @@ class ExplainingConnection:
         self._keeps_plans = keeps_plans
         self._prepared: dict[str, str] = {}
         self.plans: list[Plan] = []
+        self.server_version: str | None = None
+        """If set, statements are chosen for this version instead of the server's own."""
 
     async def fetch(self, query: str, *arguments: Any, timeout: float | None = None) -> Any:
         await self._explain(query, arguments)
@@ -128,7 +133,14 @@ class ExplainingConnection:
         return bool(self._connection.is_in_transaction())
 
     def get_settings(self) -> Any:
+        if self.server_version is not None:
+            return SimpleNamespace(server_version=self.server_version)
         return self._connection.get_settings()
+
+    @property
+    def sorts_within_groups(self) -> bool:
+        connection: Any = self
+        return sorts_within_groups(connection)
 
     async def _explain(self, query: str, arguments: Sequence[Any]) -> None:
         """Keep the cheapest of several runs of the same plan.

@@ -32,8 +32,8 @@ from graphile_worker.queries.write import Written, return_jobs, write
 from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.spec import JobSpec
 from graphile_worker.worker import watermarks
-from graphile_worker.worker.watermarks import Watermarks
-from queries.backlogs import (
+from graphile_worker.worker.watermarks import Watermarks, reach_of
+from plans.backlogs import (
     BACKLOGS,
     BETTER,
     FOREIGN_JOBS,
@@ -46,14 +46,14 @@ from queries.backlogs import (
     jobs,
     prepare,
 )
-from queries.desks import STATISTICS, Desk, desk_in, filled_databases
-from queries.explaining import Plan
+from plans.desks import STATISTICS, Desk, desk_in, filled_databases
+from plans.explaining import Plan
 from support.server import DatabaseServer
 
 POOL = "pool under test"
 BATCH = 100
-QUEUE_PROBES = 12
-"""Queues that the plain fetch checks before it takes nothing, and one more."""
+QUEUE_PROBES = 24
+"""Of the plain fetch before it takes nothing: ten queues, one more, and the next job of each."""
 PAGES_BESIDES = 200
 """Index pages that may hold only marked entries of rows that earlier tests rolled back."""
 
@@ -126,9 +126,9 @@ async def fetch_announced(desk: Desk, limit: int) -> Sequence[Job]:
 
 async def watermarks_at_the_end(desk: Desk) -> Ranges:
     """The watermarks of a worker that has just read all due jobs."""
-    priorities, now = await list_priorities(desk.connection, desk.schema)
-    seen = Watermarks()
-    seen.set(priorities, [], now, full=False)
+    listing = await list_priorities(desk.connection, desk.schema, tasks=desk.tasks)
+    seen = Watermarks(poll_interval=2.0)
+    seen.set(listing.priorities, reach_of([], full=False), listing.now, cost=1.0)
     return seen.ranges()
 
 
@@ -274,16 +274,27 @@ async def test_the_plain_fetch_above_watermarks_reads_no_more_than_its_batch(
 
 
 async def test_whether_queues_may_be_next_takes_a_few_probes(desk: Desk, backlog: Backlog) -> None:
-    assert await may_queues_be_next(desk.explaining, desk.schema) is backlog.queues_may_be_next
+    assert (
+        await may_queues_be_next(desk.explaining, desk.schema, tasks=desk.tasks) is backlog.queues_may_be_next
+    )
     (plan,) = desk.explaining.plans
     assert_bounded(plan, QUEUE_PROBES)
 
 
 async def test_priorities_are_listed_by_one_probe_each(desk: Desk, backlog: Backlog) -> None:
     await desk.make_ready()
-    await list_priorities(desk.explaining, desk.schema)
+    await list_priorities(desk.explaining, desk.schema, tasks=desk.tasks)
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 2 * backlog.priorities + 2)
+
+
+async def test_what_a_fetch_costs_is_measured_by_reading_what_it_reads(desk: Desk, backlog: Backlog) -> None:
+    await desk.make_ready()
+    await list_priorities(desk.explaining, desk.schema, tasks=desk.tasks, limit=BATCH)
+    measured = desk.explaining.plans[-1]
+    await fetch_plain(desk)
+    fetched = desk.explaining.plans[-1]
+    assert measured.touched <= fetched.touched + 2 * backlog.priorities + BATCH, measured.describe()
 
 
 # -- writing -----------------------------------------------------------------------------------------------
@@ -418,7 +429,7 @@ async def test_among_very_many_priorities_the_index_is_read_from_end_to_end(
     async with desk_in(database_url) as desk:
         assert await fetch_plain(desk, 1) == []
         one_by_one = desk.explaining.plans[-1]
-        priorities, _ = await list_priorities(desk.connection, desk.schema)
+        priorities = (await list_priorities(desk.connection, desk.schema, tasks=desk.tasks)).priorities
         assert len(priorities) == MANY_PRIORITIES
         await desk.connection.execute(jobs(1, priority=7))
         everything = watermarks.ranges(dict.fromkeys(priorities, float("-inf")))

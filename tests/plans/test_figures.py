@@ -1,6 +1,6 @@
 """Plans of the statements that read figures and sample the backlog, with full tables.
 
-As in `test_inspection_plans`: pages read, with fresh statistics and with those of empty tables. The figures
+As in `test_inspection`: pages read, with fresh statistics and with those of empty tables. The figures
 are those of 50 tasks in 20 pools. TEST_PLAN_ROWS=1000000 fills the tables as far as they ever are.
 """
 
@@ -16,9 +16,9 @@ from graphile_worker.figures import backlog, upkeep
 from graphile_worker.figures.backlog import COUNTED, SCANNED_PAGES
 from graphile_worker.figures.upkeep import DeleteOldFigures, FoldMinutes, SampleJobs
 from graphile_worker.queries.figures import read_figures, read_samples
-from queries.backlogs import LATER, SIZE, jobs
-from queries.desks import STATISTICS, Desk, desk_in, filled_databases
-from queries.explaining import Plan
+from plans.backlogs import LATER, SIZE, jobs
+from plans.desks import STATISTICS, Desk, desk_in, filled_databases
+from plans.explaining import Plan
 from support.server import DatabaseServer
 
 PAGES = 1000

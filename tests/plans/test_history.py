@@ -1,6 +1,6 @@
 """Plans of the statements that read the history, with full tables.
 
-As in `test_inspection_plans`: pages read, with fresh statistics and with those of empty tables, planned for
+As in `test_inspection`: pages read, with fresh statistics and with those of empty tables, planned for
 the values and for any values. TEST_PLAN_ROWS=1000000 fills the tables with a million rows each.
 """
 
@@ -24,9 +24,9 @@ from graphile_worker.history.records import (
 )
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
-from queries.backlogs import LATER, SCHEMA, SIZE, jobs
-from queries.desks import STATISTICS, Desk, desk_in, filled_databases
-from queries.explaining import Plan
+from plans.backlogs import LATER, SCHEMA, SIZE, jobs
+from plans.desks import STATEMENTS_FOR, STATISTICS, Desk, desk_in, filled_databases
+from plans.explaining import Plan
 from support.server import DatabaseServer
 
 PAGES = 1_000
@@ -117,6 +117,12 @@ async def lists(desk: Desk) -> Desk:
     return desk
 
 
+@pytest.fixture(params=STATEMENTS_FOR)
+def ends(request: pytest.FixtureRequest, lists: Desk) -> Desk:
+    lists.explaining.server_version = STATEMENTS_FOR[request.param]
+    return lists
+
+
 def assert_bounded(desk: Desk) -> None:
     plan: Plan
     (plan,) = desk.explaining.plans
@@ -147,26 +153,24 @@ FILTERS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-async def test_a_page_of_ends(lists: Desk, name: str) -> None:
+async def test_a_page_of_ends(ends: Desk, name: str) -> None:
     values, count = FILTERS[name]
-    found = await list_ends(lists.explaining, lists.schema, HistoryFilter(**values, limit=LIMIT))
+    found = await list_ends(ends.explaining, ends.schema, HistoryFilter(**values, limit=LIMIT))
     assert len(found) == count
-    assert_bounded(lists)
+    assert_bounded(ends)
 
 
 @pytest.mark.parametrize("values", [{}, {"state": "failed"}, {"task_identifier": FREQUENT}], ids=str)
-async def test_the_second_page_and_one_far_back(lists: Desk, values: dict[str, Any]) -> None:
-    first = await list_ends(lists.connection, lists.schema, HistoryFilter(**values, limit=LIMIT))
-    far = await list_ends(lists.connection, lists.schema, HistoryFilter(**values, until=ago(days=9), limit=1))
+async def test_the_second_page_and_one_far_back(ends: Desk, values: dict[str, Any]) -> None:
+    first = await list_ends(ends.connection, ends.schema, HistoryFilter(**values, limit=LIMIT))
+    far = await list_ends(ends.connection, ends.schema, HistoryFilter(**values, until=ago(days=9), limit=1))
     for last in (first[-1], far[0]):
-        lists.explaining.plans.clear()
-        page = await list_ends(
-            lists.explaining, lists.schema, HistoryFilter(**values, after=last, limit=LIMIT)
-        )
+        ends.explaining.plans.clear()
+        page = await list_ends(ends.explaining, ends.schema, HistoryFilter(**values, after=last, limit=LIMIT))
         assert len(page) == LIMIT
         assert page[0].finished_at <= last.finished_at
         assert last.job_id not in {end.job_id for end in page}
-        assert_bounded(lists)
+        assert_bounded(ends)
 
 
 async def test_the_ends_and_errors_of_a_job(desk: Desk) -> None:
@@ -190,10 +194,10 @@ async def test_errors_of_all_and_of_one_fingerprint(lists: Desk, period: dict[st
 
 
 @pytest.mark.parametrize("task_identifier", [None, FREQUENT, NEVER])
-async def test_groups_of_errors(desk: Desk, task_identifier: str | None) -> None:
-    found = await list_error_groups(desk.explaining, desk.schema, task_identifier=task_identifier)
+async def test_groups_of_errors(lists: Desk, task_identifier: str | None) -> None:
+    found = await list_error_groups(lists.explaining, lists.schema, task_identifier=task_identifier)
     assert len(found) == (0 if task_identifier == NEVER else 50)
-    assert_bounded(desk)
+    assert_bounded(lists)
 
 
 async def test_the_state_of_one_job(desk: Desk) -> None:

@@ -1,0 +1,49 @@
+"""Writes what a released state installs and what its workers say: `schema.sql` and `statements.sql`.
+
+Run it with the Python of a checkout of that state. Before the next release, for the one before it:
+
+    git worktree add --detach ../released COMMIT
+    make -C ../released setup
+    ../released/.venv/bin/python tests/migrations/released/make.py
+    git worktree remove --force ../released
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from graphile_worker.migrate import migration_sql
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.sql import FOLDER, load
+
+HERE = Path(__file__).parent
+SUBJECTS = (
+    "control", "cron", "fetch", "history", "hold", "limits", "recovery", "requests", "session", "write",
+)  # fmt: skip
+"""What a worker sends while it runs. How it starts and what clients and operators send is left out."""
+
+COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+def main() -> None:
+    """Overwrite both files."""
+    schema = SchemaName()
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=FOLDER, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    head = f"-- {{}} as of {commit}. Written by make.py; never changed by hand.\n\n"
+    installed = head.format("What a fresh database gets") + migration_sql(schema)
+    (HERE / "schema.sql").write_text(installed)
+    paths = [
+        file.relative_to(FOLDER).with_suffix("").as_posix()
+        for subject in SUBJECTS
+        for file in sorted((FOLDER / subject).glob("*.sql"))
+    ]
+    statements = [f"-- statement {path}\n{COMMENT.sub('', load(path, schema)).strip()}\n" for path in paths]
+    (HERE / "statements.sql").write_text(head.format("The statements of a worker") + "\n".join(statements))
+
+
+if __name__ == "__main__":
+    main()
